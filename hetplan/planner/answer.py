@@ -1,0 +1,81 @@
+"""What a solver says, and the limits it was given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Answer", "Limits", "Status", "Stop"]
+
+X = TypeVar("X")
+
+
+class Status(StrEnum):
+    """What is claimed about a form."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    NO_ANSWER = "no-answer"
+
+
+class Stop(StrEnum):
+    """Why the work ended."""
+
+    FINISHED = "finished"
+    GAP = "gap"
+    TIME = "time"
+    WORK = "work"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one conversation may spend. Seeds, clocks and threads come only through here.
+
+    `work` counts what the engine counts (nodes, iterations): unlike seconds it is deterministic.
+    """
+
+    seconds: float | None = None
+    work: int | None = None
+    gap: float | None = None
+    seed: int = 0
+    threads: int = 1
+    cancel: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class Answer(Generic[X]):
+    """An engine's word about one form.
+
+    `bound` is the engine's own dual bound (upper for max, lower for min). `row_duals` are the prices of a pure linear
+    program's rows: the derivative of the optimal value with respect to the row's right-hand side, in the form's own
+    sense. `ray` proves what `status` says: for INFEASIBLE a multiplier per row (Farkas), for UNBOUNDED a direction per
+    column. A form may carry other proofs under `proof` (prices of an oracle, a value function).
+    """
+
+    status: Status
+    stop: Stop = Stop.FINISHED
+    point: X | None = None
+    value: float | None = None
+    bound: float | None = None
+    row_duals: NDArray[np.float64] | None = None
+    ray: NDArray[np.float64] | None = None
+    proof: Mapping[str, object] = field(default_factory=dict)
+    work: Mapping[str, float] = field(default_factory=dict)
+    engine: str = ""
+    deterministic: bool = True
+    detail: str = ""
+
+    @property
+    def has_point(self) -> bool:
+        """Whether there is something to read."""
+        return self.point is not None

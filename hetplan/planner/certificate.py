@@ -1,0 +1,52 @@
+"""What can be re-proved of an answer from its form alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from hetplan.planner.answer import Answer
+from hetplan.planner.forms.form import Form
+
+__all__ = ["Certificate", "Vouched", "certify"]
+
+X = TypeVar("X")
+
+
+class Vouched(StrEnum):
+    """Who stands behind a bound."""
+
+    CERTIFIED = "certified"
+    CLAIMED = "claimed"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The verdict on one answer.
+
+    `faults` says what the answer claims that is not so (an infeasible point, a wrong value, a bound that its own
+    proof refutes); an answer with faults is never used. `value` is recomputed. `bound` is the best bound there is a
+    word for, and `vouched` says whose: re-proved here, or the engine's. `certified_bound` is the re-proved one even
+    where the engine claims a better.
+    """
+
+    faults: tuple[str, ...] = ()
+    value: float | None = None
+    bound: float | None = None
+    vouched: Vouched = Vouched.NONE
+    certified_bound: float | None = None
+    infeasible: Vouched = Vouched.NONE
+    residual: float = 0.0
+    detail: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Nothing claimed was refuted."""
+        return not self.faults
+
+
+def certify(form: Form[X], answer: Answer[X]) -> Certificate:
+    """Recompute from the form what the answer claims: always feasibility and value; bounds where a proof is carried."""
+    return form.certify(answer)

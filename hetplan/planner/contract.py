@@ -1,0 +1,132 @@
+"""The two protocols that people implement to grow hetplan: `Problem` and `Solver`; and the `Ask` that joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict
+
+from hetplan.planner.answer import Answer, Limits
+from hetplan.planner.forms.form import Form
+
+if TYPE_CHECKING:
+    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.plan import Plan
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["Ask", "Event", "Options", "Problem", "Solver", "Tools"]
+
+X = TypeVar("X")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth showing while work goes on; `value` and `bound` are in the form's own terms."""
+
+    what: str
+    detail: str = ""
+    value: float | None = None
+    bound: float | None = None
+    done: float | None = None
+    seconds: float = 0.0
+
+
+OnEvent = Callable[[Event], None]
+
+
+class Options(BaseModel):
+    """The ancestor of a question's typed options; every field has a default and a description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the front door hands to a problem that may not import it: callables, all optional.
+
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` stand for a simulation and a measurement.
+    """
+
+    simulate: Callable[..., Any] | None = None
+    evaluate: Callable[..., Any] | None = None
+    extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+class Ask(Protocol):
+    """Hands forms to solvers, certifies and records what comes back, and keeps one deadline for all of it."""
+
+    limits: Limits
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left (infinite without a limit)."""
+        ...
+
+    def __call__(
+        self, form: Form[X], *, start: X | None = None, gap: float | None = None, about: str = "", solver: str | None = None
+    ) -> Answer[X]:
+        """One question. `gap` is the formulation's default, which an explicit limit overrides."""
+        ...
+
+    def all(self, forms: Iterable[Form[X]], *, about: str = "", solver: str | None = None) -> list[Answer[X]]:
+        """Many questions of one family, to one warm engine where it can; recorded as one group."""
+        ...
+
+    def note(self, event: Event) -> None:
+        """Report progress."""
+        ...
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """One engine for one kind of form. Stateless and silent; heavy imports happen inside `solve`."""
+
+    name: ClassVar[str]
+    form: ClassVar[str]
+
+    def version(self) -> str:
+        """The engine's version, or "" where it is not installed."""
+        ...
+
+    def refuses(self, form: Form[Any]) -> str:
+        """Why this engine cannot take the form ("" when it can): not installed, not its kind, too large."""
+        ...
+
+    def solve(
+        self, form: Any, limits: Limits, *, start: Any | None = None, on_event: OnEvent | None = None
+    ) -> Answer[Any]:
+        """Answer the form within the limits."""
+        ...
+
+    def solve_all(self, forms: Iterable[Any], limits: Limits, *, on_event: OnEvent | None = None) -> list[Answer[Any]]:
+        """Answer a family; an engine without a warm model solves them one by one."""
+        ...
+
+
+class Problem(Protocol):
+    """One planning question, in the letters of its paper."""
+
+    question: ClassVar[str]
+    aliases: ClassVar[Sequence[str]]
+    formulations: ClassVar[Mapping[str, type[Options]]]
+    """Name -> its options; the first is the default."""
+    like: ClassVar[Mapping[str, str]]
+    """Formulation -> the paper's name that stands in `method.like`."""
+
+    @classmethod
+    def fits(cls, inputs: Inputs) -> str:
+        """Why this question is not the one that the files ask ("" when it may be)."""
+        ...
+
+    @classmethod
+    def from_inputs(
+        cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
+    ) -> Problem:
+        """The problem that these files and options pose; raises InputError with every fault found."""
+        ...
+
+    def decide(self, ask: Ask) -> Draft | Infeasible:
+        """The conversation: one form or several, and what their answers mean."""
+        ...

@@ -1,0 +1,79 @@
+"""What a problem hands back: a plan without its proof, or the reason why there is none and how to get one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hetplan.planner.answer import Answer
+from hetplan.planner.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Worker
+
+__all__ = ["Draft", "Infeasible", "Repair", "Reported", "Scope"]
+
+Scope = Literal["problem", "relaxation", "restriction", "model", "none"]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A value of the plan that an answer backs. make_plan turns it into a claim, with bound and voucher.
+
+    `scale` and `shift` carry the form's objective into the plan's unit: value = scale * objective + shift.
+    Without an answer the claim has no bound (a heuristic's word), unless `bound` gives one that was proved elsewhere.
+    """
+
+    about: str
+    sense: Literal["min", "max"]
+    scope: Scope
+    answer: Answer[Any] | None = None
+    value: float | None = None
+    bound: float | None = None
+    scale: float = 1.0
+    shift: float = 0.0
+    floor: float = 1e-9
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan as the problem sees it."""
+
+    workers: tuple[Worker, ...]
+    routing: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
+    dispatch: Mapping[str, Dispatch] = field(default_factory=dict)
+    policies: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    unserved: tuple[Unserved, ...] = ()
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    valid: Valid = field(default_factory=Valid)
+    requires: tuple[str, ...] = ()
+    target_missed: str = ""
+    """A stated target that the plan does not meet (then the outcome is infeasible, exit 3)."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The smallest change of one input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526"."""
+
+    field: str
+    verb: str
+    amount: float | None
+    to: float | str | None
+    unit: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """No plan can exist (`proved`), or none was found."""
+
+    why: tuple[str, ...]
+    repairs: tuple[Repair, ...] = ()
+    answer: Answer[Any] | None = None
+    proved: bool = True

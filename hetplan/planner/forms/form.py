@@ -1,0 +1,32 @@
+"""The ancestor of every form: a mathematical question that knows neither paper nor engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from hetplan.planner.answer import Answer
+    from hetplan.planner.certificate import Certificate
+
+__all__ = ["Form", "X"]
+
+X = TypeVar("X")
+
+
+class Form(Generic[X]):
+    """A question; `X` is what an answer's point looks like.
+
+    A form checks answers itself, from its own data alone: `certify` delegates here. That is what makes a claim
+    independent of the engine that made it.
+    """
+
+    kind: ClassVar[str]
+    """The form's name in plans, messages and the registry: "milp", "packing", ..."""
+
+    def size(self) -> dict[str, int]:
+        """How large the question is, for the solve record: {"rows": 120, "columns": 340}."""
+        raise NotImplementedError
+
+    def certify(self, answer: Answer[X]) -> Certificate:
+        """Recompute from this form's data what the answer claims."""
+        raise NotImplementedError

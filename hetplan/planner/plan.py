@@ -1,0 +1,223 @@
+"""plan.json: what is to run, how queries reach it, what is promised and what is proved (`docs/formats.md`).
+
+A plan is untrusted input to whoever reads it: names and numbers of a closed vocabulary, never a command or a path.
+Unknown keys are refused where they would change what runs, and ignored where they only tell.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Discriminator, Field
+
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, Positive, PositiveCount, Real
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Worker
+
+__all__ = [
+    "Action",
+    "Binding",
+    "Claim",
+    "Dispatch",
+    "InputHashes",
+    "MatchingDispatch",
+    "Method",
+    "Notice",
+    "Period",
+    "Plan",
+    "Promise",
+    "Route",
+    "SharesDispatch",
+    "Solve",
+    "Unserved",
+    "Valid",
+]
+
+
+class _Told(Model):
+    """A section that only tells: keys a newer hetplan adds are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False)
+
+
+class Method(_Told):
+    """How the plan was made."""
+
+    formulation: str
+    like: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class InputHashes(_Told):
+    """SHA-256 of what the plan was made from."""
+
+    profile: str
+    slo: str
+    state: str | None = None
+    measured: str | None = None
+    traces: dict[str, str] = Field(default_factory=dict)
+
+
+class Valid(_Told):
+    """Within what the plan holds."""
+
+    rate_qps: dict[Id, tuple[NonNegative, NonNegative | None]] = Field(default_factory=dict)
+    offers: str | None = None
+
+
+class Period(Model):
+    """A stretch of time with one set of workers."""
+
+    id: Id
+    start_s: NonNegative = 0.0
+    end_s: NonNegative | None = None
+
+
+class Route(Model):
+    """Where queries of a class (`when`), at a pipeline step (`prefix`, `node`), go: shares of loads, summing to 1."""
+
+    when: dict[Key, Real] = Field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    node: Id | None = None
+    to: dict[Id, Fraction]
+
+
+class SharesDispatch(Model):
+    """Queries follow the routing shares at random; nothing else is looked at."""
+
+    rule: Literal["shares/1"] = "shares/1"
+    late: str = "serve"
+
+
+class MatchingDispatch(Model):
+    """Waiting queries are matched to instances at each event so that the weighted busy time is least (Kairos)."""
+
+    rule: Literal["matching/1"] = "matching/1"
+    late: str = "serve"
+    slo_ms: Positive
+    xi: Annotated[float, Field(gt=0, le=1)] = 0.98
+    weight: dict[Id, Positive] = Field(default_factory=dict, description="C_j per hardware")
+    penalty: Literal["paper", "absolute", "lexicographic"] = "paper"
+    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
+
+
+Dispatch = Annotated[SharesDispatch | MatchingDispatch, Discriminator("rule")]
+"""Per-query rules of the closed registry; a new question adds its own class here."""
+
+
+class Action(Model):
+    """A step from what runs to what shall run; `after` lists the actions that must be done first."""
+
+    id: PositiveCount
+    do: Literal["start", "stop", "load", "unload", "replicate", "upgrade", "downgrade", "keep", "move", "route"]
+    worker: Id | None = None
+    load: Id | None = None
+    count: PositiveCount | None = None
+    host: Id | None = None
+    after: tuple[PositiveCount, ...] = ()
+
+
+class Promise(_Told):
+    """What the plan promises of one quantity of one application, and by which model."""
+
+    app: Id | None = None
+    quantity: str
+    percentile: Real | None = None
+    relation: Literal["<=", ">=", "="] = "<="
+    value: Real
+    interval: tuple[Real, Real] | None = None
+    model: str
+    basis: str | None = None
+    seeds: Count | None = None
+    extrapolated: bool | None = None
+
+
+class Claim(_Told):
+    """How good the plan is in one respect: its value, a bound on the best possible, and whose word that is."""
+
+    about: str
+    sense: Literal["min", "max"]
+    value: Real
+    bound: Real | None = None
+    gap: NonNegative | None = None
+    scope: Literal["problem", "relaxation", "restriction", "model", "none"]
+    vouched: Literal["certified", "claimed", "none"]
+    solve: PositiveCount | None = None
+    note: str | None = None
+
+
+class Binding(_Told):
+    """A demand that limits the value, and what one unit more of it would bring."""
+
+    block: str
+    label: str
+    price: Real
+    unit: str
+
+
+class Solve(_Told):
+    """One entry of the proof log."""
+
+    id: PositiveCount
+    form: str
+    about: str | None = None
+    count: PositiveCount = 1
+    rows: Count | None = None
+    columns: Count | None = None
+    size: dict[str, Count] = Field(default_factory=dict)
+    solver: str
+    status: str
+    stop: str | None = None
+    value: Real | None = None
+    bound: Real | None = None
+    vouched: str | None = None
+    certified_bound: Real | None = None
+    deterministic: bool = True
+    why_not_deterministic: str | None = None
+    proof: dict[str, Any] | None = None
+    binding: tuple[Binding, ...] = ()
+    recheck: str | None = None
+
+
+class Unserved(_Told):
+    """Demand that the plan leaves unserved."""
+
+    app: Id
+    rate_qps: NonNegative
+    why: str
+
+
+class Notice(_Told):
+    """A warning: its code, where, and what it means."""
+
+    code: str
+    at: str = ""
+    text: str
+
+
+class Plan(Model):
+    """The whole plan."""
+
+    format: str = "hetplan/plan/1.0"
+    requires: tuple[str, ...] = ()
+    question: str
+    method: Method
+    status: Literal["optimal", "within-gap", "feasible", "best-of-measured", "heuristic"] = "feasible"
+    inputs: InputHashes
+    valid: Valid = Field(default_factory=Valid)
+    periods: tuple[Period, ...] = (Period(id="t0"),)
+    workers: tuple[Worker, ...] = ()
+    routing: dict[Id, tuple[Route, ...]] = Field(default_factory=dict)
+    dispatch: dict[Id, Dispatch] = Field(default_factory=dict)
+    policies: dict[Id, Any] = Field(default_factory=dict)
+    tables: dict[Id, Table] = Field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    solves: tuple[Solve, ...] = ()
+    unserved: tuple[Unserved, ...] = ()
+    alternatives: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    attachments: dict[str, str] = Field(default_factory=dict)
+    extensions: dict[str, Any] = Field(default_factory=dict)
+    digest: str | None = None

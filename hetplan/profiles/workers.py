@@ -1,0 +1,55 @@
+"""Worker groups and their loads: the shape that a plan wants and that a state reports."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount
+
+__all__ = ["Load", "Serve", "Share", "Worker"]
+
+
+class Serve(Model):
+    """How a load serves: batches up to this size, waiting this long for more, this many at once."""
+
+    max_batch: PositiveCount = 1
+    max_wait_ms: NonNegative = 0.0
+    concurrency: PositiveCount = 1
+
+
+class Share(Model):
+    """A slice of a device, and what enforces it."""
+
+    gpu: Fraction | None = None
+    cpu_cores: NonNegative | None = None
+    enforce: Literal["mps", "mig", "cgroup", "none"] = "none"
+
+
+class Load(Model):
+    """A variant (or an operator with its knobs) held by each worker of the group."""
+
+    id: Id
+    app: Id | None = None
+    node: Id | None = None
+    variant: Id | None = None
+    artifact: str | None = None
+    knobs: dict[Key, Any] = Field(default_factory=dict)
+    instances: PositiveCount = 1
+    share: Share | None = None
+    serve: Serve = Field(default_factory=Serve)
+
+
+class Worker(Model):
+    """A group of `count` alike workers. `queue` is shared by its loads, or one per load."""
+
+    id: Id
+    period: Id = "t0"
+    hardware: Id
+    offer: Id | None = None
+    host: Id | None = None
+    count: PositiveCount = 1
+    standby: Count = 0
+    queue: Literal["shared", "per-load"] = "shared"
+    loads: tuple[Load, ...] = ()
