@@ -1,1 +1,1 @@
-"""TODO"""
+"""Applying plans to hosts: it sees plans and dispatch, never problems or solvers."""

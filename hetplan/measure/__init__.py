@@ -1,1 +1,1 @@
-"""TODO"""
+"""Profiling and load generation: the folder, beside `executor/`, that runs things outside hetplan."""

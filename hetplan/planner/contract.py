@@ -65,7 +65,13 @@ class Ask(Protocol):
         ...
 
     def __call__(
-        self, form: Form[X], *, start: X | None = None, gap: float | None = None, about: str = "", solver: str | None = None
+        self,
+        form: Form[X],
+        *,
+        start: X | None = None,
+        gap: float | None = None,
+        about: str = "",
+        solver: str | None = None,
     ) -> Answer[X]:
         """One question. `gap` is the formulation's default, which an explicit limit overrides."""
         ...

@@ -32,8 +32,23 @@ class Reported:
     bound: float | None = None
     scale: float = 1.0
     shift: float = 0.0
+    vouched: Literal["certified", "claimed"] | None = None
+    """Who stands behind `bound`, where it comes from no answer."""
     floor: float = 1e-9
+    """Below this a value counts as zero when a gap is taken."""
     note: str | None = None
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The smallest change of one input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526"."""
+
+    field: str
+    verb: str
+    amount: float | None
+    to: float | str | None
+    unit: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -54,19 +69,10 @@ class Draft:
     valid: Valid = field(default_factory=Valid)
     requires: tuple[str, ...] = ()
     target_missed: str = ""
-    """A stated target that the plan does not meet (then the outcome is infeasible, exit 3)."""
-
-
-@dataclass(frozen=True)
-class Repair:
-    """The smallest change of one input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526"."""
-
-    field: str
-    verb: str
-    amount: float | None
-    to: float | str | None
-    unit: str
-    text: str
+    """A stated target that the plan does not meet: then no plan is written, and `repairs` say what would help."""
+    repairs: tuple[Repair, ...] = ()
+    searched: bool = False
+    """The plan is the best of those measured or simulated, not of all."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Mathematical questions, free of papers and engines: one file per form."""

@@ -223,7 +223,13 @@ class Builder:
 
     @staticmethod
     def _block(
-        blocks: list[Block], name: str, labels: Labels, size: int | None, unit: str, equation: str, elastic: Elastic | None
+        blocks: list[Block],
+        name: str,
+        labels: Labels,
+        size: int | None,
+        unit: str,
+        equation: str,
+        elastic: Elastic | None,
     ) -> Block:
         if size is None:
             if callable(labels):

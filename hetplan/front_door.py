@@ -1,0 +1,299 @@
+"""`solve`, `Planner`, `verify`: files become problems, problems become plans, plans are checked before they are seen.
+
+Thread-safe and silent: no global state, nothing printed, every choice an argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetplan import registry
+from hetplan.errors import Fault, InputError
+from hetplan.planner.answer import Limits
+from hetplan.planner.ask import Asking
+from hetplan.planner.contract import OnEvent, Options, Problem, Tools
+from hetplan.planner.make_plan import make_plan
+from hetplan.planner.outcome import Outcome
+from hetplan.planner.plan import Method, Plan
+from hetplan.planner.plan_file import read_plan
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.state import State
+from hetplan.profiles.validate import validate
+
+if TYPE_CHECKING:
+    from hetplan.verifier.check import Report
+
+__all__ = ["Choice", "Planner", "choose", "options_of", "pose", "solve", "verify"]
+
+Source = str | Path | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which question is asked, by which formulation, with which options."""
+
+    problem: type[Problem]
+    formulation: str
+    options: Options
+
+    @property
+    def method(self) -> Method:
+        """How the plan will say that it was made."""
+        return Method(
+            formulation=self.formulation,
+            like=self.problem.like.get(self.formulation),
+            options=self.options.model_dump(mode="json", exclude_none=True),
+        )
+
+
+def solve(
+    profile: Source | Profile | Sequence[Source | Profile],
+    slo: Source | Slo,
+    *,
+    state: Source | State | None = None,
+    measured: Source | None = None,
+    question: str | None = None,
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    start: Source | Plan | None = None,
+    solver: str | None = None,
+    recheck: str | None = None,
+    limits: Limits | None = None,
+    require_proof: bool = False,
+    allow_unchecked: bool = False,
+    tools: Tools | None = None,
+    on_event: OnEvent | None = None,
+) -> Outcome:
+    """Plan: from what was measured and what is wanted to a verified plan, or to why there is none.
+
+    >>> import hetplan as hp
+    >>> profile = {"format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu"}},
+    ...     "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1"}}, "tasks": {"rank": {}},
+    ...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
+    ...     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 20]}}}
+    >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
+    ...     "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 50}],
+    ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
+    >>> outcome = hp.solve(profile, slo)
+    >>> outcome.status, outcome.require().workers[0].count
+    ('optimal', 2)
+    """
+    inputs = load_inputs(profile, slo, state=state, measured=measured)
+    return _solve(
+        inputs,
+        question=question,
+        formulation=formulation,
+        options=options,
+        start=None if start is None else read_plan(start),
+        solver=solver,
+        recheck=recheck,
+        limits=limits or Limits(),
+        require_proof=require_proof,
+        allow_unchecked=allow_unchecked,
+        tools=tools or Tools(),
+        on_event=on_event,
+    )
+
+
+def verify(
+    plan: Source | Plan,
+    profile: Source | Profile | Sequence[Source | Profile],
+    slo: Source | Slo,
+    *,
+    state: Source | State | None = None,
+    measured: Source | None = None,
+) -> Report:
+    """Recompute everything a plan promises from the inputs, with code that never saw how it was made."""
+    checked = read_plan(plan, trust_digest=True)
+    return _verify(checked, load_inputs(profile, slo, state=state, measured=measured))
+
+
+@dataclass
+class Planner:
+    """A profile parsed once, for loops that plan every few seconds.
+
+    `plan` is `solve` with the profile already read; `start` (a previous plan) is a warm start, `cancel` stops the work
+    at the next chance and returns the best plan so far.
+    """
+
+    profile: Source | Profile | Sequence[Source | Profile]
+    limits: Limits = field(default_factory=Limits)
+    solver: str | None = None
+    _parsed: Profile | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def plan(
+        self,
+        slo: Source | Slo,
+        *,
+        state: Source | State | None = None,
+        demand: Mapping[str, float] | None = None,
+        start: Source | Plan | None = None,
+        cancel: threading.Event | None = None,
+        on_event: OnEvent | None = None,
+        **choices: Any,
+    ) -> Outcome:
+        """One plan. `demand` replaces each named application's rate (queries per second)."""
+        wish = slo if isinstance(slo, Slo) else load_inputs(self._profile(), slo).slo
+        if demand:
+            wish = _with_demand(wish, demand)
+        limits = choices.pop("limits", self.limits)
+        return solve(
+            self._profile(),
+            wish,
+            state=state,
+            start=start,
+            solver=choices.pop("solver", self.solver),
+            limits=replace(limits, cancel=cancel or limits.cancel),
+            on_event=on_event,
+            **choices,
+        )
+
+    def _profile(self) -> Profile:
+        with self._lock:
+            if self._parsed is None:
+                from hetplan.profiles.load import load_profile
+
+                several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)
+                self._parsed = load_profile(*self.profile) if several else load_profile(self.profile)  # type: ignore[misc]
+            return self._parsed
+
+
+def choose(
+    inputs: Inputs,
+    *,
+    question: str | None = None,
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Choice:
+    """The question that the files ask (or the one named), and its options, checked."""
+    kind = registry.problem(question) if question else _infer(inputs)
+    if question and (reason := kind.fits(inputs)):
+        raise InputError.one(
+            file=inputs.files.get("slo", "slo"),
+            value=question,
+            why=f"the files do not ask this question: {reason}",
+            remedy="Change the SLO file, or leave --question out to have it inferred.",
+        )
+    name = _formulation(kind, formulation)
+    return Choice(kind, name, options_of(kind, name, options or {}))
+
+
+def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: Plan | None = None) -> Problem:
+    """The problem itself, ready to decide or to export."""
+    return choice.problem.from_inputs(
+        inputs, choice.options, formulation=choice.formulation, tools=tools or Tools(), start=start
+    )
+
+
+def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) -> Options:
+    """Typed options; names accept "-" and "_" alike."""
+    data = {name.replace("-", "_"): value for name, value in given.items()}
+    typed: Options = validate(kind.formulations[formulation], data, file="options")
+    return typed
+
+
+def _solve(
+    inputs: Inputs,
+    *,
+    question: str | None,
+    formulation: str | None,
+    options: Mapping[str, Any] | None,
+    start: Plan | None,
+    solver: str | None,
+    recheck: str | None,
+    limits: Limits,
+    require_proof: bool,
+    allow_unchecked: bool,
+    tools: Tools,
+    on_event: OnEvent | None,
+) -> Outcome:
+    choice = choose(inputs, question=question, formulation=formulation, options=options)
+    engines = registry.solvers()
+    _known(engines, solver, "--solver")
+    _known(engines, recheck, "--recheck")
+    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
+    problem = pose(inputs, choice, tools=tools, start=start)
+    outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
+    if outcome.plan is None:
+        return outcome
+    report = _verify(outcome.plan, inputs)
+    told = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
+    return outcome.judged(violations=told, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
+
+
+def _verify(plan: Plan, inputs: Inputs) -> Report:
+    from hetplan.verifier.check import verify_plan
+
+    return verify_plan(plan, inputs, registry.check_of(plan.question))
+
+
+def _infer(inputs: Inputs) -> type[Problem]:
+    reasons = {name: registry.problem(name).fits(inputs) for name in registry.problem_names()}
+    fitting = [name for name, reason in reasons.items() if not reason]
+    if len(fitting) == 1:
+        return registry.problem(fitting[0])
+    file = inputs.files.get("slo", "slo")
+    if fitting:
+        raise InputError.one(
+            file=file,
+            path="$.apps",
+            why=f"this fits several questions: {', '.join(fitting)}",
+            remedy="Name one with --question.",
+        )
+    raise InputError(
+        [
+            Fault(
+                file, "$.apps", "", f"not the question {name}: {reason}", "Change the SLO file, or name a --question."
+            )
+            for name, reason in reasons.items()
+        ]
+    )
+
+
+def _formulation(kind: type[Problem], name: str | None) -> str:
+    if name is None:
+        return next(iter(kind.formulations))
+    wanted = name.lower().replace("_", "-")
+    if wanted in kind.formulations:
+        return wanted
+    by_paper = [mine for mine, paper in kind.like.items() if paper == wanted]
+    if by_paper:
+        return by_paper[0]
+    raise InputError.one(
+        path="formulation",
+        value=name,
+        why=f"the question {kind.question} has no such formulation",
+        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan options {kind.question}` describes them.",
+    )
+
+
+def _known(engines: Sequence[Any], name: str | None, flag: str) -> None:
+    names = [engine.name for engine in engines]
+    if name is not None and name not in names:
+        raise InputError.one(
+            path=flag, value=name, why="there is no such solver", remedy=f"Choose one of {', '.join(names)}."
+        )
+
+
+def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:
+    unknown = sorted(set(demand) - set(slo.apps))
+    if unknown:
+        raise InputError.one(
+            path="demand",
+            value=", ".join(unknown),
+            why="there is no such application in the SLO",
+            remedy=f"Choose among {', '.join(slo.apps)}.",
+        )
+    apps = dict(slo.apps)
+    for name, rate in demand.items():
+        wanted = apps[name].demand.model_copy(update={"rate_qps": float(rate), "history_qps": None})
+        apps[name] = apps[name].model_copy(update={"demand": wanted})
+    return Slo.model_validate(slo.model_copy(update={"apps": apps}).model_dump(by_alias=True))

@@ -1,0 +1,258 @@
+"""The conversation: forms go to engines, answers are certified before anybody reads them, and all of it is recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
+from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.certificate import Certificate, Vouched, certify
+from hetplan.planner.contract import Event, OnEvent, Solver
+from hetplan.planner.elastic import stretch_all
+from hetplan.planner.forms.form import Form
+from hetplan.planner.forms.milp import Milp
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
+
+__all__ = ["Asking", "Record"]
+
+X = TypeVar("X")
+
+
+@dataclass
+class Record:
+    """One solve, or one family solved together: what was asked, who answered, what of it was re-proved."""
+
+    id: int
+    form: Form[Any]
+    engine: str
+    about: str
+    gap: float | None
+    answers: list[Answer[Any]]
+    certificates: list[Certificate]
+    recheck: str = ""
+    disagrees: bool = False
+    refused: list[str] = field(default_factory=list)
+
+
+class Asking:
+    """The `Ask` that make_plan hands to a problem. One deadline covers the whole conversation.
+
+    `solvers` in order of preference; `solver` names one to use for its kind of form; `recheck` names a second one that
+    must agree. An engine that fails, or whose answer is refuted, is passed over for the next; a named one is not.
+    """
+
+    def __init__(
+        self,
+        solvers: Sequence[Solver],
+        limits: Limits | None = None,
+        *,
+        solver: str | None = None,
+        recheck: str | None = None,
+        on_event: OnEvent | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.records: list[Record] = []
+        self.warnings: list[str] = []
+        self._solvers, self._solver, self._recheck = tuple(solvers), solver, recheck
+        self._on_event, self._clock, self._began = on_event, clock, clock()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left of the one deadline."""
+        if self.limits.seconds is None:
+            return float("inf")
+        return max(0.0, self.limits.seconds - (self._clock() - self._began))
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the conversation began."""
+        return self._clock() - self._began
+
+    def note(self, event: Event) -> None:
+        """Pass progress on, stamped with the time."""
+        if self._on_event is not None:
+            self._on_event(replace(event, seconds=self.elapsed))
+
+    def __call__(
+        self,
+        form: Form[X],
+        *,
+        start: X | None = None,
+        gap: float | None = None,
+        about: str = "",
+        solver: str | None = None,
+    ) -> Answer[X]:
+        """Ask one form; the answer that comes back was certified."""
+        limits = self._limits(gap)
+
+        def run(engine: Solver) -> list[Answer[Any]]:
+            return [engine.solve(form, limits, start=start, on_event=self.note)]
+
+        record = self._record([form], run, about=about, limits=limits, solver=solver)
+        return self._outcome(record)[0]
+
+    def all(self, forms: Iterable[Form[X]], *, about: str = "", solver: str | None = None) -> list[Answer[X]]:
+        """Ask a family; one engine answers all of it, warm where it can."""
+        family = list(forms)
+        if not family:
+            return []
+        limits = self._limits(None)
+
+        def run(engine: Solver) -> list[Answer[Any]]:
+            return list(engine.solve_all(family, limits, on_event=self.note))
+
+        record = self._record(family, run, about=about, limits=limits, solver=solver)
+        return self._outcome(record)
+
+    def record_of(self, answer: Answer[Any]) -> tuple[Record, Certificate] | None:
+        """The record and certificate behind an answer that this conversation gave."""
+        for record in self.records:
+            for given, certificate in zip(record.answers, record.certificates, strict=True):
+                if given is answer:
+                    return record, certificate
+        return None
+
+    @property
+    def recheck_disagrees(self) -> bool:
+        """Whether a second engine contradicted any answer."""
+        return any(record.disagrees for record in self.records)
+
+    def _limits(self, gap: float | None) -> Limits:
+        if self.limits.cancel is not None and self.limits.cancel.is_set():
+            raise Cancelled("cancelled before the work was done")
+        seconds = None if self.limits.seconds is None else self.remaining
+        return replace(self.limits, seconds=seconds, gap=self.limits.gap if self.limits.gap is not None else gap)
+
+    def _candidates(self, form: Form[Any], named: str | None) -> tuple[list[Solver], bool]:
+        """Engines that take the form, best first, and whether the user named it."""
+        wanted = named or self._solver
+        of_kind = [engine for engine in self._solvers if engine.form == form.kind]
+        if wanted is not None and any(engine.name == wanted for engine in of_kind):
+            engine = next(engine for engine in of_kind if engine.name == wanted)
+            reason = engine.refuses(form)
+            if reason:
+                raise NoSolver(form.kind, {engine.name: reason})
+            return [engine], True
+        if named is not None:
+            raise NoSolver(form.kind, {named: "not registered for this kind of form"})
+        reasons = {engine.name: engine.refuses(form) for engine in of_kind}
+        willing = [engine for engine in of_kind if not reasons[engine.name]]
+        if not willing:
+            raise NoSolver(form.kind, reasons)
+        return willing, False
+
+    def _record(
+        self,
+        forms: list[Form[Any]],
+        run: Callable[[Solver], list[Answer[Any]]],
+        *,
+        about: str,
+        limits: Limits,
+        solver: str | None,
+    ) -> Record:
+        engines, was_named = self._candidates(forms[0], solver)
+        refused: list[str] = []
+        for engine in engines:
+            self.note(Event("solve", f"{about or forms[0].kind} with {engine.name}"))
+            try:
+                answers = run(engine)
+                certificates = [self._certify(form, a, engine, limits) for form, a in zip(forms, answers, strict=True)]
+            except (HetplanError, ImportError, ArithmeticError, RuntimeError, ValueError) as error:
+                if was_named or isinstance(error, Cancelled):
+                    raise error if isinstance(error, HetplanError) else SolverFailed(engine.name, str(error)) from error
+                refused.append(f"{engine.name}: {error}")
+                continue
+            faults = [fault for certificate in certificates for fault in certificate.faults]
+            if not faults:
+                record = Record(
+                    len(self.records) + 1,
+                    forms[0],
+                    engine.name,
+                    about,
+                    limits.gap,
+                    answers,
+                    certificates,
+                    refused=refused,
+                )
+                self.records.append(record)
+                self._check_again(record, forms, limits)
+                return record
+            if was_named:
+                raise SolverFailed(engine.name, faults[0])
+            refused.append(f"{engine.name}: {faults[0]}")
+        raise SolverFailed(engines[-1].name, "; ".join(refused))
+
+    def _certify(self, form: Form[Any], answer: Answer[Any], engine: Solver, limits: Limits) -> Certificate:
+        certificate = certify(form, answer)
+        if (
+            answer.status is Status.INFEASIBLE
+            and certificate.sound
+            and certificate.infeasible is not Vouched.CERTIFIED
+            and isinstance(form, Milp)
+        ):
+            return self._put_to_test(form, certificate, engine, limits)
+        return certificate
+
+    def _put_to_test(self, form: Milp, certificate: Certificate, engine: Solver, limits: Limits) -> Certificate:
+        """A word of infeasibility without proof: the loosened form must then need loosening."""
+        loosened = stretch_all(form)
+        answer = engine.solve(loosened, replace(limits, gap=None))
+        verdict = certify(loosened, answer)
+        if answer.status is Status.INFEASIBLE or not verdict.sound:
+            return replace(
+                certificate, faults=("infeasible is refuted: the engine fails on the form with all rows loosened",)
+            )
+        if verdict.value is not None and verdict.value <= FEASIBILITY:
+            return replace(certificate, faults=("infeasible is refuted: no row needs loosening",))
+        if verdict.vouched is Vouched.CERTIFIED and verdict.bound is not None and verdict.bound > FEASIBILITY:
+            return replace(certificate, infeasible=Vouched.CERTIFIED)
+        return certificate
+
+    def _check_again(self, record: Record, forms: list[Form[Any]], limits: Limits) -> None:
+        second = next((e for e in self._solvers if e.name == self._recheck and e.form == forms[0].kind), None)
+        if second is None or second.name == record.engine:
+            return
+        if reason := second.refuses(forms[0]):
+            record.recheck = f"{second.name} refused: {reason}"
+            return
+        for form, mine, verdict in zip(forms, record.answers, record.certificates, strict=True):
+            try:
+                theirs = second.solve(form, limits)
+                other = certify(form, theirs)
+            except (HetplanError, ArithmeticError, RuntimeError, ValueError) as error:
+                record.recheck = f"{second.name} failed: {error}"
+                return
+            said = _contradiction(form, mine, verdict, theirs, other)
+            if said:
+                record.recheck, record.disagrees = f"{second.name}: {said}", True
+                return
+        record.recheck = f"{second.name} agrees"
+
+    def _outcome(self, record: Record) -> list[Answer[Any]]:
+        for answer in record.answers:
+            if answer.stop is Stop.CANCELLED and not answer.has_point:
+                raise Cancelled(f"cancelled during {record.about or record.form.kind}")
+        return record.answers
+
+
+def _contradiction(form: Form[Any], mine: Answer[Any], a: Certificate, theirs: Answer[Any], b: Certificate) -> str:
+    """What two certified answers say that cannot both be true ("" if nothing)."""
+    if theirs.status is Status.NO_ANSWER or mine.status is Status.NO_ANSWER:
+        return ""
+    if b.faults:
+        return ""
+    if (mine.status is Status.INFEASIBLE) != (theirs.status is Status.INFEASIBLE):
+        return f"it says {theirs.status} where {mine.engine or 'the first'} says {mine.status}"
+    if a.value is None or b.value is None:
+        return ""
+    sign = 1.0 if getattr(form, "sense", "min") == "min" else -1.0
+    slack = VALUE * max(1.0, abs(a.value), abs(b.value))
+    if a.bound is not None and sign * (a.bound - b.value) > slack:
+        return f"it found {b.value:.9g}, beyond the bound {a.bound:.9g}"
+    if b.bound is not None and sign * (b.bound - a.value) > slack:
+        return f"its bound {b.bound:.9g} is beyond the value {a.value:.9g}"
+    return ""

@@ -1,0 +1,64 @@
+"""Poisson and phase probabilities of a queue process, without underflow and without truncation by size.
+
+A support is cut where Chernoff's bound puts less than 1e-30 beyond it, on both sides of the mean: never where entries
+fall below some number, which at large means loses the small counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Window", "phase_weights", "poisson"]
+
+Floats = NDArray[np.float64]
+_NATS = 69.0
+"""-log of the probability that may lie beyond either end of a support: 1e-30."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Probabilities of the counts low, low + 1, ..., high."""
+
+    low: int
+    probability: Floats
+
+    @property
+    def high(self) -> int:
+        """The largest count."""
+        return self.low + self.probability.size - 1
+
+
+def poisson(mean: float) -> Window:
+    """The Poisson distribution, from its mode outwards by ratios.
+
+    >>> window = poisson(2.0)
+    >>> window.low, [round(p, 6) for p in window.probability[:3]]
+    (0, [0.135335, 0.270671, 0.270671])
+    """
+    if mean <= 0:
+        return Window(0, np.ones(1))
+    mode = int(mean)
+    low = max(0, math.floor(mean - math.sqrt(2 * _NATS * mean)))
+    high = math.ceil(mean + _NATS / 3 + math.sqrt((_NATS / 3) ** 2 + 2 * _NATS * mean)) + 1
+    upward = np.cumprod(mean / np.arange(mode + 1, high + 1))
+    downward = np.cumprod(np.arange(mode, low, -1) / mean)[::-1]
+    weights = np.concatenate([downward, [1.0], upward])
+    return Window(low, weights / weights.sum())
+
+
+def phase_weights(*, waiting: int, stages: int, means: Floats) -> Floats:
+    """w(r | n, j): the phase r when the oldest of n queries has waited a time with `means[j]` expected stages.
+
+    Given (n - 1) K + r stages with r < K, their Poisson weights in logarithms: for unlikely states all of them underflow.
+    A row per mean.
+    """
+    counts = (waiting - 1) * stages + np.arange(1, stages)
+    with np.errstate(divide="ignore"):
+        steps = np.log(np.maximum(means, 0.0))[:, None] - np.log(counts)[None, :]
+    logs = np.concatenate([np.zeros((means.size, 1)), np.cumsum(steps, axis=1)], axis=1)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

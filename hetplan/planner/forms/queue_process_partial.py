@@ -1,0 +1,115 @@
+r"""Where actions lead that leave some of the queue behind: b < n taken at (n, T_j), and drops.
+
+With A = SLO - T_j, k = (n - 1) K + r stages in it and h = b K, the new head came at t after the old one, the h-th of k
+points spread uniformly over A:
+
+    P(t <= u | k) = P(Binomial(k, u / A) >= h)
+    slack' = T_j - tau + t          n' = n - b + floor((r + Poisson(nu tau)) / K)
+
+Given r the two are independent; r is averaged out at once by w(r | n, j), so an action becomes a short sparse row over
+the states. What is lost is that (n', slack') says less of the phase than the process knows: after b < n the process is
+Markov only approximately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.queue_process_arrivals import phase_weights, poisson
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from hetplan.planner.forms.queue_process import QueueProcess
+
+__all__ = ["JoinTable", "PartialMoves", "join_tables", "partial_moves", "reference_row"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PartialMoves:
+    """One sparse row over the states per partial action; `action` says which."""
+
+    action: Integers
+    moves: csr_array
+
+
+@dataclass(frozen=True)
+class JoinTable:
+    """How many join during one service, given the phase at its beginning: row r, column a - `low`."""
+
+    low: int
+    probability: Floats
+
+
+def partial_moves(form: QueueProcess) -> PartialMoves:
+    """The rows of all partial actions."""
+    from scipy.sparse import csr_array
+
+    from hetplan.planner.forms.queue_process_compiled import HAVE_NUMBA
+
+    action = np.flatnonzero(form.actions.partial)
+    if action.size == 0:
+        return PartialMoves(action, csr_array((0, form.states)))
+    if HAVE_NUMBA:
+        from hetplan.planner.forms.queue_process_partial_rows import compiled_rows
+
+        return PartialMoves(action, compiled_rows(form, action))
+    rows = [reference_row(form, int(i)) for i in action]
+    first = np.concatenate([[0], np.cumsum([columns.size for columns, _ in rows])])
+    columns, data = (np.concatenate([row[k] for row in rows]) for k in (0, 1))
+    return PartialMoves(action, csr_array((data, columns, first), shape=(action.size, form.states)))
+
+
+def join_tables(form: QueueProcess, model: Integers, batch: Integers, waiting: Integers) -> list[JoinTable]:
+    """P(a | r) for each (model, batch) served when so many wait; a batch of 0 takes no time."""
+    tables = []
+    for m, b, n in zip(model, batch, waiting, strict=True):
+        latency = float(form.latency_s[m, b - 1]) if b else 0.0
+        rate = float(form.stage_rates[form.rates_by_queue[n]])
+        arrivals = poisson(rate * latency)
+        low, high = arrivals.low // form.stages, (form.stages - 1 + arrivals.high) // form.stages
+        table = np.zeros((form.stages, high - low + 1))
+        for r in range(form.stages):
+            joined = np.arange(r + arrivals.low, r + arrivals.high + 1) // form.stages - low
+            table[r] = np.bincount(joined, weights=arrivals.probability, minlength=high - low + 1)
+        tables.append(JoinTable(low, table))
+    return tables
+
+
+def reference_row(form: QueueProcess, i: int) -> tuple[Integers, Floats]:
+    """States and probabilities after partial action i, by incomplete beta functions: slow, for want of a compiler."""
+    from scipy.special import betainc
+
+    actions = form.actions
+    n, j, model, batch = (int(a[i]) for a in (actions.waiting, actions.slack, actions.model, actions.batch))
+    if batch == 0 and n == 1:
+        return np.array([form.after_idling]), np.ones(1)
+    taken = max(batch, 1)
+    latency = float(form.latency_s[model, batch - 1]) if batch else 0.0
+    rate = float(form.stage_rates[form.rates_by_queue[n]])
+    waited = form.slo_s - float(form.grid_s[j])
+    weights = phase_weights(waiting=n, stages=form.stages, means=np.array([rate * waited]))[0]
+    counts = (n - 1) * form.stages + np.arange(form.stages)
+    edges = form.grid_s[1:-1] - form.grid_s[j] + latency
+    share = np.clip(edges / waited, 0.0, 1.0) if waited > 0 else (edges > 0).astype(float)
+    head = taken * form.stages
+    before = betainc(head, counts[:, None] - head + 1, share[None, :])
+    slack = np.diff(before, axis=1, prepend=0.0, append=1.0)
+    joins = join_tables(form, np.array([model]), np.array([batch]), np.array([n]))[0]
+    both = np.einsum("r,rj,ra->aj", weights, slack, joins.probability)
+    left = n - taken + joins.low + np.arange(both.shape[0])
+    row = np.zeros(form.states)
+    for number, landed in zip(left, both, strict=True):
+        if number > form.queue:
+            row[form.over] += landed.sum()
+        else:
+            row[(number - 1) * form.slacks : number * form.slacks - 1] += landed
+    columns = np.flatnonzero(row > 0)
+    return columns, row[columns]

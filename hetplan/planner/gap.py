@@ -1,0 +1,16 @@
+"""The one definition of a gap."""
+
+from __future__ import annotations
+
+__all__ = ["relative_gap"]
+
+
+def relative_gap(value: float, bound: float, *, floor: float = 1e-9) -> float:
+    """|value - bound| / max(|value|, |bound|, floor).
+
+    >>> relative_gap(2.0, 1.5)
+    0.25
+    >>> relative_gap(0.0, 0.0)
+    0.0
+    """
+    return abs(value - bound) / max(abs(value), abs(bound), floor)

@@ -1,0 +1,229 @@
+"""From a problem to a plan with its proof: run the conversation, turn answers into claims, log the solves."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from hetplan.errors import Cancelled
+from hetplan.planner.answer import Stop
+from hetplan.planner.ask import Asking, Record
+from hetplan.planner.certificate import Vouched
+from hetplan.planner.contract import Problem
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.forms.milp import Milp
+from hetplan.planner.gap import relative_gap
+from hetplan.planner.outcome import Outcome
+from hetplan.planner.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
+from hetplan.planner.plan_file import with_digest
+from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
+from hetplan.planner.tolerances import GAP, PROOF_ROWS
+from hetplan.profiles.inputs import Inputs
+
+__all__ = ["make_plan"]
+
+MOST_BINDING = 8
+
+
+def make_plan(
+    problem: Problem,
+    inputs: Inputs,
+    ask: Asking,
+    *,
+    method: Method,
+    require_proof: bool = False,
+) -> Outcome:
+    """Let the problem decide, and make what it hands back a plan that says what is proved of it.
+
+    The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
+    """
+    try:
+        result = problem.decide(ask)
+    except Cancelled:
+        return Outcome(Finding(Found.NOTHING, interrupted=True), solves=_solves(ask))
+    solves = _solves(ask)
+    interrupted = any(answer.stop is Stop.CANCELLED for record in ask.records for answer in record.answers)
+    notices = _notices(inputs, ask)
+    if isinstance(result, Infeasible):
+        found = Found.INFEASIBLE if result.proved else _not_found(ask)
+        finding = Finding(found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees)
+        return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=notices)
+    claims = tuple(_claim(reported, ask) for reported in result.reported)
+    first = claims[0] if claims else None
+    allowed = max((record.gap or GAP for record in ask.records), default=GAP)
+    gap = first.gap if first else None
+    status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None:
+        text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
+        notices = (*notices, Notice(code="W-gap", at="claims", text=text))
+    plan = _assemble(result, inputs, problem.question, method, status, claims, solves, notices)
+    finding = Finding(
+        Found.PLAN,
+        interrupted=interrupted,
+        target_missed=bool(result.target_missed),
+        gap_asked=ask.limits.gap,
+        gap_reached=gap,
+        proof_required=require_proof,
+        proved=status in (PlanStatus.OPTIMAL, PlanStatus.WITHIN_GAP)
+        and first is not None
+        and first.vouched == "certified",
+        recheck_disagrees=ask.recheck_disagrees,
+    )
+    why = (result.target_missed,) if result.target_missed else ()
+    return Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
+
+
+def _assemble(
+    draft: Draft,
+    inputs: Inputs,
+    question: str,
+    method: Method,
+    status: PlanStatus,
+    claims: tuple[Claim, ...],
+    solves: tuple[Solve, ...],
+    notices: tuple[Notice, ...],
+) -> Plan:
+    requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
+    return with_digest(
+        Plan(
+            requires=tuple(sorted(requires)),
+            question=question,
+            method=method,
+            status=status.value,
+            inputs=InputHashes(
+                profile=inputs.digests["profile"],
+                slo=inputs.digests["slo"],
+                state=inputs.digests.get("state"),
+                measured=inputs.digests.get("measured"),
+                traces=dict(inputs.trace_digests),
+            ),
+            valid=draft.valid,
+            workers=draft.workers,
+            routing=dict(draft.routing),
+            dispatch=dict(draft.dispatch),
+            policies=dict(draft.policies),
+            tables=dict(draft.tables),
+            actions=draft.actions,
+            promises=draft.promises,
+            claims=claims,
+            solves=solves,
+            unserved=draft.unserved,
+            alternatives=tuple(dict(one) for one in draft.alternatives),
+            warnings=(*notices, *draft.warnings),
+        )
+    )
+
+
+def _claim(reported: Reported, ask: Asking) -> Claim:
+    """A value with the best bound that its answer has, and whose word the bound is."""
+    value, bound, solve = reported.value, reported.bound, None
+    vouched: Literal["certified", "claimed", "none"] = reported.vouched or "none"
+    if reported.answer is not None and (found := ask.record_of(reported.answer)) is not None:
+        record, certificate = found
+        solve = record.id
+        if value is None and certificate.value is not None:
+            value = reported.scale * certificate.value + reported.shift
+        if bound is None and certificate.bound is not None:
+            bound, vouched = reported.scale * certificate.bound + reported.shift, certificate.vouched.value
+    if value is None:
+        raise ValueError(f"the claim about {reported.about} has neither a value nor an answer to take one from")
+    if bound is not None:
+        # A bound re-proved with safe rounding may stand a hair inside the value that it bounds.
+        bound = min(bound, value) if reported.sense == "min" else max(bound, value)
+    return Claim(
+        about=reported.about,
+        sense=reported.sense,
+        value=value,
+        bound=bound,
+        gap=None if bound is None else relative_gap(value, bound, floor=reported.floor),
+        scope=reported.scope if bound is not None else "none",
+        vouched=vouched if bound is not None else "none",
+        solve=solve,
+        note=reported.note,
+    )
+
+
+def _solves(ask: Asking) -> tuple[Solve, ...]:
+    return tuple(_solve(record) for record in ask.records)
+
+
+def _solve(record: Record) -> Solve:
+    answer, certificate = record.answers[-1], record.certificates[-1]
+    size = record.form.size()
+    why = _why_not_deterministic(record)
+    return Solve(
+        id=record.id,
+        form=record.form.kind,
+        about=record.about or None,
+        count=len(record.answers),
+        rows=size.get("rows"),
+        columns=size.get("columns"),
+        size={name: n for name, n in size.items() if name not in ("rows", "columns")},
+        solver=record.engine if len(record.answers) > 1 else answer.engine or record.engine,
+        status=str(answer.status),
+        stop=None if answer.stop is Stop.FINISHED else str(answer.stop),
+        value=certificate.value,
+        bound=certificate.bound,
+        vouched=str(certificate.vouched),
+        certified_bound=certificate.certified_bound,
+        deterministic=not why,
+        why_not_deterministic=why or None,
+        proof=_proof(record),
+        binding=_binding(record),
+        recheck=record.recheck or None,
+    )
+
+
+def _why_not_deterministic(record: Record) -> str:
+    if any(answer.stop is Stop.TIME for answer in record.answers):
+        return "a limit in seconds was hit"
+    if any(answer.stop is Stop.CANCELLED for answer in record.answers):
+        return "the work was interrupted"
+    if not all(answer.deterministic for answer in record.answers):
+        return "the engine does not promise it"
+    return ""
+
+
+def _proof(record: Record) -> dict[str, Any] | None:
+    """The vectors by which the bound was re-proved, by name; left out, and said so, where nobody could read them."""
+    answer, certificate = record.answers[-1], record.certificates[-1]
+    form = record.form
+    if not isinstance(form, Milp) or len(record.answers) > 1:
+        return None
+    vector, name = (answer.row_duals, "row_duals") if answer.ray is None else (answer.ray, "ray")
+    if vector is None or Vouched.CERTIFIED not in (certificate.vouched, certificate.infeasible):
+        return None
+    nonzero = [int(i) for i in vector.nonzero()[0]]
+    if len(nonzero) > PROOF_ROWS:
+        return {"left_out": f"{name}: {len(nonzero)} nonzeros"}
+    return {name: {form.row_name(i): float(vector[i]) for i in nonzero}}
+
+
+def _binding(record: Record) -> tuple[Binding, ...]:
+    """The dearest rows of a linear program: what one unit more of each would bring."""
+    answer, form = record.answers[-1], record.form
+    if not isinstance(form, Milp) or answer.row_duals is None or not form.pure_lp or len(record.answers) > 1:
+        return ()
+    prices: list[Binding] = []
+    for block in form.rows:
+        for i in range(block.start, block.stop):
+            if abs(answer.row_duals[i]) > 1e-12:
+                label = block.label(i - block.start)
+                prices.append(Binding(block=block.name, label=label, price=float(answer.row_duals[i]), unit=block.unit))
+    prices.sort(key=lambda one: (-abs(one.price), one.block, one.label))
+    return tuple(prices[:MOST_BINDING])
+
+
+def _not_found(ask: Asking) -> Found:
+    """Without a proof: was it a limit that ended the search, or its own end?"""
+    limited = any(answer.stop in (Stop.TIME, Stop.WORK) for record in ask.records for answer in record.answers)
+    return Found.NOTHING if limited or ask.remaining <= 0 else Found.NOT_FOUND
+
+
+def _notices(inputs: Inputs, ask: Asking) -> tuple[Notice, ...]:
+    read = [Notice(code=code, at=at, text=text) for code, at, text in inputs.warnings]
+    passed_over = [
+        Notice(code="W-engine", at=f"solves[{record.id}]", text=f"passed over: {reason}")
+        for record in ask.records
+        for reason in record.refused
+    ]
+    return (*read, *passed_over)

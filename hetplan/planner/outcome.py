@@ -1,0 +1,64 @@
+"""What `solve` returns: a verified plan, or why there is none and the smallest change that would give one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hetplan.errors import NoPlan
+from hetplan.planner.draft import Repair
+from hetplan.planner.plan import Claim, Notice, Plan, Solve
+from hetplan.planner.status import Exit, Finding, Found, verdict
+
+__all__ = ["Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of one question. `finding` holds all that the exit code depends on."""
+
+    finding: Finding
+    plan: Plan | None = None
+    why: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    solves: tuple[Solve, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    violations: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The plan's status ("optimal", ...), or what was found instead ("infeasible", "not-found", "nothing")."""
+        return self.plan.status if self.plan is not None else str(self.finding.found)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The plan's claims, first the one that answers the objective."""
+        return self.plan.claims if self.plan is not None else ()
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line would exit with."""
+        return int(verdict(self.finding).exit)
+
+    @property
+    def reason(self) -> str:
+        """The exit code in words."""
+        return verdict(self.finding).reason
+
+    def require(self) -> Plan:
+        """The plan, or `NoPlan` saying why there is none."""
+        if self.plan is None or self.exit_code == Exit.CHECK_FAILED:
+            told = [*self.why, *self.violations, *(repair.text for repair in self.repairs)]
+            raise NoPlan("; ".join([self.reason, *told]), exit_code=self.exit_code)
+        return self.plan
+
+    def judged(self, *, violations: tuple[str, ...], unchecked: bool, unchecked_allowed: bool) -> Outcome:
+        """The same outcome after the verifier has spoken."""
+        finding = replace(
+            self.finding, violations=len(violations), unchecked=unchecked, unchecked_allowed=unchecked_allowed
+        )
+        return replace(self, finding=finding, violations=violations)
+
+    @property
+    def found(self) -> Found:
+        """Whether there is a plan, and if not, of which kind the absence is."""
+        return self.finding.found

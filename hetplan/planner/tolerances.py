@@ -1,0 +1,30 @@
+"""Every tolerance by which a verdict is taken, each with its reason: nothing else compares with a number of its own."""
+
+from __future__ import annotations
+
+__all__ = ["BOUND_SLIP", "FEASIBILITY", "GAP", "INTEGRALITY", "OPTIMAL_GAP", "PROOF_ROWS", "VALUE"]
+
+FEASIBILITY = 1e-6
+"""How far a row or bound may be broken, relative to its own scale (the largest term of the row, at least 1).
+
+Engines stop at 1e-7 absolute after their own scaling; ten times that, measured row by row, is slack enough for all of
+them and still six digits below any demand a person states."""
+
+INTEGRALITY = 1e-5
+"""How far from a whole number an integer column may stand. HiGHS and SCIP accept 1e-6 before unscaling; problems round
+and solve the continuous part again, so a verdict never rests on this."""
+
+VALUE = 1e-6
+"""How far a stated objective may lie from the recomputed one, relative to the larger of the two and 1."""
+
+BOUND_SLIP = 1e-6
+"""How far a bound may stand on the wrong side of a value before it is called false (relative, as VALUE)."""
+
+GAP = 1e-4
+"""The default gap of exact formulations; a formulation may state its own."""
+
+OPTIMAL_GAP = 1e-6
+"""At or below this gap a plan is called optimal rather than within a gap: it is what VALUE can tell apart."""
+
+PROOF_ROWS = 500
+"""Proof vectors with more nonzeros than this stay out of the plan file (the solve says so): people read plans."""

@@ -1,0 +1,178 @@
+"""The conversation: engines are chosen, lies are caught whoever tells them, deadlines are shared, all is recorded."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from hetplan.errors import Cancelled, NoSolver, SolverFailed
+from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.ask import Asking
+from hetplan.planner.forms.milp import Builder, Milp
+
+
+def form(*, demand: float = 3.0, whole: bool = False) -> Milp:
+    m = Builder("min")
+    x = m.columns("x", ["a", "b"], upper=[2.0, 2.0], cost=[1.0, 2.0], whole=whole)
+    m.add(m.rows("cover", ["all"], lower=demand), x, 1.0)
+    return m.build()
+
+
+@dataclass
+class Liar:
+    """An engine that answers through another and then changes the answer."""
+
+    honest: Any
+    lie: Any
+    name: str = "liar"
+    form: ClassVar[str] = "milp"
+
+    def version(self) -> str:
+        return "test"
+
+    def refuses(self, form: Any) -> str:
+        return ""
+
+    def solve(self, form: Any, limits: Limits, *, start: Any = None, on_event: Any = None) -> Answer[Any]:
+        return self.lie(form, self.honest.solve(form, limits))
+
+    def solve_all(self, forms: Any, limits: Limits, *, on_event: Any = None) -> list[Answer[Any]]:
+        return [self.solve(form, limits) for form in forms]
+
+
+LIES = {
+    "infeasible point": lambda form, a: replace(a, point=np.zeros_like(a.point)),
+    "wrong value": lambda form, a: replace(a, value=a.value * 0.9),
+    "false infeasible": lambda form, a: Answer(Status.INFEASIBLE),
+    "false bound": lambda form, a: replace(a, bound=a.value + 1.0),
+    "false ray": lambda form, a: Answer(Status.INFEASIBLE, ray=np.ones(form.row_lower.size)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_lie_is_caught_and_the_next_engine_asked(reference, lie, whole) -> None:
+    ask = Asking([Liar(reference, LIES[lie]), reference])
+    answer = ask(form(whole=whole))
+    assert answer.value == pytest.approx(4.0)
+    assert ask.records[0].engine == "reference"
+    assert ask.records[0].refused
+    assert ask.records[0].refused[0].startswith("liar")
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_named_liar_is_an_error(reference, lie) -> None:
+    ask = Asking([Liar(reference, LIES[lie]), reference], solver="liar")
+    with pytest.raises(SolverFailed, match="liar"):
+        ask(form())
+
+
+def test_a_liar_that_denies_infeasibility_only_where_it_is_not_tested(reference) -> None:
+    """It calls the form infeasible, and tells the truth about the loosened form: the truth gives it away."""
+
+    def sly(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
+        return Answer(Status.INFEASIBLE) if "stretched" not in asked.name else answer
+
+    with pytest.raises(SolverFailed, match="no row needs loosening"):
+        Asking([Liar(reference, sly)])(form())
+
+
+def test_a_true_infeasible_is_certified_through_the_loosened_form(reference) -> None:
+    ask = Asking([reference])
+    assert ask(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.records[0].certificates[0].infeasible == "certified"
+
+
+def test_a_crashing_engine_is_passed_over(reference) -> None:
+    def crash(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
+        raise RuntimeError("segmentation of duty")
+
+    ask = Asking([Liar(reference, crash), reference])
+    assert ask(form()).value == pytest.approx(4.0)
+    with pytest.raises(SolverFailed, match="segmentation of duty"):
+        Asking([Liar(reference, crash)])(form())
+
+
+def test_recheck_agrees_or_disagrees(reference) -> None:
+    second = Liar(reference, lambda form, a: a, name="second")
+    ask = Asking([reference, second], recheck="second")
+    ask(form(whole=True))
+    assert ask.records[0].recheck == "second agrees"
+    worse = Liar(reference, lambda form, a: Answer(Status.INFEASIBLE, ray=None), name="second")
+    ask = Asking([reference, worse], recheck="second")
+    ask(form(whole=True))
+    assert ask.recheck_disagrees
+    # An optimum that the second engine beats is a false optimum, though its bound was only claimed.
+    poor = np.array([1.0, 2.0])
+    blunder = Liar(reference, lambda form, a: replace(a, point=poor, value=5.0, bound=5.0), name="first")
+    ask = Asking([blunder, reference], recheck="reference")
+    ask(form(whole=True))
+    assert ask.recheck_disagrees
+    assert "beyond the bound" in ask.records[0].recheck
+
+
+def test_a_family_is_one_record(reference) -> None:
+    ask = Asking([reference])
+    answers = ask.all([form(demand=d) for d in (1.0, 2.0, 3.0)], about="three")
+    assert [a.value for a in answers] == pytest.approx([1.0, 2.0, 4.0])
+    assert len(ask.records) == 1
+    assert ask.record_of(answers[1])[0].about == "three"
+    assert ask.all([]) == []
+
+
+def test_nobody_takes_it(reference) -> None:
+    with pytest.raises(NoSolver, match="highs"):
+        Asking([Refusing()])(form())
+    with pytest.raises(NoSolver):
+        Asking([reference])(form(), solver="absent")
+
+
+@dataclass
+class Refusing:
+    name: ClassVar[str] = "highs"
+    form: ClassVar[str] = "milp"
+
+    def refuses(self, form: Any) -> str:
+        return "not installed"
+
+
+def test_one_deadline_for_the_whole_conversation(reference) -> None:
+    now = [0.0]
+    seen: list[float | None] = []
+
+    def slow(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
+        now[0] += 4.0
+        return answer
+
+    engine = Liar(reference, slow)
+    honest_solve = engine.solve
+    engine.solve = lambda form, limits, **kw: (seen.append(limits.seconds), honest_solve(form, limits))[1]  # type: ignore[method-assign]
+    ask = Asking([engine], Limits(seconds=10.0), clock=lambda: now[0])
+    ask(form())
+    ask(form())
+    assert seen == [10.0, 6.0]
+    assert ask.remaining == pytest.approx(2.0)
+
+
+def test_a_cancelled_conversation_stops(reference) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        Asking([reference], Limits(cancel=cancel))(form())
+    empty = Liar(reference, lambda form, a: Answer(Status.NO_ANSWER, stop=Stop.CANCELLED))
+    with pytest.raises(Cancelled):
+        Asking([empty])(form())
+
+
+def test_the_formulations_gap_gives_way_to_the_users(reference) -> None:
+    gaps: list[float | None] = []
+    engine = Liar(reference, lambda form, a: a)
+    honest_solve = engine.solve
+    engine.solve = lambda form, limits, **kw: (gaps.append(limits.gap), honest_solve(form, limits))[1]  # type: ignore[method-assign]
+    Asking([engine])(form(), gap=1e-3)
+    Asking([engine], Limits(gap=1e-5))(form(), gap=1e-3)
+    assert gaps == [1e-3, 1e-5]
