@@ -36,9 +36,9 @@ class Fault:
     remedy: str
 
     def __str__(self) -> str:
-        at = f"{self.file}: {self.path}" if self.path else self.file
+        at = ": ".join(part for part in (self.file, self.path) if part)
         found = f" (found {self.value})" if self.value else ""
-        return f"{at}{found}: {self.why}. {self.remedy}".rstrip()
+        return f"{at}{found}: {self.why}. {self.remedy}".strip().removeprefix(": ")
 
 
 class HetplanError(Exception):

@@ -14,6 +14,7 @@ from hetplan.errors import InputError
 from hetplan.planner.plan import Plan
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.read_json import read_json
+from hetplan.profiles.schema import schema_of
 from hetplan.profiles.validate import validate
 
 __all__ = [
@@ -133,10 +134,5 @@ def _check_format(data: object, file: str) -> None:
 
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema of plan.json."""
-    schema = Plan.model_json_schema(by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "hetplan/plan/1.0",
-        **schema,
-        "title": "hetplan plan",
-    }
+    about = "What is to run, how queries reach it, what is promised and what is proved."
+    return schema_of(Plan, kind="plan", version=(1, 0), about=about)

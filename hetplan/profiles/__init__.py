@@ -1,1 +1,54 @@
-"""TODO"""
+"""What was measured and what is wanted: the models of the files, and how they are read.
+
+A map of this floor, from the outside in::
+
+    load.py            paths, documents or models -> Inputs; every fault of every file at once
+    inputs.py          Inputs: profile, SLO, state, measurements, traces, and their digests
+      read_json.py       bytes -> a document with one meaning (no key twice, no NaN)
+      file_format.py     `format` and `requires`: may this reader read it
+      merge.py           several profile files -> one document, and which file each thing came from
+      validate.py        pydantic's errors -> faults with file, path, value, reason and remedy
+      references.py      every reference leads somewhere
+      mix.py, traces.py  observed sizes -> bins; recorded arrivals -> seconds
+      unit_traps.py      seconds as ms, percent as fraction, a price per month
+      canonical.py       RFC 8785 and the digests
+    profile.py, slo.py, state.py, workers.py    the models, made of fields.py
+    tables.py          measured tables, read between their points (multilinear.py)
+    schema.py          JSON Schemas
+    lint.py            what `hetplan check` says of valid inputs (dominated.py)
+    imports/           other tools' files
+
+Nothing here loads NumPy before a table is read off its grid, a trace is read or rows are compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state
+    from hetplan.profiles.profile import Profile
+    from hetplan.profiles.slo import Slo
+    from hetplan.profiles.state import State
+
+__all__ = ["Inputs", "Profile", "Slo", "State", "load_inputs", "load_profile", "load_slo", "load_state"]
+
+_HOME = {
+    "Inputs": "inputs",
+    "Profile": "profile",
+    "Slo": "slo",
+    "State": "state",
+    "load_inputs": "load",
+    "load_profile": "load",
+    "load_slo": "load",
+    "load_state": "load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -5,14 +5,13 @@ Leaves are strict (a number in quotes is an error, money excepted) so that a sli
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import Annotated, Any
+from math import isfinite
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,22 +21,29 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import PydanticCustomError
 
 __all__ = [
     "NANO",
     "Count",
+    "Currency",
     "Fraction",
     "Grid",
     "Id",
+    "IdOrStar",
     "Key",
     "Model",
     "Money",
+    "Named",
     "NonNegative",
+    "PathKey",
     "Positive",
     "PositiveCount",
     "Real",
+    "Sha256",
     "money_text",
     "parse_money",
+    "wrong",
 ]
 
 NANO = 10**9
@@ -52,24 +58,75 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
+def wrong(why: str, remedy: str = "", *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
+    """An error of a validator that says what was expected, what to write instead, and where below the value it is."""
+    return PydanticCustomError("hetplan", "{why}", {"why": why, "remedy": remedy, "at": at})
+
+
 def _id(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _ID.match(value):
         return value
     lowered = value.lower()
-    if lowered != value and isinstance(info.context, Mapping):
+    if not _ID.match(lowered):
+        raise wrong(
+            "an id is 1 to 63 of a-z 0-9 . _ - and starts with a letter or digit",
+            f"Write for instance {_as_id(value)!r}.",
+        )
+    if isinstance(info.context, Mapping):
         # The loader hands in a list; what was normalised is reported once, as a warning.
         info.context.get("normalised", []).append(value)
     return lowered
 
 
-def _id_form(value: str) -> str:
-    if not _ID.match(value):
-        raise ValueError("an id is 1 to 63 of a-z 0-9 . _ - and starts with a letter or digit")
+def _as_id(value: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", value.lower()).strip("._-")[:63] or "x1"
+
+
+def _no_twins(value: object) -> object:
+    """Refuse two keys that differ in case only, of which one would silently win."""
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        seen: dict[str, str] = {}
+        for key in value:
+            if seen.setdefault(key.lower(), key) != key:
+                raise wrong(
+                    f"ids are read in lower case, so {key!r} and {seen[key.lower()]!r} are the same id",
+                    "Rename one of them.",
+                    at=(key,),
+                )
     return value
 
 
-Id = Annotated[str, Strict(), BeforeValidator(_id), AfterValidator(_id_form)]
+Id = Annotated[
+    str,
+    Strict(),
+    BeforeValidator(_id),
+    WithJsonSchema({"type": "string", "pattern": "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"}),
+]
 """The name of a thing in a file, or a reference to one; written in any case, held in lower case."""
+
+
+def _id_or_star(value: object, info: ValidationInfo) -> object:
+    return value if value == "*" else _id(value, info)
+
+
+IdOrStar = Annotated[str, Strict(), BeforeValidator(_id_or_star)]
+"""An id, or "*" for any other."""
+
+_PATH = re.compile(r"[a-z0-9][a-z0-9._-]*=[^=/]+(/[a-z0-9][a-z0-9._-]*=[^=/]+)*\Z")
+
+
+def _path_key(value: object) -> object:
+    if isinstance(value, str) and not _PATH.match(value := value.lower()):
+        raise wrong("a path is node=variant steps joined by /", 'Write for instance "d=yolo-n/c=rn50".')
+    return value
+
+
+PathKey = Annotated[str, Strict(), BeforeValidator(_path_key)]
+"""A path through a pipeline: "node=variant/node=variant"."""
+
+T = TypeVar("T")
+Named = Annotated[dict[Id, T], BeforeValidator(_no_twins)]
+"""Things by their ids."""
 
 Key = Annotated[str, Strict(), Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 """A name that is no id: an axis, a resource, a knob."""
@@ -81,6 +138,12 @@ Fraction = Annotated[float, Strict(), Field(ge=0, le=1)]
 Count = Annotated[int, Strict(), Field(ge=0)]
 PositiveCount = Annotated[int, Strict(), Field(ge=1)]
 
+Currency = Annotated[str, Strict(), Field(pattern=r"^[A-Z]{3}$")]
+"""A currency's three letters; hetplan never converts between currencies."""
+
+Sha256 = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{4,64}$")]
+"""A SHA-256 in hexadecimal, or its first digits."""
+
 
 def parse_money(value: object) -> int:
     """Currency units per hour, as text or number, to an exact count of 1e-9.
@@ -89,17 +152,17 @@ def parse_money(value: object) -> int:
     (526000000, 2000000000)
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise ValueError('money is a decimal number or its text, such as "0.526"')
+        raise wrong("money is a decimal number or its text", 'Write for instance "0.526".')
     try:
         amount = Decimal(str(value).strip())
     except InvalidOperation:
-        raise ValueError('money is a decimal number or its text, such as "0.526"') from None
+        raise wrong("money is a decimal number or its text", 'Write for instance "0.526".') from None
     if not amount.is_finite():
-        raise ValueError("money must be finite")
+        raise wrong("money is finite", "Write the amount per hour, or leave the key out where there is no limit.")
     if amount < 0:
-        raise ValueError("money must not be negative")
+        raise wrong("money is not negative", "Write the amount per hour, 0 or more.")
     if amount > 10**9:
-        raise ValueError("more than 1e9 per hour; is this a unit other than currency per hour?")
+        raise wrong("money is at most 1e9 per hour", "Is this a unit other than currency per hour? Divide it down.")
     # Finer than 1e-9 per hour is below any bill; rounding there cannot change a verdict.
     return int((amount * NANO).to_integral_value(ROUND_HALF_EVEN))
 
@@ -118,25 +181,38 @@ Money = Annotated[
     int,
     BeforeValidator(parse_money),
     PlainSerializer(money_text, return_type=str),
-    WithJsonSchema({"anyOf": [{"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"}, {"type": "number", "minimum": 0}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"}, {"type": "number", "minimum": 0}]}
+    ),
 ]
 
 
 def _grid(value: object) -> object:
     if isinstance(value, list | tuple):
-        return tuple(_grid(item) for item in value)
+        # Most cells are floats: only the others are worth a call.
+        return tuple([c if type(c) is float and isfinite(c) else _cell(c, at) for at, c in enumerate(value)])
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"every cell is a number, or null where nothing was measured; not {value!r}")
-    if not math.isfinite(value):
-        raise ValueError("every cell is finite; write null where nothing was measured")
+        raise wrong("every cell is a number, or null where nothing was measured", "Write null there, or the number.")
+    if not isfinite(value):
+        raise wrong("every cell is finite", "Write null where nothing was measured.")
     return float(value)
+
+
+def _cell(value: object, at: int) -> object:
+    try:
+        return _grid(value)
+    except PydanticCustomError as error:
+        told = error.context or {}
+        raise wrong(told["why"], told["remedy"], at=(at, *told["at"])) from None
 
 
 Grid = Annotated[
     Any,
     BeforeValidator(_grid),
-    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}, {"type": "array"}]}}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": ["number", "null"]}, {"type": "array", "items": {"type": ["number", "null", "array"]}}]}
+    ),
 ]
 """A number, or nested rows of numbers, one level per axis; `null` is a cell that was not measured."""

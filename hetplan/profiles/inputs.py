@@ -18,8 +18,9 @@ class Inputs:
     """What was measured, what is wanted, what runs.
 
     `digests` has "profile" and "slo", and "state", "measured" where given: SHA-256 of canonical JSON.
-    `files` says which file each came from, for errors found later: {"profile": "a.json + b.json", "slo": "slo.json"}.
-    `traces` holds arrival times in seconds (already scaled and compressed) per application, `trace_digests` their hashes.
+    `files` says which file each came from, for errors found later: {"profile": "a.json + b.json", "slo": "b.json"}.
+    `traces` holds arrival times in seconds (scaled and compressed already) per application, `trace_digests` the hashes
+    of their files.
     `warnings` are (code, at, text) found while reading.
     """
 

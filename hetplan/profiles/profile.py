@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, Money, NonNegative, Positive, Real
+from hetplan.profiles.fields import (
+    Count,
+    Currency,
+    Fraction,
+    Id,
+    IdOrStar,
+    Key,
+    Model,
+    Money,
+    Named,
+    NonNegative,
+    PathKey,
+    Positive,
+    PositiveCount,
+    Real,
+    Sha256,
+    wrong,
+)
 from hetplan.profiles.tables import Table
 
 __all__ = [
@@ -35,7 +52,7 @@ class Source(Model):
     kind: Literal["measured", "published", "imported", "derived", "assumed"]
     tool: str | None = None
     host: str | None = None
-    date: str | None = None
+    date: str | None = Field(default=None, pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$", description="as 2026-11-01")
     cite: str | None = None
     note: str | None = None
 
@@ -47,6 +64,12 @@ class Metric(Model):
     range: tuple[Real, Real] = (0.0, 1.0)
     kind: Literal["bernoulli", "continuous"] = "continuous"
     unit: str | None = None
+
+    @model_validator(mode="after")
+    def _low_below_high(self) -> Metric:
+        if self.range[0] >= self.range[1]:
+            raise wrong("a range is [least, most] with least < most", "Write for instance [0, 1].", at=("range",))
+        return self
 
 
 class Hardware(Model):
@@ -64,7 +87,7 @@ class Offer(Model):
 
     hardware: Id
     price_per_hour: Money
-    currency: str = "USD"
+    currency: Currency = "USD"
     stock: Count | None = Field(default=None, description="null: as many as wanted")
     zone: Id | None = None
     per: Key | None = Field(default=None, description="the price is per unit of this resource, not per machine")
@@ -84,6 +107,12 @@ class Link(Model):
     bandwidth_mbps: Positive
     latency_ms: NonNegative = 0.0
 
+    @model_validator(mode="after")
+    def _two_ends(self) -> Link:
+        if self.between[0] == self.between[1]:
+            raise wrong("a link joins two different tiers", "Name the other tier.", at=("between", 1))
+        return self
+
 
 class Task(Model):
     """What variants do; variants of one task answer the same question."""
@@ -102,7 +131,7 @@ class Artifact(Model):
     """Which file a variant is; hetplan never opens it."""
 
     kind: Key
-    sha256: str | None = None
+    sha256: Sha256 | None = None
 
 
 class Run(Model):
@@ -119,6 +148,12 @@ class Run(Model):
     bytes_out: Id | None = Field(default=None, description="a table of bytes_out")
     slowdown: Id | None = Field(default=None, description="a table of slowdown over co_load")
 
+    @model_validator(mode="after")
+    def _one_speed(self) -> Run:
+        if (self.latency is None) == (self.rate is None):
+            raise wrong("a run names exactly one of latency and rate", "Keep the table that was measured.")
+        return self
+
 
 class Variant(Model):
     """A model in one form: framework, precision, size, knob settings."""
@@ -130,6 +165,20 @@ class Variant(Model):
     knobs: dict[Key, Any] = Field(default_factory=dict)
     runs: tuple[Run, ...] = ()
 
+    @model_validator(mode="after")
+    def _distinct_runs(self) -> Variant:
+        if len(self.runs) > 1:
+            seen: list[tuple[str, dict[str, float]]] = []
+            for number, run in enumerate(self.runs):
+                if (run.hardware, run.at) in seen:
+                    raise wrong(
+                        f"a second run on {run.hardware} at the same point",
+                        "Keep one, or make it a variant of its own.",
+                        at=("runs", number),
+                    )
+                seen.append((run.hardware, run.at))
+        return self
+
 
 class Node(Model):
     """A step of a pipeline: a task for which a variant is chosen, or an operator with knobs."""
@@ -140,13 +189,19 @@ class Node(Model):
     share_law: Literal["flops", "batch"] = "flops"
     needs: dict[Key, NonNegative] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _does_something(self) -> Node:
+        if self.task is None and self.device is None:
+            raise wrong("a node has a task, or is an operator on a device", 'Add "task" or "device": "cpu" or "gpu".')
+        return self
+
 
 class Edge(Model):
     """What flows between two nodes: queries per query, by the variant upstream ("*" for any other), and bytes."""
 
     from_: Id = Field(alias="from")
     to: Id
-    fanout: NonNegative | dict[str, NonNegative] = 1.0
+    fanout: NonNegative | dict[IdOrStar, NonNegative] = 1.0
     bytes: NonNegative | None = None
 
 
@@ -154,21 +209,83 @@ class PathQuality(Model):
     """How qualities along a path combine; a measured path ("d=yolo-n/c=rn50") wins over the rule."""
 
     rule: Literal["product", "additive", "table"] = "product"
-    weights: dict[Id, NonNegative] = Field(default_factory=dict, description="per node, for rule additive")
-    paths: dict[str, Real] = Field(default_factory=dict)
+    weights: Named[NonNegative] = Field(default_factory=dict, description="per node, for rule additive")
+    paths: dict[PathKey, Real] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits_rule(self) -> PathQuality:
+        if self.weights and self.rule != "additive":
+            raise wrong('weights are for rule "additive"', 'Set "rule": "additive", or drop them.', at=("weights",))
+        if self.rule == "table" and not self.paths:
+            raise wrong('rule "table" needs measured paths', 'Add "paths": {"node=variant/node=variant": quality}.')
+        return self
 
 
 class Pipeline(Model):
     """A tree or DAG of steps that one query passes through."""
 
-    nodes: dict[Id, Node]
+    nodes: Named[Node] = Field(min_length=1)
     edges: tuple[Edge, ...] = ()
     quality: PathQuality = Field(default_factory=PathQuality)
     knobs: dict[Key, tuple[Any, ...]] = Field(default_factory=dict)
     metric: Id | None = None
     share_grid: tuple[Fraction, ...] = ()
     evaluator: Key | None = None
-    strata: int | str | None = Field(default=None, description="a count, or the feature file that defines them")
+    strata: PositiveCount | str | None = Field(default=None, description="a count, or the feature file defining them")
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Pipeline:
+        joined: set[tuple[str, str]] = set()
+        for number, edge in enumerate(self.edges):
+            for end, node in (("from", edge.from_), ("to", edge.to)):
+                if node not in self.nodes:
+                    listed = ", ".join(self.nodes)
+                    raise wrong(f"there is no node {node!r}", f"Nodes are: {listed}.", at=("edges", number, end))
+            if (edge.from_, edge.to) in joined:
+                raise wrong("these two nodes are joined already", "Keep one edge.", at=("edges", number))
+            joined.add((edge.from_, edge.to))
+        circle = _circle(set(self.nodes), joined)
+        if circle:
+            told = " > ".join(circle)
+            raise wrong(f"the edges run in a circle: {told}", "Remove one of its edges.", at=("edges",))
+        self._check_knobs()
+        return self
+
+    def _check_knobs(self) -> None:
+        for knob, levels in self.knobs.items():
+            if not levels:
+                raise wrong("a knob has at least one level", "List its levels, or drop it.", at=("knobs", knob))
+        for name, node in self.nodes.items():
+            for number, knob in enumerate(node.reads):
+                if knob not in self.knobs:
+                    listed = ", ".join(self.knobs) or "none"
+                    raise wrong(
+                        f"there is no knob {knob!r}",
+                        f"Add it under knobs; there are: {listed}.",
+                        at=("nodes", name, "reads", number),
+                    )
+        if self.share_grid and 1.0 not in self.share_grid:
+            raise wrong("the grid of shares holds 1, the whole device", "Add 1.", at=("share_grid",))
+        if 0.0 in self.share_grid:
+            raise wrong("a share of 0 runs nothing", "Drop the 0.", at=("share_grid", self.share_grid.index(0.0)))
+
+
+def _circle(nodes: set[str], edges: set[tuple[str, str]]) -> list[str]:
+    """Some circle of the graph, its first node repeated at the end; empty where there is none."""
+    left = set(nodes)
+    while True:
+        # Nodes with no edge coming in from those left cannot be on a circle.
+        free = left - {to for from_, to in edges if from_ in left}
+        if not free:
+            break
+        left -= free
+    if not left:
+        return []
+    before = {to: from_ for from_, to in sorted(edges) if from_ in left and to in left}
+    walk = [min(left)]
+    while walk[-1] not in walk[:-1]:
+        walk.append(before[walk[-1]])
+    return walk[walk.index(walk[-1]) :][::-1]
 
 
 class Profile(Model):
@@ -176,18 +293,16 @@ class Profile(Model):
 
     format: str = "hetplan/profile/1.0"
     requires: tuple[str, ...] = ()
-    sources: dict[Id, Source] = Field(default_factory=dict)
-    metrics: dict[Id, Metric] = Field(default_factory=dict)
+    sources: Named[Source] = Field(default_factory=dict)
+    metrics: Named[Metric] = Field(default_factory=dict)
     reference: Id | None = None
     tiers: tuple[Id, ...] = ()
-    hardware: dict[Id, Hardware] = Field(default_factory=dict)
-    offers: dict[Id, Offer] = Field(default_factory=dict)
-    hosts: dict[Id, Host] = Field(default_factory=dict)
+    hardware: Named[Hardware] = Field(default_factory=dict)
+    offers: Named[Offer] = Field(default_factory=dict)
+    hosts: Named[Host] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
-    tasks: dict[Id, Task] = Field(default_factory=dict)
-    variants: dict[Id, Variant] = Field(default_factory=dict)
-    tables: dict[Id, Table] = Field(default_factory=dict)
-    pipelines: dict[Id, Pipeline] = Field(default_factory=dict)
+    tasks: Named[Task] = Field(default_factory=dict)
+    variants: Named[Variant] = Field(default_factory=dict)
+    tables: Named[Table] = Field(default_factory=dict)
+    pipelines: Named[Pipeline] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
-
-

@@ -5,11 +5,27 @@ It holds only the wish: how to answer it (formulation, solver, search budget) go
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, Money, NonNegative, Positive, PositiveCount, Real
+from hetplan.profiles.fields import (
+    Count,
+    Currency,
+    Fraction,
+    Id,
+    Key,
+    Model,
+    Money,
+    Named,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Real,
+    Sha256,
+    wrong,
+)
 from hetplan.profiles.profile import Link
 
 __all__ = [
@@ -21,7 +37,6 @@ __all__ = [
     "Device",
     "Horizon",
     "LatencyTarget",
-    "WishLimits",
     "Mix",
     "Objective",
     "QualityTarget",
@@ -31,6 +46,7 @@ __all__ = [
     "Survive",
     "TraceRef",
     "Violations",
+    "WishLimits",
 ]
 
 Maximised = Literal["rate", "quality", "goodput", "served"]
@@ -42,6 +58,12 @@ class Objective(Model):
 
     max: Maximised | None = None
     min: Minimised | None = None
+
+    @model_validator(mode="after")
+    def _one_sense(self) -> Objective:
+        if (self.max is None) == (self.min is None):
+            raise wrong('a term is exactly one of "max" and "min"', 'Write {"max": "rate"} or {"min": "cost"}.')
+        return self
 
 
 class Survive(Model):
@@ -55,13 +77,25 @@ class WishLimits(Model):
     """What a plan may spend."""
 
     cost_per_hour: Money | None = None
-    currency: str = "USD"
+    currency: Currency = "USD"
     moves: Count | None = None
-    instances: dict[Id, tuple[Count, Count | None]] = Field(default_factory=dict, description="[least, most] per hardware")
+    instances: Named[tuple[Count, Count | None]] = Field(
+        default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
+    )
     only_listed: bool = False
     resources: dict[Key, NonNegative] = Field(default_factory=dict, description="totals, where no machines are listed")
     survive: Survive = Field(default_factory=Survive)
 
+    @model_validator(mode="after")
+    def _least_to_most(self) -> WishLimits:
+        for hardware, (least, most) in self.instances.items():
+            if most is not None and least > most:
+                raise wrong(
+                    f"[least, most] with least <= most, not [{least}, {most}]",
+                    f"Write [{most}, {least}], or raise the second.",
+                    at=("instances", hardware),
+                )
+        return self
 
 
 class Change(Model):
@@ -88,6 +122,18 @@ class Runs(Model):
     task: Id | None = None
     pipeline: Id | None = None
 
+    @model_validator(mode="after")
+    def _one_kind(self) -> Runs:
+        named = [kind for kind in ("variants", "families", "task", "pipeline") if getattr(self, kind) is not None]
+        if len(named) != 1:
+            found = " and ".join(named) or "none"
+            raise wrong(f"exactly one of variants, families, task, pipeline, not {found}", "Keep one of them.")
+        for kind in ("variants", "families"):
+            listed = getattr(self, kind)
+            if listed is not None and (not listed or len(set(listed)) < len(listed)):
+                raise wrong("a list of different ids, at least one", "Name each once.", at=(kind,))
+        return self
+
 
 class LatencyTarget(Model):
     """At this percentile, no more than this."""
@@ -96,12 +142,33 @@ class LatencyTarget(Model):
     percentile: Real = Field(gt=0, le=100)
     max_ms: Positive
 
+    @model_validator(mode="after")
+    def _units(self) -> LatencyTarget:
+        if self.percentile < 1:
+            raise wrong(
+                "a percentile is a number up to 100",
+                f"Write {self.percentile * 100:g} for the {self.percentile:g} quantile.",
+                at=("percentile",),
+            )
+        if not 0.001 <= self.max_ms <= 3_600_000:
+            seconds = "; if these are seconds, write milliseconds" if self.max_ms < 1 else ""
+            raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.", at=("max_ms",))
+        return self
+
 
 class QualityTarget(Model):
     """A floor (or, for a metric where lower is better, a ceiling)."""
 
     min: Real | None = None
     max: Real | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> QualityTarget:
+        if self.min is None and self.max is None:
+            raise wrong('"min" or "max"', 'Write for instance {"min": 0.8}, or drop the target.')
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise wrong("min <= max", "Exchange them.", at=("min",))
+        return self
 
 
 class Violations(Model):
@@ -116,6 +183,12 @@ class RateRange(Model):
     low: Positive
     high: Positive
 
+    @model_validator(mode="after")
+    def _low_to_high(self) -> RateRange:
+        if self.low > self.high:
+            raise wrong("low <= high", "Exchange them.", at=("low",))
+        return self
+
 
 class Arrivals(Model):
     """How queries come. `shape` is for gamma, `rates_qps`/`stay_s` for mmpp, `peak`/`period_s` for diurnal."""
@@ -127,35 +200,104 @@ class Arrivals(Model):
     peak: Positive | None = Field(default=None, description="diurnal: peak / mean rate")
     period_s: Positive | None = Field(default=None, description="diurnal: length of a day")
 
+    @model_validator(mode="after")
+    def _own_parameters(self) -> Arrivals:
+        wanted = _PARAMETERS.get(self.process, ())
+        for name in ("shape", "relative_rates", "stay_s", "peak", "period_s"):
+            given = getattr(self, name) is not None
+            if given and name not in wanted:
+                raise wrong(f"process {self.process} has no {name}", "Drop it, or change the process.", at=(name,))
+            if not given and name in wanted:
+                raise wrong(f"process {self.process} needs {name}", f'Add "{name}".', at=(name,))
+        if self.peak is not None and self.peak < 1:
+            raise wrong("a peak is at least the mean: 1 or more", "Write peak rate / mean rate.", at=("peak",))
+        if self.relative_rates is not None and self.stay_s is not None:
+            self._check_states(self.relative_rates, self.stay_s)
+        return self
+
+    def _check_states(self, rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
+        if len(rates) != len(stays) or len(rates) < 2:
+            raise wrong("one stay per rate, two states or more", "Give both lists one entry per state.", at=("stay_s",))
+        mean = sum(rate * stay for rate, stay in zip(rates, stays, strict=True)) / sum(stays)
+        if abs(mean - 1) > 1e-6:
+            better = ", ".join(f"{rate / mean:.6g}" for rate in rates) if mean > 0 else "at least one above 0"
+            raise wrong(
+                f"relative rates average 1 over the stays, not {mean:g}", f"Write [{better}].", at=("relative_rates",)
+            )
+
+
+_PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
+
+
+def _shares(shares: tuple[float, ...]) -> tuple[float, ...]:
+    """The shares brought to a sum of exactly 1, where they are within 1e-6 of it."""
+    total = math.fsum(shares)
+    if abs(total - 1) > 1e-6:
+        percent = " Are these percent? Divide by 100." if abs(total - 100) < 1e-4 else ""
+        raise wrong(f"shares sum to 1, not {total:.9g}", f"Mend or divide each by their sum.{percent}")
+    return shares if abs(total - 1) < 1e-12 else tuple(share / total for share in shares)
+
 
 class Mix(Model):
     """What queries are like: bins along table axes, and the share of each. Sizes between bins round up."""
 
-    axes: tuple[Key, ...]
-    bins: tuple[tuple[Real, ...], ...]
-    share: tuple[NonNegative, ...] | None = Field(default=None, description="sums to 1; exclusive with observed")
-    observed: tuple[tuple[Real, ...], ...] | None = Field(default=None, description="sizes seen; counted into bins")
+    axes: tuple[Key, ...] = Field(min_length=1)
+    bins: tuple[tuple[NonNegative, ...], ...] = Field(min_length=1)
+    share: Annotated[tuple[NonNegative, ...], AfterValidator(_shares)] | None = Field(
+        default=None, description="sums to 1; exclusive with observed"
+    )
+    observed: tuple[tuple[NonNegative, ...], ...] | None = Field(
+        default=None, description="sizes seen; counted into bins"
+    )
+
+    @model_validator(mode="after")
+    def _matching_lengths(self) -> Mix:
+        if len(set(self.axes)) < len(self.axes):
+            raise wrong("different axes", "Name each once.", at=("axes",))
+        for name, sizes in (("bins", self.bins), ("observed", self.observed or ())):
+            for number, size in enumerate(sizes):
+                if len(size) != len(self.axes):
+                    listed = ", ".join(self.axes)
+                    raise wrong(f"one number per axis ({listed})", "Add or drop numbers.", at=(name, number))
+        if len(set(self.bins)) < len(self.bins):
+            raise wrong("different bins", "Join equal bins, and their shares.", at=("bins",))
+        if (self.share is None) == (self.observed is None):
+            raise wrong("exactly one of share and observed", "Keep the one that is known.")
+        if self.share is not None and len(self.share) != len(self.bins):
+            raise wrong(f"one share per bin: {len(self.bins)}, not {len(self.share)}", "Add or drop.", at=("share",))
+        if self.observed is not None and not self.observed:
+            raise wrong("at least one observed size", 'List them, or give "share".', at=("observed",))
+        return self
 
 
 class TraceRef(Model):
     """A recorded trace: a CSV file beside the SLO file, and what to do with it."""
 
-    file: str
-    sha256: str | None = None
-    scale: Positive = 1.0
-    compress: Positive = 1.0
+    file: str = Field(min_length=1, description="relative to the SLO file, in its folder or below")
+    sha256: Sha256 | None = None
+    scale: Positive = Field(default=1.0, description="times as many arrivals")
+    compress: Positive = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
 
 
 class Demand(Model):
     """How much is asked for."""
 
     rate_qps: NonNegative | Literal["max"] | RateRange | None = None
-    history_qps: tuple[NonNegative, ...] | None = None
-    series: tuple[NonNegative, ...] | None = Field(default=None, description="a rate per period")
+    history_qps: tuple[NonNegative, ...] | None = Field(default=None, min_length=1)
+    series: tuple[NonNegative, ...] | None = Field(default=None, min_length=1, description="a rate per period")
     streams: PositiveCount | None = None
     arrivals: Arrivals = Field(default_factory=Arrivals)
     mix: Mix | None = None
     trace: TraceRef | None = None
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> Demand:
+        given = [name for name in ("rate_qps", "history_qps", "series") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise wrong(f"only one of {' and '.join(given)}", "Keep one of them.", at=(given[1],))
+        if self.arrivals.process == "empirical" and self.trace is None:
+            raise wrong("empirical arrivals need a trace", 'Add "trace": {"file": "arrivals.csv"}.', at=("arrivals",))
+        return self
 
 
 class Device(Model):
@@ -168,10 +310,32 @@ class Device(Model):
 class Candidate(Model):
     """A plan that a query may get, for packing without a search."""
 
-    demand: dict[Key, NonNegative]
+    demand: dict[Key, NonNegative] = Field(min_length=1)
     weight: NonNegative | None = None
     price_per_hour: Money | None = None
     label: str | None = None
+
+
+_LATE = {
+    "serve": "serve",
+    "none": "serve",
+    "drop": "drop",
+    "reroute": "reroute",
+    "opportunistic": "reroute",
+    "drop-last-task": "drop-last-task",
+    "last-task": "drop-last-task",
+    "drop-per-task": "drop-per-task",
+    "per-task": "drop-per-task",
+}
+"""What may be done with a late query, the papers' words among it."""
+
+
+def _late(word: str) -> str:
+    known = _LATE.get(word.lower().replace("_", "-"))
+    if known is None:
+        listed = ", ".join(dict.fromkeys(_LATE.values()))
+        raise wrong(f"one of {listed}", 'Leave it out for "serve".')
+    return known
 
 
 class App(Model):
@@ -182,7 +346,7 @@ class App(Model):
     quality: QualityTarget | None = None
     violations: Violations | None = None
     weight: NonNegative | None = None
-    late: str = "serve"
+    late: Annotated[str, AfterValidator(_late)] = "serve"
     balancing: Literal["round_robin", "shortest_queue"] | None = None
     network_ms_per_hop: NonNegative = 0.0
     demand: Demand = Field(default_factory=Demand)
@@ -190,6 +354,26 @@ class App(Model):
     deadline_s: Positive | None = Field(default=None, description="how soon a plan for this query is wanted")
     device: Device | None = None
     candidates: tuple[Candidate, ...] = ()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> App:
+        if (self.runs is None) == (not self.candidates):
+            raise wrong("what it runs, or candidate plans", 'Add "runs": {"variants": ["..."]} (or keep one of them).')
+        targets = [(target.of, target.percentile) for target in self.latency]
+        for number, target in enumerate(targets):
+            if target in targets[:number]:
+                raise wrong("a second limit on the same percentile", "Keep one.", at=("latency", number))
+        promised = [percentile for of, percentile in targets if of == "response"]
+        if self.violations is not None and promised:
+            allowed = self.violations.max
+            if not any(abs((100 - percentile) / 100 - allowed) < 1e-9 for percentile in promised):
+                agreeing = (100 - max(promised)) / 100
+                raise wrong(
+                    f"percentile {max(promised):g} and violations {allowed:g} contradict one another",
+                    f'Write "max": {agreeing:g} (or percentile {100 * (1 - allowed):g}), or drop one of them.',
+                    at=("violations", "max"),
+                )
+        return self
 
 
 class Slo(Model):
@@ -201,5 +385,21 @@ class Slo(Model):
     limits: WishLimits = Field(default_factory=WishLimits)
     change: Change = Field(default_factory=Change)
     horizon: Horizon = Field(default_factory=Horizon)
-    apps: dict[Id, App] = Field(default_factory=dict)
+    apps: Named[App] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Slo:
+        terms = [(term.max, term.min) for term in self.objective]
+        for number, term in enumerate(terms):
+            if term in terms[:number]:
+                raise wrong("a term that stands before already", "Drop it.", at=("objective", number))
+        for app_id, app in self.apps.items():
+            series = app.demand.series
+            if series is not None and len(series) != self.horizon.periods:
+                raise wrong(
+                    f"one rate per period: the horizon has {self.horizon.periods}, not {len(series)}",
+                    "Mend horizon.periods or the series.",
+                    at=("apps", app_id, "demand", "series"),
+                )
+        return self

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative
+from hetplan.profiles.fields import Count, Fraction, Key, Model, Named, NonNegative, wrong
 from hetplan.profiles.workers import Worker
 
 __all__ = ["Observed", "State"]
@@ -28,5 +28,16 @@ class State(Model):
     format: str = "hetplan/state/1.0"
     requires: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()
-    observed: dict[Id, Observed] = Field(default_factory=dict)
+    observed: Named[Observed] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _different_ids(self) -> State:
+        seen: set[str] = set()
+        for number, worker in enumerate(self.workers):
+            at: tuple[str | int, ...] = ("workers", number)
+            for name, where in [(worker.id, at), *((load.id, (*at, "loads")) for load in worker.loads)]:
+                if name in seen:
+                    raise wrong(f"a second worker or load with the id {name!r}", "Rename one of them.", at=where)
+                seen.add(name)
+        return self

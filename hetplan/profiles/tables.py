@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Fraction, Grid, Id, Key, Model, NonNegative, Real
+from hetplan.errors import InputError
+from hetplan.profiles.fields import Fraction, Grid, Id, Key, Model, NonNegative, Real, wrong
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Quantity", "Readings", "Statistic", "Table"]
+__all__ = ["STATISTICS", "Quantity", "Readings", "Statistic", "Table"]
 
 Quantity = Literal["latency_ms", "requests_per_s", "ttft_ms", "tpot_ms", "bytes_out", "slowdown"]
 Statistic = Literal["mean", "std", "p50", "p90", "p95", "p99", "max"]
+STATISTICS: tuple[Statistic, ...] = ("mean", "std", "p50", "p90", "p95", "p99", "max")
+
+_MAY_BE_ZERO = frozenset({"requests_per_s", "bytes_out"})
+"""A machine that cannot serve a class at all has rate 0; a time of 0 is always a slip."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,36 @@ class Readings:
     source: str | None
 
 
+class _Cells:
+    """One statistic laid flat, ready to be looked up."""
+
+    def __init__(self, table: Table, grid: Any) -> None:
+        self.axes, self.grid = table.axes, grid
+        self.flat: list[float | None] = _flat(grid)
+        self.place: list[tuple[str, dict[float, int]]] = []
+        stride = len(self.flat)
+        for name, axis in table.axes.items():
+            stride //= len(axis)
+            self.place.append((name, {value: number * stride for number, value in enumerate(axis)}))
+
+    def on_grid(self, points: Sequence[Mapping[str, float]]) -> list[float | None] | None:
+        """The cell of each point, or None where some point is no grid point (or no point at all)."""
+        flat = self.flat
+        try:
+            if len(self.place) == 1:
+                name, offsets = self.place[0]
+                return [flat[offsets[point[name]]] for point in points]
+            return [flat[sum(offsets[point[name]] for name, offsets in self.place)] for point in points]
+        except (KeyError, TypeError):
+            return None
+
+
 class Table(Model):
-    """One quantity over a grid of named axes; one nested level of numbers per axis, in the order of `axes`."""
+    """One quantity over a grid of named axes; one nested level of numbers per axis, in the order of `axes`.
+
+    Axes stand in alphabetical order, so that a tool that sorts the keys of a JSON file cannot turn a table around.
+    A table without axes is a constant. Values need not grow along an axis: real measurements do not.
+    """
 
     quantity: Quantity
     axes: dict[Key, tuple[Real, ...]] = Field(default_factory=dict)
@@ -41,16 +76,232 @@ class Table(Model):
     p95: Grid = None
     p99: Grid = None
     max: Grid = None
-    samples: Grid = None
+    samples: Grid = Field(default=None, description="how many measurements per cell, or one number for all")
     source: Id | None = None
     outside: Literal["refuse", "clamp", "linear"] = "refuse"
     given: dict[Key, NonNegative] = Field(default_factory=dict, description="under which conditions it was measured")
     interval: Fraction | None = Field(default=None, description="confidence of the error bars, where there are any")
 
+    @model_validator(mode="after")
+    def _sound(self) -> Table:
+        for name, axis in self.axes.items():
+            _check_axis(name, axis)
+        names = list(self.axes)
+        if names != sorted(names):
+            listed = ", ".join(sorted(names))
+            raise wrong(
+                "axes stand in alphabetical order",
+                f"Write the axes as {listed}, and nest the numbers in that order.",
+                at=("axes",),
+            )
+        lengths = [len(axis) for axis in self.axes.values()]
+        held = 0
+        for statistic in STATISTICS:
+            grid = getattr(self, statistic)
+            if grid is not None:
+                least_allowed = statistic == "std" or self.quantity in _MAY_BE_ZERO
+                held += _check_cells((statistic,), grid, lengths, names, least_allowed) and statistic != "std"
+        if not held:
+            raise wrong("a table holds at least one of mean, p50, p90, p95, p99, max", 'Add "mean" with the numbers.')
+        if isinstance(self.samples, tuple):
+            _check_cells(("samples",), self.samples, lengths, names, True)
+        elif self.samples is not None and self.samples < 0:
+            raise wrong("a count is not negative", "Write how often each cell was measured.", at=("samples",))
+        return self
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """The statistics that the table holds."""
+        return tuple(statistic for statistic in STATISTICS if getattr(self, statistic) is not None)
+
+    @cached_property
+    def _origin(self) -> tuple[str, str]:
+        """(file, id) for messages; the loader fills it in, and it takes no part in comparisons."""
+        return ("", "")
+
+    @cached_property
+    def _prepared(self) -> dict[str, _Cells]:
+        return {}
+
+    def named(self, table_id: str, *, file: str = "") -> Table:
+        """Itself, knowing under which id and in which file it stands, so that its errors can say so."""
+        vars(self)["_origin"] = (file, table_id)
+        return self
+
+    def fault(self, why: str, remedy: str, *, value: object = "") -> InputError:
+        """An error that points at this table."""
+        file, table_id = self._origin
+        path = f"$.tables.{table_id}" if table_id else f"a table of {self.quantity}"
+        return InputError.one(file=file or "profile", path=path, value=value, why=why, remedy=remedy)
+
     def read(self, points: Sequence[Mapping[str, float]], statistic: Statistic = "mean") -> Readings:
-        """The table's value at each point (a point names every axis).
+        """The table's value at each point (a point names every axis; what else it names is ignored).
 
         Multilinear between grid points; outside the grid as `outside` says, and marked. A point outside a table that
         refuses, or on a cell that was never measured, raises `InputError`.
+
+        >>> table = Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=[6.1, 30.2], outside="linear")
+        >>> table.read([{"batch": 8}, {"batch": 15}]).values.round(3).tolist()
+        [30.2, 54.3]
+        >>> table.read([{"batch": 8}, {"batch": 15}]).extrapolated.tolist()
+        [False, True]
         """
-        raise NotImplementedError
+        import numpy as np
+
+        cells = self._cells(statistic)
+        found = cells.on_grid(points)
+        if found is not None and None not in found:
+            return Readings(np.array(found, dtype=np.float64), np.zeros(len(found), dtype=np.bool_), self.source)
+        columns: dict[str, NDArray[np.float64]] = {}
+        for name in self.axes:
+            try:
+                columns[name] = np.array([point[name] for point in points], dtype=np.float64)
+            except KeyError:
+                raise self._missing_axis(name) from None
+            except (TypeError, ValueError):
+                raise self.fault(f"{name} of a point is a number", f"Give a number for {name}.") from None
+        return self._read(columns, statistic, len(points))
+
+    def read_columns(self, columns: Mapping[str, Any], statistic: Statistic = "mean") -> Readings:
+        """As `read`, with one array per axis in place of one mapping per point: for very many points.
+
+        >>> table = Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=[10, 80])
+        >>> table.read_columns({"batch": [1, 2, 8]}).values.tolist()
+        [10.0, 20.0, 80.0]
+        """
+        import numpy as np
+
+        for name in self.axes:
+            if name not in columns:
+                raise self._missing_axis(name)
+        held = {name: np.asarray(columns[name], dtype=np.float64).reshape(-1) for name in self.axes}
+        longest = len(next(iter(columns.values()))) if not held and columns else 1
+        count = max((len(column) for column in held.values()), default=longest)
+        return self._read({name: np.broadcast_to(column, count) for name, column in held.items()}, statistic, count)
+
+    def _missing_axis(self, name: str) -> InputError:
+        return self.fault(f"the table has the axis {name}, which the point does not name", f"Give a {name}.")
+
+    def _cells(self, statistic: str) -> _Cells:
+        grid = getattr(self, statistic, None) if statistic in STATISTICS else None
+        if grid is None:
+            listed = ", ".join(self.statistics)
+            raise self.fault(
+                f"the table has no {statistic}", f"Measure it, or ask for one that is there: {listed}.", value=statistic
+            )
+        cells = self._prepared.get(statistic)
+        # model_copy(update=...) carries the cache along: trust it only for the very same numbers.
+        if cells is None or cells.grid is not grid or cells.axes is not self.axes:
+            cells = self._prepared[statistic] = _Cells(self, grid)
+        return cells
+
+    def _read(self, columns: Mapping[str, NDArray[np.float64]], statistic: Statistic, count: int) -> Readings:
+        import numpy as np
+
+        from hetplan.profiles.multilinear import interpolate
+
+        axes = [np.array(axis) for axis in self.axes.values()]
+        self._check_points(columns)
+        cells = np.array(self._cells(statistic).flat, dtype=np.float64).reshape([len(axis) for axis in axes])
+        points = np.stack(list(columns.values()), axis=1) if columns else np.empty((count, 0))
+        outside: Literal["clamp", "linear"] = "linear" if self.outside == "linear" else "clamp"
+        values, beyond = interpolate(axes, cells, points, outside=outside)
+        self._check_values(values, beyond, columns, statistic)
+        return Readings(values, beyond, self.source)
+
+    def _check_points(self, columns: Mapping[str, NDArray[np.float64]]) -> None:
+        import numpy as np
+
+        for name, column in columns.items():
+            if not np.isfinite(column).all():
+                raise self.fault(f"{name} of a point is finite", f"Give a finite {name}.")
+            low, high = self.axes[name][0], self.axes[name][-1]
+            beyond = (column < low) | (column > high)
+            if not beyond.any() or self.outside == "clamp":
+                continue
+            where = f"{name} {column[beyond][0]:g} is outside the table ({name} {low:g} to {high:g})"
+            if self.outside == "refuse":
+                raise self.fault(where, 'Measure it, or set "outside" of the table to "clamp" or "linear".')
+            if len(self.axes[name]) == 1:
+                raise self.fault(f"{where}, and one point has no slope to continue", 'Measure a second, or "clamp".')
+
+    def _check_values(
+        self,
+        values: NDArray[np.float64],
+        beyond: NDArray[np.bool_],
+        columns: Mapping[str, NDArray[np.float64]],
+        statistic: str,
+    ) -> None:
+        import numpy as np
+
+        zero_allowed = statistic == "std" or self.quantity in _MAY_BE_ZERO
+        bad = np.isnan(values) | (beyond & ((values < 0) if zero_allowed else (values <= 0)))
+        if not bad.any():
+            return
+        first = int(np.argmax(bad))
+        at = ", ".join(f"{name} {column[first]:g}" for name, column in columns.items()) or "its only cell"
+        if np.isnan(values[first]):
+            raise self.fault(f"{statistic} at {at} was never measured (null)", "Measure that cell, or leave it unused.")
+        raise self.fault(
+            f"continuing the table to {at} gives {values[first]:g}, which no {self.quantity} can be",
+            'Measure nearer to it, or set "outside" to "clamp".',
+        )
+
+
+def _check_axis(name: str, axis: tuple[float, ...]) -> None:
+    if not axis:
+        raise wrong("an axis has at least one point", f"List the points of {name}.", at=("axes", name))
+    for number, (before, after) in enumerate(pairwise(axis), start=1):
+        if not before < after:
+            raise wrong(
+                f"the points of an axis grow; {after:g} follows {before:g}",
+                f"Sort {name} from small to large, its rows of numbers with it, each point once.",
+                at=("axes", name, number),
+            )
+    if axis[0] < 0:
+        raise wrong("an axis point is not negative", f"Write the true {name}.", at=("axes", name, 0))
+    if name == "batch":
+        for number, size in enumerate(axis):
+            if size < 1 or size != int(size):
+                raise wrong("a batch is a whole number, 1 or more", "Write 1, 2, 4, ...", at=("axes", name, number))
+
+
+def _check_cells(
+    at: tuple[str | int, ...], grid: Any, lengths: Sequence[int], names: Sequence[str], zero_allowed: bool
+) -> bool:
+    """Raise unless the grid has this shape and its numbers this sign; True, so that it can be counted."""
+    if not lengths:
+        if isinstance(grid, tuple):
+            raise wrong("a number, for there is no axis left", "Name one axis per level of nesting.", at=at)
+        if grid is not None and (grid < 0 or (grid == 0 and not zero_allowed)):
+            expected = "0 or more" if zero_allowed else "more than 0"
+            raise wrong(f"every cell is {expected}", "Write null where nothing was measured.", at=at)
+        return True
+    if not isinstance(grid, tuple) or len(grid) != lengths[0]:
+        found = f"a list of {len(grid)}" if isinstance(grid, tuple) else "one number" if grid is not None else "null"
+        raise wrong(
+            f"axis {names[0]} has {lengths[0]} points, so {lengths[0]} entries stand here, not {found}",
+            f"Give one entry per point of {names[0]} (null where nothing was measured).",
+            at=at,
+        )
+    if len(lengths) == 1 and _plain_positive(grid):
+        return True
+    for number, row in enumerate(grid):
+        _check_cells((*at, number), row, lengths[1:], names[1:], zero_allowed)
+    return True
+
+
+def _plain_positive(row: tuple[Any, ...]) -> bool:
+    """Whether all are numbers above 0: the usual row, settled at once."""
+    try:
+        return bool(min(row) > 0)
+    except TypeError:
+        return False
+
+
+def _flat(grid: Any) -> list[float | None]:
+    if not isinstance(grid, tuple):
+        return [grid]
+    if grid and not isinstance(grid[0], tuple):
+        return list(grid)
+    return [cell for row in grid for cell in _flat(row)]

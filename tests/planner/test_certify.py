@@ -117,7 +117,9 @@ def test_any_multipliers_give_a_bound_in_exact_arithmetic(seed: int, duals: list
     points = [rng.random(form.cost.size) * box for _ in range(5)] + ([best.x] if best.status == 0 else [])
     for x in points:
         exact = [Fraction(float(v)) for v in x]
-        activity = [sum(Fraction(float(a)) * e for a, e in zip(row, exact, strict=True)) for row in form.matrix.toarray()]
+        activity = [
+            sum(Fraction(float(a)) * e for a, e in zip(row, exact, strict=True)) for row in form.matrix.toarray()
+        ]
         inside = all(
             (np.isinf(lo) or Fraction(float(lo)) <= v) and v <= Fraction(float(up))
             for lo, up, v in zip(form.row_lower, form.row_upper, activity, strict=True)

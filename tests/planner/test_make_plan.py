@@ -65,7 +65,9 @@ class Toy:
 
 
 def made(reference: Any, toy: Toy, limits: Limits | None = None, **choices: Any) -> Any:
-    return make_plan(toy, INPUTS, Asking([reference], limits or Limits()), method=Method(formulation="plain"), **choices)
+    return make_plan(
+        toy, INPUTS, Asking([reference], limits or Limits()), method=Method(formulation="plain"), **choices
+    )
 
 
 def test_a_plan_says_what_it_claims_and_who_vouches(reference) -> None:
@@ -198,5 +200,5 @@ def test_a_failed_write_leaves_the_old_file(reference, tmp_path, monkeypatch) ->
 
 def test_the_schema_is_a_json_schema() -> None:
     schema = plan_schema()
-    assert schema["$id"] == "hetplan/plan/1.0"
+    assert schema["$id"] == "urn:hetplan:schema:plan:1.0"
     assert "workers" in schema["properties"]

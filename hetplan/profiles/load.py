@@ -1,0 +1,317 @@
+"""From files (or documents, or models) to `Inputs`: read, merged, validated, cross-checked, hashed.
+
+All faults of all files are raised together, in one `InputError`. A thing with a fault of its own is set aside, and the
+references of everything else are still checked.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.canonical import digest
+from hetplan.profiles.fields import Model
+from hetplan.profiles.file_format import format_faults, is_newer
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import shortened
+from hetplan.profiles.merge import FileOf, merge
+from hetplan.profiles.mix import AboveLargestBin, count_into_bins
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_json import read_json, source_name
+from hetplan.profiles.references import References, known_ids
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.state import State
+from hetplan.profiles.traces import read_trace
+from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
+from hetplan.profiles.validate import Located, located_faults
+
+__all__ = ["load_inputs", "load_profile", "load_slo", "load_state"]
+
+M = TypeVar("M", bound=Model)
+Given = str | os.PathLike[str] | bytes | Mapping[str, Any] | Model
+Warnings = list[tuple[str, str, str]]
+
+
+@dataclass
+class _Loaded(Generic[M]):
+    """One kind of file, as far as it could be read."""
+
+    name: str
+    file_of: FileOf
+    model: M | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    warnings: Warnings = field(default_factory=list)
+
+
+def load_inputs(
+    profiles: Given | Sequence[Given], slo: Given, *, state: Given | None = None, measured: Given | None = None
+) -> Inputs:
+    """Everything that a question is asked about; each source is a path, the bytes of a file, a document or a model.
+
+    Paths in an SLO (of traces) are relative to its file, or to the working directory where there is none.
+    """
+    with _collector_at_rest():
+        return _load_inputs(profiles, slo, state, measured)
+
+
+def _load_inputs(profiles: Given | Sequence[Given], slo: Given, state: Given | None, measured: Given | None) -> Inputs:
+    read_profile = _read(profiles, "profile", Profile)
+    read_slo = _read([slo], "slo", Slo)
+    read_state = _read([state], "state", State) if state is not None else None
+    faults = read_profile.faults + read_slo.faults + (read_state.faults if read_state else [])
+    warnings = read_profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
+    faults += _dangling(read_profile, read_slo, read_state)
+    if read_slo.model is not None:
+        counted = _count_sizes(read_slo.model, read_slo.file_of)
+        faults += counted[1]
+        read_slo.model = counted[0]
+    traces: dict[str, Any] = {}
+    hashes: dict[str, str] = {}
+    if read_slo.model is not None:
+        faults += _read_traces(read_slo.model, slo, read_slo.name, traces, hashes)
+    measured_document = None
+    if measured is not None:
+        try:
+            measured_document = _measured(measured)
+        except InputError as error:
+            faults += error.faults
+    if faults or read_profile.model is None or read_slo.model is None:
+        raise InputError(dict.fromkeys(faults))
+    warnings += [*suspicious_profile(read_profile.model), *suspicious_slo(read_slo.model)]
+    documents: dict[str, Any] = {"profile": read_profile.document, "slo": read_slo.document}
+    files = {"profile": read_profile.name, "slo": read_slo.name}
+    if read_state is not None:
+        documents["state"], files["state"] = read_state.document, read_state.name
+    if measured is not None:
+        documents["measured"], files["measured"] = measured_document, source_name(measured, "measured")
+    return Inputs(
+        profile=read_profile.model,
+        slo=read_slo.model,
+        state=read_state.model if read_state else None,
+        measured=measured_document,
+        traces=traces,
+        digests={kind: digest(document) for kind, document in documents.items()},
+        trace_digests=hashes,
+        files=files,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def load_profile(*sources: Given) -> Profile:
+    """The profile that these files make together, its own references checked."""
+    loaded = _read(sources, "profile", Profile)
+    faults = loaded.faults
+    if loaded.model is not None:
+        references = References(loaded.model, known_ids(loaded.document), loaded.file_of)
+        references.check_profile()
+        faults = [*faults, *references.drain()]
+    if faults or loaded.model is None:
+        raise InputError(faults)
+    return loaded.model
+
+
+def load_slo(source: Given) -> Slo:
+    """The SLO of one file, its observed sizes counted; references and traces are checked by `load_inputs`."""
+    loaded = _read([source], "slo", Slo)
+    if loaded.faults or loaded.model is None:
+        raise InputError(loaded.faults)
+    slo, faults = _count_sizes(loaded.model, loaded.file_of)
+    if faults:
+        raise InputError(faults)
+    return slo
+
+
+def load_state(source: Given) -> State:
+    """The state of one file; its references are checked by `load_inputs`."""
+    loaded = _read([source], "state", State)
+    if loaded.faults or loaded.model is None:
+        raise InputError(loaded.faults)
+    return loaded.model
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile: of the 10^5 objects made none is garbage, yet sweeps double the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> _Loaded[M]:
+    """Read, merge and validate the files of one kind."""
+    several = isinstance(sources, Sequence) and not isinstance(sources, str | bytes)
+    given: Sequence[Any] = [*sources] if several else [sources]  # type: ignore[misc]
+    names = _names(given, kind)
+    loaded: _Loaded[M] = _Loaded(name=" + ".join(names) or kind, file_of=lambda _: kind)
+    documents: list[tuple[str, Mapping[str, Any]]] = []
+    if not given:
+        loaded.faults.append(
+            Fault(file=kind, path="", value="", why=f"at least one {kind}", remedy=f"Give the path of a {kind} file.")
+        )
+    for name, source in zip(names, given, strict=True):
+        try:
+            document = _document(source, kind, name, model_type)
+        except InputError as error:
+            loaded.faults += error.faults
+            continue
+        faults = format_faults(document, kind, name)
+        loaded.faults += faults
+        if not faults:
+            documents.append((name, document))
+            if is_newer(document):
+                text = f"the {kind} is of a newer version ({document['format']}); hetplan reads what it knows"
+                loaded.warnings.append(("W-newer", f"{kind}.format", text))
+    if not documents:
+        return loaded
+    complete = not loaded.faults
+    loaded.document, loaded.file_of, contradictions = merge(documents)
+    loaded.faults += contradictions
+    made = _made_already(given, model_type)
+    model, located = (made, []) if made is not None else _validated(model_type, loaded, kind)
+    loaded.faults += [fault for _, fault in located]
+    # References into a file that could not be read would all seem to dangle.
+    loaded.model = model if complete else None
+    if isinstance(loaded.model, Profile):
+        for table_id, table in loaded.model.tables.items():
+            table.named(table_id, file=loaded.name)
+    return loaded
+
+
+def _names(sources: Sequence[Given], kind: str) -> list[str]:
+    """A name per source; documents without a file are told apart by their place."""
+    named = [source_name(source, kind) for source in sources]
+    if named.count(kind) < 2:
+        return named
+    return [f"{kind}[{number}]" if name == kind else name for number, name in enumerate(named)]
+
+
+def _document(source: Given, kind: str, name: str, model_type: type[Model]) -> Any:
+    if isinstance(source, model_type):
+        # Only what was set: a model that was read from a file has that file's digest.
+        document: dict[str, Any] = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        # The format is a default in the model, never in a file.
+        return read_json({"format": vars(source).get("format"), **document}, file=name)
+    if not isinstance(source, str | os.PathLike | bytes | Mapping):
+        raise InputError.one(
+            file=name,
+            value=type(source).__name__,
+            why=f"a path, the bytes of a file, a dict or a {model_type.__name__}",
+            remedy=f"Give the {kind} as one of these.",
+        )
+    return read_json(source, file=name)
+
+
+def _made_already(sources: Sequence[Given], model_type: type[M]) -> M | None:
+    if len(sources) == 1 and isinstance(sources[0], model_type):
+        return sources[0]
+    return None
+
+
+def _validated(model_type: type[M], loaded: _Loaded[M], kind: str) -> tuple[M | None, list[Located]]:
+    """The model and its faults; with faults, the model of what is left when the faulty things are set aside."""
+    normalised: list[str] = []
+    try:
+        model = model_type.model_validate(loaded.document, context={"normalised": normalised})
+    except ValidationError as error:
+        located = located_faults(error, model_type, loaded.document, loaded.file_of)
+        return _without_faulty(model_type, loaded.document, located), located
+    for name in dict.fromkeys(normalised):
+        loaded.warnings.append(("W-id-case", kind, f"id {name!r} is read in lower case, {name.lower()!r}"))
+    return model, []
+
+
+def _without_faulty(model_type: type[M], document: Mapping[str, Any], located: Sequence[Located]) -> M | None:
+    faulty = {steps[:2] for steps, _ in located}
+    left: dict[str, Any] = {}
+    for section, content in document.items():
+        if (section,) in faulty:
+            continue
+        if isinstance(content, Mapping):
+            content = {key: value for key, value in content.items() if (section, key) not in faulty}
+        elif isinstance(content, list):
+            content = [value for number, value in enumerate(content) if (section, number) not in faulty]
+        left[section] = content
+    try:
+        return model_type.model_validate(left)
+    except ValidationError:
+        return None
+
+
+def _dangling(profile: _Loaded[Profile], slo: _Loaded[Slo], state: _Loaded[State] | None) -> list[Fault]:
+    """The faults of references, of whatever could be read."""
+    if profile.model is None:
+        return []
+    known = known_ids(profile.document)
+    within = References(profile.model, known, profile.file_of)
+    within.check_profile()
+    faults = list(within.drain())
+    if slo.model is not None:
+        from_slo = References(profile.model, known, slo.file_of)
+        from_slo.check_slo(slo.model)
+        faults += from_slo.drain()
+    if state is not None and state.model is not None:
+        from_state = References(profile.model, known, state.file_of)
+        from_state.check_state(state.model, slo.model if not slo.faults else None, complete=not state.faults)
+        faults += from_state.drain()
+    return faults
+
+
+def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
+    """The SLO with every mix of observed sizes counted into its bins."""
+    faults: list[Fault] = []
+    changed: dict[str, Any] = {}
+    for name, app in slo.apps.items():
+        mix = app.demand.mix
+        if mix is None or mix.observed is None:
+            continue
+        try:
+            counted = count_into_bins(mix)
+        except AboveLargestBin as error:
+            faults.append(
+                Fault(
+                    file=file_of(("apps", name)),
+                    path=f"$.apps.{name}.demand.mix.observed[{error.number}]",
+                    value=str(list(error.size)),
+                    why="a size that some bin can hold: at most the largest, in every axis",
+                    remedy="Add a larger bin (and measure it), or drop the size.",
+                )
+            )
+            continue
+        changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
+    return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults
+
+
+def _read_traces(slo: Slo, source: Given, name: str, traces: dict[str, Any], hashes: dict[str, str]) -> Sequence[Fault]:
+    folder = Path(source).parent if isinstance(source, str | os.PathLike) else Path.cwd()
+    faults: list[Fault] = []
+    for app_id, app in slo.apps.items():
+        if app.demand.trace is not None:
+            path = f"$.apps.{app_id}.demand.trace"
+            try:
+                traces[app_id], hashes[app_id] = read_trace(app.demand.trace, folder, file=name, path=path)
+            except InputError as error:
+                faults += error.faults
+    return faults
+
+
+def _measured(source: Given) -> Any:
+    name = source_name(source, "measured")
+    document = _document(source, "measured", name, Model)
+    if not isinstance(document, Mapping):
+        raise InputError.one(
+            file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."
+        )
+    return document

@@ -1,0 +1,55 @@
+"""Counting observed query sizes into the bins of a mix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hetplan.profiles.slo import Mix
+
+__all__ = ["AboveLargestBin", "count_into_bins"]
+
+Size = tuple[float, ...]
+
+
+class AboveLargestBin(ValueError):
+    """A size that no bin can hold; `number` is its place among those observed."""
+
+    def __init__(self, number: int, size: Size) -> None:
+        self.number, self.size = number, size
+        super().__init__(f"size {list(size)} is above the largest bin")
+
+
+def count_into_bins(mix: Mix) -> Mix:
+    """The mix with `share` in place of `observed`: each size goes to the next bin that is no smaller in any axis.
+
+    Of several such bins (which need not form a full grid) the one fewest steps up counts, each axis' own bin values
+    being its steps; of equal ones the one listed first.
+
+    >>> mix = Mix(axes=("batch",), bins=((1,), (8,)), observed=((1,), (2,), (8,), (3,)))
+    >>> count_into_bins(mix).share
+    (0.25, 0.75)
+    """
+    if mix.observed is None:
+        return mix
+    ranks = [
+        {value: rank for rank, value in enumerate(sorted({size[axis] for size in mix.bins}))}
+        for axis in range(len(mix.axes))
+    ]
+    steps = [sum(ranks[axis][value] for axis, value in enumerate(size)) for size in mix.bins]
+    by_steps = sorted(range(len(mix.bins)), key=lambda number: (steps[number], number))
+    counted = [0] * len(mix.bins)
+    for size, times in Counter(mix.observed).items():
+        place = _bin_of(size, mix.bins, by_steps)
+        if place is None:
+            raise AboveLargestBin(mix.observed.index(size), size)
+        counted[place] += times
+    total = len(mix.observed)
+    return mix.model_copy(update={"share": tuple(count / total for count in counted), "observed": None})
+
+
+def _bin_of(size: Size, bins: Sequence[Size], by_steps: Sequence[int]) -> int | None:
+    for number in by_steps:
+        if all(have <= room for have, room in zip(size, bins[number], strict=True)):
+            return number
+    return None

@@ -1,0 +1,136 @@
+"""Numbers in the wrong unit: hints where a number cannot be, warnings where it hardly is.
+
+Seconds written as milliseconds, percent as a fraction, a price per month, bytes or MiB as GiB: each is wrong by a
+factor that gives a plan of no use without any error, so the usual ranges are written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.tables import Table
+
+__all__ = ["Suspicion", "suspicious_profile", "suspicious_slo", "unit_hint"]
+
+Suspicion = tuple[str, str, str]
+"""(code, place, text), as `Inputs.warnings` holds them."""
+
+_FRACTIONS = frozenset({"max", "gpu", "share_grid", "offline_below", "utilisation", "interval", "range"})
+
+
+def unit_hint(steps: tuple[str | int, ...], value: object) -> str:
+    """What the author of an impossible number probably meant, if that can be guessed."""
+    key = next((step for step in reversed(steps) if isinstance(step, str)), "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if key in _FRACTIONS and 1 < value <= 100:
+        return f"Fractions, not percent: write {value / 100:g}."
+    if key == "percentile" and value > 100:
+        return "Write for instance 99."
+    if value == 0 and key.endswith(("_ms", "_s")):
+        return "A time is never 0: write the true time, in milliseconds for _ms and seconds for _s."
+    return ""
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """The usual range of a key, and what a number outside it might be."""
+
+    low: float
+    high: float
+    below: str
+    above: str
+
+    def complaint(self, value: float) -> str:
+        if value and value < self.low:
+            return self.below
+        return self.above if value > self.high else ""
+
+
+_LATENCY = _Usual(1.0, 1e5, "are these seconds? {key} is in milliseconds", "is this microseconds?")
+_SECONDS = _Usual(0.0, 36_000.0, "", "are these milliseconds? {key} is in seconds")
+_MEMORY = _Usual(1e-3, 16_384.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
+_MEMORY_GPU = _Usual(1e-3, 1024.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
+_PRICE = _Usual(0.0, 1000.0, "", "is this per month or year? Prices are per hour")
+_BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
+
+
+def _told(usual: _Usual, value: float | None, at: str, key: str) -> Iterator[Suspicion]:
+    complaint = usual.complaint(value) if value is not None else ""
+    if complaint:
+        yield ("W-unit", at, f"{value:g} is unusual: {complaint.format(key=key)}")
+
+
+def _memory(needs: dict[str, float], at: str) -> Iterator[Suspicion]:
+    for key, amount in needs.items():
+        if key.endswith("_gib"):
+            yield from _told(_MEMORY_GPU if "gpu" in key else _MEMORY, amount, f"{at}.{key}", key)
+
+
+def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
+    """Numbers of a profile that are possible, but look like another unit."""
+    for name, hardware in profile.hardware.items():
+        at = f"hardware.{name}"
+        yield from _told(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
+        yield from _memory(hardware.provides, f"{at}.provides")
+    for name, offer in profile.offers.items():
+        at = f"offers.{name}.price_per_hour"
+        yield from _told(_PRICE, offer.price_per_hour / NANO, at, "price_per_hour")
+    for number, link in enumerate(profile.links):
+        at = f"links[{number}]"
+        yield from _told(_BANDWIDTH, link.bandwidth_mbps, f"{at}.bandwidth_mbps", "bandwidth_mbps")
+        yield from _told(_Usual(0.001, 1e4, "are these seconds?", "is this microseconds?"), link.latency_ms, at, "")
+    for name, variant in profile.variants.items():
+        for number, run in enumerate(variant.runs):
+            at = f"variants.{name}.runs[{number}]"
+            yield from _told(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
+            if run.price_per_hour is not None:
+                yield from _told(_PRICE, run.price_per_hour / NANO, f"{at}.price_per_hour", "price_per_hour")
+            if run.needs:
+                yield from _memory(run.needs, f"{at}.needs")
+    for name, table in profile.tables.items():
+        yield from _suspicious_table(name, table)
+
+
+def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
+    """A whole table below a tenth of a millisecond, or above an hour, was written in another unit."""
+    if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
+        return
+    statistic = next(statistic for statistic in table.statistics if statistic != "std")
+    cells = [getattr(table, statistic)]
+    while cells and isinstance(cells[0], tuple):
+        cells = [cell for row in cells for cell in row]
+    known = [cell for cell in cells if cell is not None]
+    if known and max(known) < 0.1:
+        text = f"every {statistic} is below 0.1 ms: are these seconds? {table.quantity} is in milliseconds"
+        yield ("W-unit", f"tables.{name}.{statistic}", text)
+    elif known and min(known) > 3.6e6:
+        yield ("W-unit", f"tables.{name}.{statistic}", f"every {statistic} is above an hour: is this microseconds?")
+
+
+def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
+    """Numbers of an SLO that are possible, but look like another unit."""
+    if slo.limits.cost_per_hour is not None:
+        budget = _Usual(0.0, 1e5, "", "is this per month or year? Budgets are per hour")
+        yield from _told(budget, slo.limits.cost_per_hour / NANO, "limits.cost_per_hour", "cost_per_hour")
+    if slo.horizon.period_s < 1:
+        yield ("W-unit", "horizon.period_s", f"{slo.horizon.period_s:g} s is a short period: are these hours or days?")
+    for name, app in slo.apps.items():
+        for number, target in enumerate(app.latency):
+            at = f"apps.{name}.latency[{number}].max_ms"
+            yield from _told(_LATENCY, target.max_ms, at, "max_ms")
+        yield from _told(_Usual(0.0, 1e4, "", "is this microseconds?"), app.network_ms_per_hop, f"apps.{name}", "")
+        for stated in _rates(app.demand.rate_qps, app.demand.history_qps):
+            rates = _Usual(0.0, 1e8, "", "is this per hour or day? Rates are per second")
+            yield from _told(rates, stated, f"apps.{name}.demand", "rate_qps")
+
+
+def _rates(rate: object, history: tuple[float, ...] | None) -> Iterator[float]:
+    if isinstance(rate, float):
+        yield rate
+    if history:
+        yield max(history)

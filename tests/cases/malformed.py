@@ -1,0 +1,406 @@
+"""Inputs that are wrong, each in one way: hundreds made from a valid profile and SLO, and some written by hand.
+
+    malformed_cases(profile, slo) -> Iterator[(name, profile_bytes, slo_bytes)]
+
+Every case must give `InputError` (exit code 2) with a remedy, never another exception. The pair that is handed in must
+load; cases that need a key which it does not have are left out. `every_key_profile.json` and `every_key_slo.json` in
+`tests/cases/profiles` have them all (the SLO names a trace: keep `azure.csv` beside it).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Case = tuple[str, bytes, bytes]
+Path = tuple[str | int, ...]
+
+FREE = {"knobs", "extensions", "note", "cite", "tool", "host", "label"}
+"""Below these keys anything may stand."""
+
+REFERENCES = {"hardware", "offer", "task", "metric", "source", "latency", "rate", "bytes_out", "slowdown"}
+REFERENCES |= {"pipeline", "from", "to", "variants", "families"}
+
+NEVER_NEGATIVE = ("_ms", "_s", "_qps", "_per_hour", "_gib", "_mbps")
+
+MODELS = (
+    (),
+    ("sources", "*"),
+    ("metrics", "*"),
+    ("hardware", "*"),
+    ("offers", "*"),
+    ("hosts", "*"),
+    ("links", "*"),
+    ("tasks", "*"),
+    ("variants", "*"),
+    ("variants", "*", "runs", "*"),
+    ("variants", "*", "quality"),
+    ("tables", "*"),
+    ("pipelines", "*"),
+    ("pipelines", "*", "nodes", "*"),
+    ("pipelines", "*", "edges", "*"),
+    ("limits",),
+    ("limits", "survive"),
+    ("change",),
+    ("horizon",),
+    ("objective", "*"),
+    ("apps", "*"),
+    ("apps", "*", "runs"),
+    ("apps", "*", "latency", "*"),
+    ("apps", "*", "demand"),
+    ("apps", "*", "demand", "arrivals"),
+    ("apps", "*", "demand", "mix"),
+    ("apps", "*", "demand", "trace"),
+)
+"""Objects whose keys are fixed by the format."""
+
+REQUIRED = (
+    ("format",),
+    ("hardware", "*", "kind"),
+    ("offers", "*", "hardware"),
+    ("offers", "*", "price_per_hour"),
+    ("hosts", "*", "offer"),
+    ("variants", "*", "task"),
+    ("variants", "*", "quality", "value"),
+    ("variants", "*", "runs", "*", "hardware"),
+    ("tables", "*", "quantity"),
+    ("pipelines", "*", "nodes"),
+    ("pipelines", "*", "edges", "*", "to"),
+    ("apps", "*", "runs"),
+    ("apps", "*", "latency", "*", "percentile"),
+    ("apps", "*", "latency", "*", "max_ms"),
+    ("apps", "*", "demand", "mix", "axes"),
+    ("apps", "*", "demand", "mix", "share"),
+    ("apps", "*", "demand", "trace", "file"),
+)
+
+
+def malformed_cases(profile: dict[str, Any], slo: dict[str, Any]) -> Iterator[Case]:
+    """Every case: its name, and the bytes of the two files, of which one is wrong."""
+    good = {"profile": _bytes(profile), "slo": _bytes(slo)}
+
+    def case(kind: str, name: str, data: bytes) -> Case:
+        files = {**good, kind: data}
+        return f"{kind}: {name}", files["profile"], files["slo"]
+
+    for kind, document in (("profile", profile), ("slo", slo)):
+        for name, data in _broken_bytes(document, kind):
+            yield case(kind, name, data)
+        for name, changed in _broken_documents(document):
+            yield case(kind, name, _bytes(changed))
+        for name, change in SEMANTIC[kind]:
+            changed = copy.deepcopy(document)
+            try:
+                change(changed)
+            except (KeyError, IndexError, StopIteration):
+                continue
+            yield case(kind, name, _bytes(changed))
+
+
+def _bytes(document: Any) -> bytes:
+    return json.dumps(document, indent=1).encode()
+
+
+def _broken_bytes(document: dict[str, Any], kind: str) -> Iterator[tuple[str, bytes]]:
+    """Files that are no JSON, or not one object of this kind."""
+    text = _bytes(document)
+    yield "empty", b""
+    yield "only spaces", b" \n\t "
+    for part in range(1, 8):
+        yield f"truncated at {part}/8", text[: len(text) * part // 8]
+    yield "not UTF-8", text.replace(b'"format"', b'"form\xffat"', 1)
+    yield "UTF-16", text.decode().encode("utf-16")
+    yield "binary", bytes(range(256))
+    for name, top in (("list", [document]), ("number", 5), ("text", "hetplan"), ("null", None), ("true", True)):
+        yield f"{name} at the top", _bytes(top)
+    yield "empty object", b"{}"
+    yield "a key twice", text.replace(b"{", b'{"format": "hetplan/x/1.0",', 1)
+    yield "a nested key twice", text.rstrip()[:-1] + b', "extensions": {"a": 1, "b": 2, "a": 3}}'
+    yield "trailing comma", text.rstrip()[:-1].rstrip() + b",}"
+    yield "comment", b"// measured on Monday\n" + text
+    yield "single quotes", text.replace(b'"', b"'")
+    yield "two documents", text + text
+    yield "Python None", text.replace(b'"format"', b'"requires": None, "format"', 1)
+    yield "NaN", text.rstrip()[:-1] + b', "extensions": {"a": NaN}}'
+    yield "Infinity", text.rstrip()[:-1] + b', "extensions": {"a": -Infinity}}'
+    yield "1e999", text.rstrip()[:-1] + b', "extensions": {"a": 1e999}}'
+    yield "400 digits", text.rstrip()[:-1] + b', "extensions": {"a": ' + b"9" * 400 + b"}}"
+    yield "5000 digits", text.rstrip()[:-1] + b', "extensions": {"a": ' + b"9" * 5000 + b"}}"
+    for levels in (99, 99_999):
+        deep = b"[" * levels + b"]" * levels
+        yield f"nested {levels} levels", text.rstrip()[:-1] + b', "extensions": {"a": ' + deep + b"}}"
+    yield "lone surrogate", text.rstrip()[:-1] + b', "extensions": {"a": "\\ud800"}}'
+    other = "slo" if kind == "profile" else "profile"
+    versions = (f"hetplan/{other}/1.0", f"hetplan/{kind}/2.0", f"hetplan/{kind}/0.9", f"hetplan/{kind}")
+    for wrong in (*versions, "1.0", 1, None):
+        yield f"format {wrong}", _bytes({**document, "format": wrong})
+    yield "newer with a new key", _bytes({**document, "format": f"hetplan/{kind}/1.7", "novelty": 1})
+    yield "unknown feature", _bytes({**document, "requires": ["telepathy/3"]})
+    yield "requires is text", _bytes({**document, "requires": "series"})
+
+
+def _broken_documents(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One leaf, key or reference of a document changed at a time."""
+    for path, value in _leaves(document):
+        where = "/".join(map(str, path))
+        last = next(step for step in reversed(path) if isinstance(step, str))
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield f"a list at {where}", _with(document, path, [["x"]])
+            yield f"an object at {where}", _with(document, path, {"x": {}})
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"true at {where}", _with(document, path, True)
+            yield f"text at {where}", _with(document, path, "a lot")
+            if last.endswith(NEVER_NEGATIVE) or last in ("stock", "moves", "streams"):
+                yield f"negative {where}", _with(document, path, -5)
+        if isinstance(value, str) and last in REFERENCES:
+            yield f"dangling {where}", _with(document, path, "no-such-thing")
+            yield f"no id {where}", _with(document, path, "no id!")
+    for pattern in MODELS:
+        for path in _matching(document, pattern):
+            holder = _at(document, path)
+            if isinstance(holder, dict):
+                yield f"unknown key in {'/'.join(map(str, path))}", _with(document, (*path, "unknown_key"), 1)
+    for pattern in REQUIRED:
+        for path in _matching(document, pattern):
+            yield f"without {'/'.join(map(str, path))}", _without(document, path)
+    for section in document:
+        if section != "format":
+            yield f"number as {section}", _with(document, (section,), 7)
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if path and path[-1] in FREE:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _leaves(item, (*path, number))
+    elif path != ("format",):
+        yield path, value
+
+
+def _at(document: Any, path: Path) -> Any:
+    for step in path:
+        document = document[step]
+    return document
+
+
+def _with(document: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    _at(changed, path[:-1])[path[-1]] = value
+    return changed
+
+
+def _without(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    del _at(changed, path[:-1])[path[-1]]
+    return changed
+
+
+def _matching(document: Any, pattern: Path) -> list[Path]:
+    """The first two places of this pattern, "*" being any key or number."""
+    found: list[Path] = [()]
+    for step in pattern:
+        longer: list[Path] = []
+        for path in found:
+            holder = _at(document, path)
+            keys = list(holder) if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else []
+            longer += [(*path, key) for key in keys if step in ("*", key)]
+        found = longer
+    return found[:2]
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def _first(holder: dict[str, Any], accept: Callable[[Any], bool] = lambda _: True) -> Any:
+    return next(value for value in holder.values() if accept(value))
+
+
+def _table(document: dict[str, Any]) -> Any:
+    return _first(document["tables"], lambda table: len(table.get("axes", {})) == 1 and "mean" in table)
+
+
+def _set(holder: Any, **values: Any) -> None:
+    holder.update(values)
+
+
+def _app(document: dict[str, Any], *keys: str) -> Any:
+    def has(app: Any) -> bool:
+        for key in keys:
+            if key not in app:
+                return False
+            app = app[key]
+        return True
+
+    app = _first(document["apps"], has)
+    for key in keys:
+        app = app[key]
+    return app
+
+
+def _table_axis(document: dict[str, Any], change: Callable[[list[float]], list[float]]) -> None:
+    table = _table(document)
+    name = next(iter(table["axes"]))
+    table["axes"][name] = change(table["axes"][name])
+
+
+def _app_change(*keys: str, **values: Any) -> Change:
+    return lambda document: _set(_app(document, *keys), **values)
+
+
+def _mutate_first(section: str, **values: Any) -> Change:
+    return lambda document: _set(_first(document[section]), **values)
+
+
+def _percent_quality(document: dict[str, Any]) -> None:
+    quality = _first(document["variants"], lambda variant: "quality" in variant)["quality"]
+    quality["value"] *= 100
+
+
+def _no_statistic(document: dict[str, Any]) -> None:
+    table = _table(document)
+    for key in ("mean", "p50", "p90", "p95", "p99", "max"):
+        table.pop(key, None)
+
+
+def _twin(document: dict[str, Any]) -> None:
+    name = next(iter(document["variants"]))
+    document["variants"][name.upper()] = document["variants"][name]
+
+
+def _two_currencies(document: dict[str, Any]) -> None:
+    first, second = list(document["offers"].values())[:2]
+    first["currency"], second["currency"] = "USD", "EUR"
+
+
+def _pipeline(document: dict[str, Any]) -> Any:
+    return _first(document["pipelines"], lambda pipeline: pipeline.get("edges"))
+
+
+SEMANTIC: dict[str, list[tuple[str, Change]]] = {
+    "profile": [
+        ("axis falls", lambda d: _table_axis(d, lambda axis: axis[::-1])),
+        ("axis point twice", lambda d: _table_axis(d, lambda axis: [axis[0]] * len(axis))),
+        ("axis too short", lambda d: _table_axis(d, lambda axis: axis[:-1])),
+        ("axis empty", lambda d: _table_axis(d, lambda _: [])),
+        ("batch 0", lambda d: _table_axis(d, lambda axis: [0, *axis[1:]])),
+        ("mean too long", lambda d: _table(d)["mean"].append(1)),
+        ("mean is a number", lambda d: _set(_table(d), mean=3.5)),
+        ("mean nested twice", lambda d: _set(_table(d), mean=[_table(d)["mean"]])),
+        ("a latency of 0", lambda d: _table(d)["mean"].__setitem__(0, 0)),
+        ("a negative latency", lambda d: _table(d)["mean"].__setitem__(0, -1)),
+        ("negative samples", lambda d: _set(_table(d), samples=-4)),
+        ("no statistic", _no_statistic),
+        ("unknown quantity", lambda d: _set(_table(d), quantity="latency_s")),
+        ("unknown outside", lambda d: _set(_table(d), outside="guess")),
+        ("quality in percent", _percent_quality),
+        ("price with a sign", _mutate_first("offers", price_per_hour="$0.526")),
+        ("price NaN", _mutate_first("offers", price_per_hour="NaN")),
+        ("price negative", _mutate_first("offers", price_per_hour="-1")),
+        ("price beyond sense", _mutate_first("offers", price_per_hour=1e30)),
+        ("currency in words", _mutate_first("offers", currency="dollars")),
+        ("two currencies", _two_currencies),
+        ("stock in parts", _mutate_first("offers", stock=2.5)),
+        ("ids that differ in case only", _twin),
+        ("an id with a space", lambda d: _set(d["variants"], **{"my model": _first(d["variants"])})),
+        ("an empty id", lambda d: _set(d["variants"], **{"": _first(d["variants"])})),
+        ("an id too long", lambda d: _set(d["variants"], **{"v" * 64: _first(d["variants"])})),
+        ("latency and rate", lambda d: _first(d["variants"])["runs"][0].update(latency="a", rate="a")),
+        ("no speed", lambda d: [_first(d["variants"])["runs"][0].pop(key, 0) for key in ("latency", "rate")]),
+        ("a run twice", lambda d: _first(d["variants"])["runs"].append(_first(d["variants"])["runs"][0])),
+        ("a point off its axes", lambda d: _first(d["variants"])["runs"][0].update(at={"batsh": 8})),
+        ("a point off its table", lambda d: _first(d["variants"])["runs"][0].update(at={"batch": 4096})),
+        ("a range turned round", _mutate_first("metrics", range=[1, 0])),
+        ("a date in words", _mutate_first("sources", date="last May")),
+        ("an edge to nowhere", lambda d: _pipeline(d)["edges"][0].update(to="nowhere")),
+        ("an edge to itself", lambda d: _pipeline(d)["edges"][0].update(to=_pipeline(d)["edges"][0]["from"])),
+        ("an edge twice", lambda d: _pipeline(d)["edges"].append(_pipeline(d)["edges"][0])),
+        ("no nodes", lambda d: _pipeline(d).update(nodes={}, edges=[])),
+        ("a path of one word", lambda d: _pipeline(d).update(quality={"paths": {"detect": 0.5}})),
+        ("a path through no node", lambda d: _pipeline(d).update(quality={"paths": {"zz=yy": 0.5}})),
+        ("weights without their rule", lambda d: _pipeline(d).update(quality={"weights": {"d": 1}})),
+        ("shares without the whole", lambda d: _pipeline(d).update(share_grid=[0.5, 0.25])),
+        ("a share of 150%", lambda d: _pipeline(d).update(share_grid=[1, 1.5])),
+        ("a knob without levels", lambda d: _pipeline(d).update(knobs={"resolution": []})),
+        ("a knob that nobody has", lambda d: _first(_pipeline(d)["nodes"]).update(reads=["nothing"])),
+        ("a link of a tier to itself", lambda d: d["links"][0].update(between=["edge", "edge"])),
+        ("a link to no tier", lambda d: d["links"][0].update(between=["edge", "moon"])),
+        ("a link of three", lambda d: d["links"][0].update(between=["device", "edge", "cloud"])),
+        ("a tier twice", lambda d: d["tiers"].append(d["tiers"][0])),
+    ],
+    "slo": [
+        ("a limit in hours", _app_change(latency=[{"percentile": 99, "max_ms": 1e9}])),
+        ("a limit of nanoseconds", _app_change(latency=[{"percentile": 99, "max_ms": 1e-6}])),
+        ("a percentile as fraction", _app_change(latency=[{"percentile": 0.99, "max_ms": 100}])),
+        ("a percentile above 100", _app_change(latency=[{"percentile": 101, "max_ms": 100}])),
+        ("a percentile twice", _app_change(
+            latency=[{"percentile": 99, "max_ms": 100}, {"percentile": 99, "max_ms": 90}])),
+        ("a percentile against violations", _app_change(
+            latency=[{"percentile": 99, "max_ms": 9}], violations={"max": 0.05})),
+        ("violations in percent", _app_change(violations={"max": 1.5})),
+        ("an unknown way with late queries", _app_change(late="forget")),
+        ("an unknown balancing", _app_change(balancing="random")),
+        ("an empty quality", _app_change(quality={})),
+        ("a quality turned round", _app_change(quality={"min": 0.9, "max": 0.1})),
+        ("a quality of 80", _app_change("quality", min=80)),
+        ("runs of two kinds", _app_change(runs={"task": "a", "pipeline": "b"})),
+        ("runs of nothing", _app_change(runs={})),
+        ("runs of no variants", _app_change(runs={"variants": []})),
+        ("runs of a variant twice", lambda d: _app(d, "runs", "variants").append(_app(d, "runs", "variants")[0])),
+        ("candidates beside runs", _app_change(candidates=[{"demand": {"gpu": 1}}])),
+        ("a rate and a history", _app_change("demand", rate_qps=5, history_qps=[1, 2])),
+        ("an empty history", lambda d: _app(d).update(demand={"history_qps": []})),
+        ("a series too long", lambda d: _app(d).update(demand={"series": [1, 2, 3, 4, 5, 6, 7]})),
+        ("a rate in words", lambda d: _app(d).update(demand={"rate_qps": "most"})),
+        ("a range turned round", lambda d: _app(d).update(demand={"rate_qps": {"low": 9, "high": 1}})),
+        ("half a range", lambda d: _app(d).update(demand={"rate_qps": {"low": 9}})),
+        ("an unknown process", lambda d: _app(d).update(demand={"arrivals": {"process": "bursty"}})),
+        ("gamma without shape", lambda d: _app(d).update(demand={"arrivals": {"process": "gamma"}})),
+        ("poisson with shape", lambda d: _app(d).update(demand={"arrivals": {"process": "poisson", "shape": 2}})),
+        ("mmpp of one state", lambda d: _app(d).update(
+            demand={"arrivals": {"process": "mmpp", "relative_rates": [1], "stay_s": [1]}})),
+        ("mmpp of another mean", lambda d: _app(d).update(
+            demand={"arrivals": {"process": "mmpp", "relative_rates": [1, 3], "stay_s": [1, 1]}})),
+        ("diurnal below its mean", lambda d: _app(d).update(
+            demand={"arrivals": {"process": "diurnal", "peak": 0.5, "period_s": 9}})),
+        ("empirical without a trace", lambda d: _app(d).update(demand={"arrivals": {"process": "empirical"}})),
+        ("shares that sum to 0.9", lambda d: _app(d, "demand", "mix")["share"].__setitem__(0, 0.65)),
+        ("shares in percent", lambda d: _app(d, "demand", "mix").update(
+            share=[100 * share for share in _app(d, "demand", "mix")["share"]])),
+        ("a negative share", lambda d: _app(d, "demand", "mix")["share"].__setitem__(0, -0.75)),
+        ("a share too many", lambda d: _app(d, "demand", "mix")["share"].append(0)),
+        ("share and observed", lambda d: _app(d, "demand", "mix").update(observed=[[1]])),
+        ("a bin of two numbers", lambda d: _app(d, "demand", "mix")["bins"].__setitem__(0, [1, 2, 3, 4, 5])),
+        ("a bin twice", lambda d: _app(d, "demand", "mix")["bins"].__setitem__(0, _app(d, "demand", "mix")["bins"][1])),
+        ("no bins", lambda d: _app(d, "demand", "mix").update(bins=[], share=[])),
+        ("no axes", lambda d: _app(d, "demand", "mix").update(axes=[])),
+        ("a size above the largest bin", lambda d: _app(d).update(
+            demand={"mix": {"axes": ["batch"], "bins": [[1], [8]], "observed": [[1], [9]]}})),
+        ("a trace that is not there", lambda d: _app(d).update(demand={"trace": {"file": "none.csv"}})),
+        ("a trace elsewhere", lambda d: _app(d).update(demand={"trace": {"file": "../../etc/passwd"}})),
+        ("a trace by its full path", lambda d: _app(d).update(demand={"trace": {"file": "/etc/passwd"}})),
+        ("a trace with a zero byte", lambda d: _app(d).update(demand={"trace": {"file": "a\0b"}})),
+        ("a trace that is a folder", lambda d: _app(d).update(demand={"trace": {"file": "."}})),
+        ("a trace scaled to nothing", lambda d: _app(d).update(demand={"trace": {"file": "a.csv", "scale": 0}})),
+        ("a term of both senses", lambda d: d.update(objective=[{"max": "rate", "min": "cost"}])),
+        ("a term of neither sense", lambda d: d.update(objective=[{}])),
+        ("a term twice", lambda d: d.update(objective=[{"max": "rate"}, {"max": "rate"}])),
+        ("an unknown term", lambda d: d.update(objective=[{"max": "throughput"}])),
+        ("a sense exchanged", lambda d: d.update(objective=[{"max": "cost"}])),
+        ("instances turned round", lambda d: d["limits"].update(
+            instances={name: [9, 1] for name in d["limits"]["instances"]})),
+        ("instances of no hardware", lambda d: d["limits"].update(instances={"abacus": [0, 1]})),
+        ("instances in parts", lambda d: d["limits"].update(
+            instances={name: [0, 1.5] for name in d["limits"]["instances"]})),
+        ("a budget in another currency", lambda d: d["limits"].update(currency="EUR")),
+        ("a budget in words", lambda d: d["limits"].update(cost_per_hour="cheap")),
+        ("a slack below 1", lambda d: d.update(change={"slack": 0.95})),
+        ("no periods", lambda d: d.update(horizon={"periods": 0})),
+    ],
+}  # fmt: skip
+"""Name and change, written by hand; each acts on a copy of a document that has the keys it needs."""

@@ -1,0 +1,166 @@
+"""What `hetplan check` finds in inputs that load."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from hetplan.profiles import load_inputs
+from hetplan.profiles.lint import lint
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.0",
+    "sources": {"new": {"kind": "measured", "date": "2026-11"}, "doc": {"kind": "published"}},
+    "hardware": {
+        "big": {"kind": "gpu", "provides": {"gpu": 1, "gpu_mem_gib": 16}},
+        "small": {"kind": "cpu", "provides": {"cpu_cores": 8}},
+    },
+    "offers": {
+        "big-od": {"hardware": "big", "price_per_hour": "1"},
+        "small-od": {"hardware": "small", "price_per_hour": "0.3"},
+    },
+    "tasks": {"rank": {}},
+    "variants": {
+        "dlrm": {
+            "task": "rank",
+            "runs": [
+                {"hardware": "big", "latency": "fast", "needs": {"gpu": 1}},
+                {"hardware": "small", "latency": "slow", "needs": {"cpu_cores": 8}},
+            ],
+        }
+    },
+    "tables": {
+        "fast": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 30], "source": "new"},
+        "slow": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [20, 160], "source": "new"},
+    },
+}
+SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.0",
+    "limits": {"cost_per_hour": 5},
+    "apps": {
+        "a": {
+            "runs": {"variants": ["dlrm"]},
+            "latency": [{"percentile": 99, "max_ms": 200}],
+            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.75, 0.25]}},
+        }
+    },
+}
+
+
+def found(change: Any = None, today: date | None = None) -> list[tuple[str, str, str]]:
+    import copy
+
+    profile, slo = copy.deepcopy(PROFILE), copy.deepcopy(SLO)
+    if change is not None:
+        change(profile, slo)
+    return list(lint(load_inputs(profile, slo), today=today))
+
+
+def test_a_sound_pair_has_no_findings() -> None:
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "at", "says"),
+    [
+        (lambda p, s: p["sources"]["doc"].update(date="2025-01-31"), "W-stale", "sources.doc.date", "2026-11-01"),
+        (lambda p, s: p["sources"]["doc"].update(date="2026-13-40"), "W-date", "sources.doc.date", "no date"),
+        (lambda p, s: p["offers"].pop("small-od"), "W-no-price", "hardware.small", "cannot be used under a budget"),
+        (lambda p, s: p["offers"]["big-od"].update(price_per_hour=0), "W-free", "offers.big-od.price_per_hour", "0"),
+        (lambda p, s: p["hardware"].update(idle={"kind": "gpu"}), "W-unused", "hardware.idle", "no variant"),
+        (
+            lambda p, s: p["variants"]["dlrm"]["runs"].pop(),
+            "W-unused",
+            "offers.small-od",
+            "no variant has a run on small",
+        ),
+        (
+            lambda p, s: p["variants"]["dlrm"]["runs"][0]["needs"].update(gpu=2),
+            "W-too-large",
+            "variants.dlrm.runs[0].needs.gpu",
+            "provides 1",
+        ),
+        (
+            lambda p, s: p["variants"]["dlrm"]["runs"][1]["needs"].update(mem_gib=2),
+            "W-no-room",
+            "variants.dlrm.runs[1].needs.mem_gib",
+            "mem_gib",
+        ),
+        (lambda p, s: p["tables"].update(spare=p["tables"]["fast"]), "W-unused", "tables.spare", "no run"),
+        (lambda p, s: p["tables"]["slow"].update(mean=[20, 19]), "W-falling", "tables.slow.mean", "batch 1 and 8"),
+        (lambda p, s: p["tables"]["slow"].update(std=[1, 40]), "W-noisy", "tables.slow.std", "p99"),
+        (
+            lambda p, s: p["tables"]["slow"].update(p95=[21, 170], p99=[20.5, 175]),
+            "W-order",
+            "tables.slow.p99",
+            "below p95 21",
+        ),
+        (
+            lambda p, s: s["apps"]["a"]["demand"]["mix"].update(bins=[[1], [16]]),
+            "W-uncovered",
+            "apps.a.demand.mix.bins[1]",
+            "batch 16 (25.0% of the queries)",
+        ),
+        (
+            lambda p, s: (p["tables"]["slow"].update(axes={"batch": [1, 4]}, outside="linear"),),
+            "W-coverage",
+            "tables.slow",
+            "are extrapolated",
+        ),
+        (
+            lambda p, s: p["tables"]["slow"].update(axes={"co_load": [1, 4]}),
+            "W-coverage",
+            "apps.a.demand.mix.axes",
+            "co_load",
+        ),
+        (lambda p, s: p["tables"]["slow"].update(mean=[20, None]), "W-coverage", "tables.slow", "not measured"),
+        (lambda p, s: s["apps"]["a"]["latency"][0].update(max_ms=4), "W-too-slow", "apps.a.latency", "5 ms"),
+        (lambda p, s: s["apps"]["a"]["latency"][0].update(max_ms=3e6), "W-unit", "apps.a.latency", "seconds"),
+        (
+            lambda p, s: p["offers"]["small-od"].update(price_per_hour=1) or clear_needs(p),
+            "W-dominated",
+            "variants.dlrm.runs[1]",
+            "dlrm on big",
+        ),
+    ],
+)
+def test_findings(change: Any, code: str, at: str, says: str) -> None:
+    told = {(kind, place): text for kind, place, text in found(change)}
+    assert (code, at) in told
+    assert says in told[code, at]
+
+
+def clear_needs(profile: dict[str, Any]) -> None:
+    for run in profile["variants"]["dlrm"]["runs"]:
+        run["needs"] = {}
+
+
+def test_one_cause_one_finding() -> None:
+    assert len(found(lambda p, s: p["tables"]["slow"].update(mean=[20, 19]))) == 1
+
+
+def test_sources_are_judged_against_today_where_it_is_given() -> None:
+    assert [code for code, _, _ in found(today=date(2028, 1, 1))] == ["W-stale"]
+    assert found(today=date(2026, 12, 1)) == []
+
+
+def test_better_quality_dominates_among_variants_of_a_task_whatever_their_order() -> None:
+    def change(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+        profile["metrics"] = {"auc": {}}
+        profile["tasks"]["rank"]["metric"] = "auc"
+        for name, quality, table in (("worse", 0.7, "slow"), ("best", 0.9, "fast"), ("other", 0.95, "slow")):
+            run = {"hardware": "big", "latency": table}
+            profile["variants"][name] = {"task": "rank", "quality": {"value": quality}, "runs": [run]}
+
+    told = [(code, at) for code, at, _ in found(change) if code == "W-dominated"]
+    assert told == [("W-dominated", "variants.worse.runs[0]")]
+
+
+def test_prices_per_share_are_no_prices_of_machines() -> None:
+    def change(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+        clear_needs(profile)
+        profile["offers"]["big-gib"] = {"hardware": "big", "price_per_hour": "0.01", "per": "gpu_mem_gib"}
+
+    assert found(change) == []

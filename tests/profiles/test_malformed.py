@@ -1,0 +1,200 @@
+"""Whatever is wrong with a file, `InputError` says where, why and what to do; no other exception comes out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hetplan.errors import Fault, InputError
+from hetplan.profiles import load_inputs
+
+CASES = Path(__file__).resolve().parents[1] / "cases"
+_spec = importlib.util.spec_from_file_location("malformed", CASES / "malformed.py")
+assert _spec is not None
+assert _spec.loader is not None
+malformed = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(malformed)
+
+PROFILE = json.loads((CASES / "profiles" / "every_key_profile.json").read_text())
+SLO = json.loads((CASES / "profiles" / "every_key_slo.json").read_text())
+ALL = {name: (profile, slo) for name, profile, slo in malformed.malformed_cases(PROFILE, SLO)}
+
+# Nothing inside these files can be pointed at.
+WHOLE_FILE = ("empty", "spaces", "truncated", "UTF", "binary", "twice", "comma", "comment", "quotes", "documents")
+WHOLE_FILE += ("None", "NaN", "Infinity", "1e999", "digits", "nested", "surrogate")
+
+
+def test_there_are_enough() -> None:
+    assert len(ALL) >= 200
+    assert len(set(ALL.values())) == len(ALL)
+
+
+def test_the_unspoilt_pair_loads(folder: Path) -> None:
+    load_inputs(folder / "profile.json", folder / "slo.json")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_malformed(name: str, folder: Path) -> None:
+    profile, slo = ALL[name]
+    (folder / "profile.json").write_bytes(profile)
+    (folder / "slo.json").write_bytes(slo)
+    with pytest.raises(InputError) as caught:
+        load_inputs(folder / "profile.json", folder / "slo.json")
+    kind, what = name.split(": ", 1)
+    assert caught.value.faults
+    for fault in caught.value.faults:
+        assert fault.why
+        assert fault.remedy
+        assert "hetplan.profiles" not in str(fault)
+        assert len(str(fault)) < 700
+        assert fault.path.startswith("$") or any(word in what for word in WHOLE_FILE)
+    # What goes missing in the profile may show in the SLO only.
+    told = {Path(fault.file).name for fault in caught.value.faults}
+    assert told == {f"{kind}.json"} or kind == "profile"
+
+
+@pytest.mark.parametrize("which", ["profile.json", "slo.json"])
+def test_a_directory_or_nothing_at_all(which: str, folder: Path) -> None:
+    (folder / which).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        load_inputs(folder / "profile.json", folder / "slo.json")
+    (folder / which).mkdir()
+    with pytest.raises(InputError, match="not a directory"):
+        load_inputs(folder / "profile.json", folder / "slo.json")
+
+
+def test_a_near_name_is_told(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"beside it lies profile\.json"):
+        load_inputs(folder / "profil.json", folder / "slo.json")
+
+
+def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    profile["variants"]["rn50"]["quality"]["value"] = "good"
+    profile["variants"]["yolo-n"]["runs"][0]["latency"] = "yn-g4"
+    slo["apps"]["rank"]["latency"][0]["max_ms"] = "350"
+    slo["apps"]["faces"]["runs"] = {"variants": ["rn51"]}
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo)
+    told = {fault.path: fault for fault in caught.value.faults}
+    assert set(told) == {
+        "$.variants.rn50.quality.value",
+        "$.variants.yolo-n.runs[0].latency",
+        "$.apps.rank.latency[0].max_ms",
+        "$.apps.faces.runs.variants[0]",
+    }
+    assert 'Did you mean "yn-g4dn"?' in told["$.variants.yolo-n.runs[0].latency"].remedy
+    assert 'Did you mean "rn50"?' in told["$.apps.faces.runs.variants[0]"].remedy
+    assert told["$.apps.rank.latency[0].max_ms"].remedy == "Write 350 without quotes."
+
+
+def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    profile["hardware"]["g4dn"]["startup_s"] = -1
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo)
+    assert [fault.path for fault in caught.value.faults] == ["$.hardware.g4dn.startup_s"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "hint"),
+    [
+        (lambda p, s: p["variants"]["rn50"]["quality"].update(value=74.9), "$.variants.rn50.quality.value", "0.749"),
+        (lambda p, s: s["apps"]["images"]["violations"].update(max=5), "$.apps.images.violations.max", "0.05"),
+        (lambda p, s: s["apps"]["traffic"]["quality"].update(min=80), "$.apps.traffic.quality.min", "0.8"),
+        (lambda p, s: s["apps"]["faces"]["quality"].update(min=70), "$.apps.faces.quality.min", "0.7"),
+        (
+            lambda p, s: s["apps"]["rank"]["latency"][0].update(percentile=0.99),
+            "$.apps.rank.latency[0].percentile",
+            "Write 99",
+        ),
+        (
+            lambda p, s: s["apps"]["rank"]["demand"]["mix"].update(share=[75, 25]),
+            "$.apps.rank.demand.mix.share",
+            "percent",
+        ),
+        (lambda p, s: s["limits"].update(moves=10.0), "$.limits.moves", "Write 10."),
+        (lambda p, s: p.update(varients={}), "$.varients", 'Did you mean "variants"?'),
+        (
+            lambda p, s: p["tables"]["yn-g4dn"].update(axis={}),
+            "$.tables.yn-g4dn.axis",
+            'Did you mean "axes"?',
+        ),
+        (
+            lambda p, s: s["apps"]["images"].update(violations={"max": 0.05}),
+            "$.apps.images.violations.max",
+            "Write \"max\": 0.01 (or percentile 95)",
+        ),
+        (
+            lambda p, s: p.update(format="hetplan/profile/1.9", novelty=1),
+            "$.novelty",
+            "Upgrade hetplan",
+        ),
+    ],
+)  # fmt: skip
+def test_remedies(change: Any, path: str, hint: str, profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    change(profile, slo)
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo)
+    told = {fault.path: fault.remedy for fault in caught.value.faults}
+    assert hint in told[path]
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**320), 10**320)
+    | st.integers(-3, 120)
+    | st.floats(allow_nan=True)
+    | st.sampled_from(["", "max", "yolo-n", "g4dn", "a b", "é", "\ud800", "1e9", "*", "d=x/c=y"])
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_anywhere_loads_or_is_refused(data: st.DataObject) -> None:
+    profile, slo = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(SLO))
+    del slo["apps"]["chat"]["demand"]["trace"]
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder: Any = data.draw(st.sampled_from([profile, slo]))
+        while True:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            if not keys:
+                break
+            key = data.draw(st.sampled_from(keys))
+            inside = holder[key]
+            if not isinstance(inside, dict | list) or data.draw(st.integers(0, 4)) == 0:
+                holder[key] = data.draw(json_values)
+                break
+            holder = inside
+    faults: tuple[Fault, ...] = ()
+    try:
+        load_inputs(profile, slo)
+    except InputError as error:
+        faults = error.faults
+    for fault in faults:
+        assert fault.file
+        assert fault.why
+        assert fault.remedy
+        str(fault).encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(where=st.floats(0, 1), junk=st.binary(max_size=4), cut=st.integers(0, 3))
+def test_any_bytes_anywhere_load_or_are_refused(where: float, junk: bytes, cut: int) -> None:
+    text = json.dumps(PROFILE).encode()
+    at = int(where * len(text))
+    slo = {"format": "hetplan/slo/1.0", "apps": {"a": {"runs": {"task": "classify"}}}}
+    faults: tuple[Fault, ...] = ()
+    try:
+        load_inputs(text[:at] + junk + text[at + cut :], slo)
+    except InputError as error:
+        faults = error.faults
+    assert all(fault.file and fault.why and fault.remedy for fault in faults)

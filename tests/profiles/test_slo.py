@@ -1,0 +1,76 @@
+"""What an SLO may say, beyond what the examples say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.profiles import load_slo
+from hetplan.profiles.slo import App, Slo
+
+
+def slo_of(app: dict[str, Any], **more: Any) -> Slo:
+    return load_slo({"format": "hetplan/slo/1.0", "apps": {"a": {"runs": {"task": "t"}, **app}}, **more})
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {"rate_qps": 5},
+        {"rate_qps": "max"},
+        {"rate_qps": {"low": 5, "high": 5}},
+        {"history_qps": [0, 5]},
+        {"streams": 3},
+        {"trace": {"file": "sub/arrivals.csv"}, "arrivals": {"process": "empirical"}},
+        {"rate_qps": 5, "arrivals": {"process": "mmpp", "relative_rates": [0.5, 2], "stay_s": [20, 10]}},
+        {"rate_qps": 5, "arrivals": {"process": "diurnal", "peak": 1.8, "period_s": 86400}},
+        {"rate_qps": 5, "arrivals": {"process": "gamma", "shape": 0.7}},
+        {"rate_qps": 5, "arrivals": {"process": "deterministic"}},
+        {"rate_qps": 5, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+    ],
+)
+def test_demands(demand: dict[str, Any]) -> None:
+    assert slo_of({"demand": demand}).apps["a"].demand.arrivals is not None
+
+
+def test_a_series_has_a_rate_per_period() -> None:
+    slo = slo_of({"demand": {"series": [1, 2, 3]}}, horizon={"period_s": 60, "periods": 3}, requires=["series"])
+    assert slo.apps["a"].demand.series == (1, 2, 3)
+    with pytest.raises(InputError, match="the horizon has 1, not 3"):
+        slo_of({"demand": {"series": [1, 2, 3]}})
+
+
+@pytest.mark.parametrize(
+    ("word", "means"),
+    [("none", "serve"), ("opportunistic", "reroute"), ("Last_Task", "drop-last-task"), ("per-task", "drop-per-task")],
+)
+def test_the_papers_words_for_late_queries(word: str, means: str) -> None:
+    assert slo_of({"late": word}).apps["a"].late == means
+
+
+def test_percentile_and_violations_may_agree() -> None:
+    limits = [{"percentile": 50, "max_ms": 80}, {"percentile": 99.9, "max_ms": 200}]
+    app = slo_of({"latency": limits, "violations": {"max": 0.001}}).apps["a"]
+    assert app.violations is not None
+    other = [{"of": "ttft", "percentile": 95, "max_ms": 80}]
+    assert slo_of({"latency": other, "violations": {"max": 0.01}}).apps["a"].latency[0].of == "ttft"
+
+
+def test_candidates_stand_in_place_of_runs() -> None:
+    document: dict[str, Any] = {"candidates": [{"demand": {"gpu": 0.5}, "weight": 2, "price_per_hour": "1.835"}]}
+    app = App.model_validate(document)
+    assert app.runs is None
+    assert app.candidates[0].price_per_hour == 1_835_000_000
+
+
+def test_an_app_has_its_own_device() -> None:
+    link = {"between": ["device", "edge"], "bandwidth_mbps": 31, "latency_ms": 8}
+    app = slo_of({"device": {"relative_time": 3.9, "links": [link]}}).apps["a"]
+    assert app.device is not None
+    assert app.device.links[0].bandwidth_mbps == 31
+
+
+def test_a_slo_without_apps_is_a_slo() -> None:
+    assert load_slo({"format": "hetplan/slo/1.0"}).apps == {}
