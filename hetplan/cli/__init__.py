@@ -1,1 +1,16 @@
-"""TODO"""
+"""The command line: the only floor that prints, shows progress and turns outcomes into exit codes."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process and leave with its exit code (the `hetplan` console script)."""
+    from hetplan.cli.app import build_app
+    from hetplan.cli.interrupt import leave
+
+    try:
+        build_app()()
+    except SystemExit as end:
+        leave(end.code)

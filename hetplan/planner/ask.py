@@ -20,6 +20,9 @@ __all__ = ["Asking", "Record"]
 
 X = TypeVar("X")
 
+GRACE_S = 2.0
+"""After the deadline, or a cancel, a conversation that holds an answer gets this long in all to make a plan of it."""
+
 
 @dataclass
 class Record:
@@ -59,6 +62,7 @@ class Asking:
         self.warnings: list[str] = []
         self._solvers, self._solver, self._recheck = tuple(solvers), solver, recheck
         self._on_event, self._clock, self._began = on_event, clock, clock()
+        self._over: float | None = None
 
     @property
     def remaining(self) -> float:
@@ -122,10 +126,17 @@ class Asking:
         return any(record.disagrees for record in self.records)
 
     def _limits(self, gap: float | None) -> Limits:
-        if self.limits.cancel is not None and self.limits.cancel.is_set():
+        wanted = replace(self.limits, gap=self.limits.gap if self.limits.gap is not None else gap)
+        cancelled = self.limits.cancel is not None and self.limits.cancel.is_set()
+        if not cancelled and self.remaining > 0:
+            return replace(wanted, seconds=None if self.limits.seconds is None else self.remaining)
+        if any(answer.has_point for record in self.records for answer in record.answers):
+            # There is something to save: what was found still has to be rounded, settled and read.
+            self._over = self._clock() if self._over is None else self._over
+            return replace(wanted, seconds=max(0.0, GRACE_S - (self._clock() - self._over)), cancel=None)
+        if cancelled:
             raise Cancelled("cancelled before the work was done")
-        seconds = None if self.limits.seconds is None else self.remaining
-        return replace(self.limits, seconds=seconds, gap=self.limits.gap if self.limits.gap is not None else gap)
+        return replace(wanted, seconds=0.0)
 
     def _candidates(self, form: Form[Any], named: str | None) -> tuple[list[Solver], bool]:
         """Engines that take the form, best first, and whether the user named it."""

@@ -176,3 +176,35 @@ def test_the_formulations_gap_gives_way_to_the_users(reference) -> None:
     Asking([engine])(form(), gap=1e-3)
     Asking([engine], Limits(gap=1e-5))(form(), gap=1e-3)
     assert gaps == [1e-3, 1e-5]
+
+
+def test_what_was_found_is_settled_in_a_short_grace_after_the_deadline(reference) -> None:
+    now = [0.0]
+    ask = Asking([reference], Limits(seconds=10.0), clock=lambda: now[0])
+    ask(form(whole=True))
+    now[0] = 11.0
+    assert ask.remaining == 0.0
+    assert ask(form()).value == pytest.approx(4.0)
+
+
+def test_what_was_found_is_settled_after_a_cancel_and_only_then(reference) -> None:
+    cancel = threading.Event()
+    ask = Asking([reference], Limits(cancel=cancel))
+    ask(form(whole=True))
+    cancel.set()
+    assert ask(form()).value == pytest.approx(4.0)
+    with pytest.raises(Cancelled):
+        Asking([reference], Limits(cancel=cancel))(form())
+
+
+def test_the_grace_is_short(reference) -> None:
+    now, given = [0.0], []
+    engine = Liar(reference, lambda form, a: a)
+    honest_solve = engine.solve
+    engine.solve = lambda form, limits, **kw: (given.append(limits.seconds), honest_solve(form, limits))[1]  # type: ignore[method-assign]
+    ask = Asking([engine], Limits(seconds=10.0), clock=lambda: now[0])
+    ask(form())
+    for moment in (12.0, 13.5, 20.0):
+        now[0] = moment
+        ask(form())
+    assert given == [10.0, 2.0, 0.5, 0.0]

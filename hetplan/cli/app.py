@@ -1,0 +1,140 @@
+"""The command line itself: which commands there are, their order, and what `hetplan` alone says.
+
+A command is one small file with one function; everything heavy is imported inside it, so that `hetplan --help` loads
+typer (and, on a terminal, rich) and nothing else. To add one: write the file, add its line to `_COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from hetplan.cli.check import check
+from hetplan.cli.diff import diff
+from hetplan.cli.doctor import doctor
+from hetplan.cli.export import export
+from hetplan.cli.import_file import import_file
+from hetplan.cli.options import options
+from hetplan.cli.questions import questions
+from hetplan.cli.schema import schema
+from hetplan.cli.show import show
+from hetplan.cli.solve import solve
+from hetplan.cli.solvers import solvers
+from hetplan.cli.verify import verify
+
+__all__ = ["build_app"]
+
+
+@dataclass(frozen=True)
+class _Command:
+    name: str
+    run: Callable[..., None]
+    panel: str
+    examples: tuple[str, ...]
+
+
+_COMMANDS = (
+    _Command(
+        "solve",
+        solve,
+        "Plan",
+        (
+            "hetplan solve profile.json slo.json -o plan.json",
+            "hetplan solve hardware.json prices.json slo.json --set derate=0.9 --gap 0.001",
+            "hetplan solve profile.json slo.json -o - | hetplan show -",
+        ),
+    ),
+    _Command("verify", verify, "Plan", ("hetplan verify plan.json profile.json slo.json",)),
+    _Command("show", show, "Plan", ("hetplan show plan.json",)),
+    _Command("diff", diff, "Plan", ("hetplan diff old.json new.json --exit-code",)),
+    _Command(
+        "check",
+        check,
+        "Inputs",
+        ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
+    ),
+    _Command("import", import_file, "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
+    _Command("schema", schema, "Inputs", ("hetplan schema profile > profile.schema.json",)),
+    _Command(
+        "export",
+        export,
+        "Inputs",
+        (
+            "hetplan export profile.json slo.json --form lp",
+            "hetplan export profile.json slo.json --form mps -o pool.mps",
+        ),
+    ),
+    _Command("questions", questions, "What there is", ("hetplan questions",)),
+    _Command("options", options, "What there is", ("hetplan options pool",)),
+    _Command("solvers", solvers, "What there is", ("hetplan solvers",)),
+    _Command("doctor", doctor, "What there is", ("hetplan doctor",)),
+)
+
+_WELCOME = """hetplan {version} - proved, verified deployment plans for ML inference on mixed hardware.
+
+What to do next:
+  hetplan questions                                   what it can decide
+  hetplan check profile.json slo.json                 look your files over
+  hetplan solve profile.json slo.json -o plan.json    make a plan, proved and verified
+  hetplan doctor                                      see what is installed
+  hetplan --help                                      all commands
+
+Shipped examples lie in examples/<question>/ of the source tree; docs/formats.md explains the files."""
+
+
+class _HelpfulCommand(TyperCommand):
+    """A command that shows its help, and succeeds, when it is called without the arguments it needs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing and any(param.required for param in self.params):
+            text = ctx.get_help()
+            if text:
+                typer.echo(text)
+            ctx.exit(0)
+        return super().parse_args(ctx, args)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hetplan import __version__
+
+        typer.echo(f"hetplan {__version__}")
+        raise typer.Exit(0)
+
+
+def _welcome(
+    ctx: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Proved, verified deployment plans for ML inference on mixed GPUs and CPUs.
+
+    Reads what was measured (profiles) and what is wanted (an SLO), decides which models run where, how many and how
+    queries reach them, and writes a plan file with its proof.
+    """
+    if ctx.invoked_subcommand is None:
+        from hetplan import __version__
+
+        typer.echo(_WELCOME.format(version=__version__))
+
+
+def build_app() -> typer.Typer:
+    """The command line; plain help texts when standard output is no terminal."""
+    app = typer.Typer(
+        name="hetplan",
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_welcome)
+    for command in _COMMANDS:
+        # A blank line between examples keeps the help from flowing them into one paragraph.
+        epilog = "\n\n".join(["Examples:", *command.examples])
+        app.command(command.name, cls=_HelpfulCommand, epilog=epilog, rich_help_panel=command.panel)(command.run)
+    return app

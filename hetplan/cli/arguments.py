@@ -1,0 +1,129 @@
+"""Arguments that several commands share, with their help texts; and the `name=value` settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hetplan.errors import Fault, InputError
+
+__all__ = [
+    "AsJson",
+    "Formulation",
+    "Measured",
+    "MethodFile",
+    "PlanFile",
+    "Profiles",
+    "Question",
+    "Settings",
+    "SloFile",
+    "StateFile",
+    "method_from",
+]
+
+
+def _questions() -> list[str]:
+    from hetplan.registry import problem_names
+
+    return problem_names()
+
+
+Profiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="PROFILE", readable=False, help="Profile files: what was measured. Several are merged."),
+]
+SloFile = Annotated[Path, typer.Argument(metavar="SLO", readable=False, help="SLO file: what is wanted.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
+StateFile = Annotated[
+    Path | None, typer.Option("--state", metavar="FILE", readable=False, help="State file: what runs now.")
+]
+Measured = Annotated[
+    Path | None, typer.Option("--measured", metavar="FILE", readable=False, help="Measurements that the question used.")
+]
+Question = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Which question the files ask; inferred where only one fits (see `hetplan questions`).",
+        autocompletion=_questions,
+    ),
+]
+Formulation = Annotated[
+    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan options QUESTION`).")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the formulation; may be repeated."),
+]
+MethodFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--method", metavar="FILE", readable=False, help="JSON with `formulation` and `options`; --set wins over it."
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Write NDJSON to stdout: a format line, events, a last object with `exit`.")
+]
+
+_METHOD_KEYS = ("formulation", "options", "like", "question")
+
+
+def method_from(
+    file: Path | None, settings: list[str] | None, *, question: str | None, formulation: str | None
+) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Question, formulation and options out of ``--method``, ``--set`` and the flags; the flags win, then --set.
+
+    >>> method_from(None, ["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
+    (None, 'fluid-lp', {'latency_stat': 'p99', 'derate': 0.9})
+    """
+    method = _read_method(file) if file is not None else {}
+    options = {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
+    options |= _settings(settings or [])
+    return question or method.get("question"), formulation or method.get("formulation"), options
+
+
+def _read_method(file: Path) -> dict[str, Any]:
+    from hetplan.profiles.read_json import read_json
+
+    method = read_json(file, file=str(file))
+    if not isinstance(method, dict):
+        raise InputError.one(
+            file=str(file), path="$", why="a method file is an object", remedy='Write {"options": {"derate": 0.8}}.'
+        )
+    faults = [
+        Fault(str(file), f"$.{name}", "", "unknown key of a method file", f"Known: {', '.join(_METHOD_KEYS)}.")
+        for name in method
+        if name not in _METHOD_KEYS
+    ]
+    for name, kind in (("formulation", str), ("question", str), ("options", dict)):
+        if not isinstance(method.get(name, kind()), kind):
+            expected = "an object" if kind is dict else "a text"
+            faults.append(Fault(str(file), f"$.{name}", repr(method[name])[:60], f"must be {expected}", "Correct it."))
+    if faults:
+        raise InputError(faults)
+    return method
+
+
+def _settings(settings: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    faults = []
+    for setting in settings:
+        name, sign, text = setting.partition("=")
+        if not sign or not name.strip():
+            faults.append(Fault("--set", "", repr(setting), "a setting is NAME=VALUE", "Write --set derate=0.8."))
+            continue
+        options[name.strip().replace("-", "_")] = _value(text)
+    if faults:
+        raise InputError(faults)
+    return options
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON (numbers, true, lists), else the text itself."""
+    try:
+        return json.loads(text, parse_constant=str)
+    except ValueError:
+        return text

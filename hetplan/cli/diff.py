@@ -1,0 +1,105 @@
+"""`hetplan diff`: what differs between two plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, PlanFile
+from hetplan.cli.exits import Exit
+from hetplan.cli.output import Output
+from hetplan.cli.page import number
+from hetplan.cli.plan_source import plan_from
+
+__all__ = ["diff", "differences"]
+
+RUNS = (
+    "question",
+    "requires",
+    "periods",
+    "workers",
+    "routing",
+    "dispatch",
+    "policies",
+    "tables",
+    "actions",
+    "unserved",
+)
+"""Keys of a plan that decide what runs; the others tell about it."""
+
+_NAMES = ("id", "app", "about", "quantity", "code")
+
+
+def diff(
+    before: PlanFile,
+    after: PlanFile,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 when the plans differ.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two plans.
+
+    First what runs, then what is told about it. Workers, loads and routes are matched by name, not by position.
+    """
+    with Output("diff", as_json=as_json) as out:
+        old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in (before, after))
+        found = [change for change in differences(old, new) if change[0] != "digest"]
+        runs = [change for change in found if change[0].split(".")[0].split("[")[0] in RUNS]
+        told = [change for change in found if change not in runs]
+        for at, was, now in found:
+            out.send({"difference": {"at": at, "before": was, "after": now}})
+        for title, changes in (("What runs", runs), ("What is told", told)):
+            if changes:
+                out.people.line(f"{title}:")
+                out.people.table(
+                    ("where", "before", "after"), [(at, _short(was), _short(now)) for at, was, now in changes]
+                )
+        reason = f"{len(found)} difference{'' if len(found) == 1 else 's'}" if found else "the plans are the same"
+        if not found:
+            out.people.line(reason)
+        out.end(Exit.DIFFERENT if exit_code and found else Exit.OK, reason)
+
+
+def differences(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every place where two JSON values differ; members of lists are matched by their names, not their places.
+
+    >>> list(differences({"w": [{"id": "a", "n": 1}]}, {"w": [{"id": "b", "n": 1}, {"id": "a", "n": 2}]}))
+    [('w[a].n', 1, 2), ('w[b]', None, {'id': 'b', 'n': 1})]
+    """
+    if isinstance(old, list) and isinstance(new, list):
+        named_old, named_new = _named(old), _named(new)
+        if named_old is not None and named_new is not None:
+            yield from _of_members(named_old, named_new, lambda name: f"{at}[{name}]")
+            return
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _of_members(old, new, lambda name: f"{at}.{name}" if at else str(name))
+    elif old != new or isinstance(old, bool) != isinstance(new, bool):
+        yield at, old, new
+
+
+def _of_members(old: dict[Any, Any], new: dict[Any, Any], path: Any) -> Iterator[tuple[str, Any, Any]]:
+    for name in [*old, *(name for name in new if name not in old)]:
+        yield from differences(old.get(name), new.get(name), path(name))
+
+
+def _named(members: list[Any]) -> dict[str, Any] | None:
+    """Members by name, where each is an object with a name of its own."""
+    named: dict[str, Any] = {}
+    for member in members:
+        if not isinstance(member, dict):
+            return None
+        name = "/".join(str(member[key]) for key in _NAMES if member.get(key) is not None)
+        if not name and "when" in member:
+            name = ",".join(f"{axis}={number(value)}" for axis, value in member["when"].items()) or "all"
+        if not name or name in named:
+            return None
+        named[name] = member
+    return named
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = number(value) if isinstance(value, float | int) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,156 @@
+"""`hetplan doctor`: what is installed, what clashes, how to mend it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.exits import Exit
+from hetplan.cli.output import Output
+
+__all__ = ["clashes", "doctor"]
+
+
+@dataclass(frozen=True)
+class _Package:
+    name: str
+    module: str
+    purpose: str
+    extra: str
+    """The extra that brings it; "" for what hetplan always needs."""
+
+
+_PACKAGES = (
+    _Package("numpy", "numpy", "arrays", ""),
+    _Package("scipy", "scipy", "sparse matrices; a second MILP engine", ""),
+    _Package("highspy", "highspy", "the default MILP and LP engine", ""),
+    _Package("pydantic", "pydantic", "reading and checking files", ""),
+    _Package("typer", "typer", "this command line", ""),
+    _Package("rich", "rich", "tables on a terminal", ""),
+    _Package("numba", "numba", "compiled simulation and policy kernels", ""),
+    _Package("ortools", "ortools", "CP-SAT and MathOpt engines", "ortools"),
+    _Package("pyomo", "pyomo", "bridge to every other MILP engine", "pyomo"),
+    _Package("torch", "torch", "Bayesian optimisation", "bayes"),
+    _Package("botorch", "botorch", "Bayesian optimisation", "bayes"),
+    _Package("gpytorch", "gpytorch", "Bayesian optimisation", "bayes"),
+    _Package("onnxruntime", "onnxruntime", "the embedded model server", "serve"),
+)
+
+TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed package, in a process of its own.")]
+
+
+def doctor(try_imports: TwoOf = False, as_json: AsJson = False) -> None:
+    """See what is installed and what clashes.
+
+    Says how to mend it. Exit 1 when something needed is missing or clashes.
+    """
+    with Output("doctor", as_json=as_json) as out:
+        versions = {package.name: _version(package.name) for package in _PACKAGES}
+        rows, faults = [], clashes(versions, python=sys.version_info[:2], wanted=_wanted())
+        for package in _PACKAGES:
+            version = versions[package.name]
+            state = _state(package, version)
+            if version is not None and try_imports and (broken := _import_fault(package.module)):
+                state = f"does not import: {broken}"
+                faults.append(
+                    (f"{package.name} {version} does not import", f"pip install --force-reinstall {package.name}")
+                )
+            rows.append((package.name, version or "-", package.extra or "core", package.purpose, state))
+            told = {"name": package.name, "version": version, "extra": package.extra or None, "state": state}
+            out.send({"package": told})
+        out.people.line(f"hetplan {_version('hetplan') or '(not installed)'} on Python {sys.version.split()[0]}")
+        out.people.table(("package", "version", "part of", "for", "state"), rows)
+        _tell_faults(out, faults)
+
+
+def _tell_faults(out: Output, faults: list[tuple[str, str]]) -> None:
+    out.people.line()
+    for fault, remedy in faults:
+        out.people.line(f"problem: {fault}\n   mend: {remedy}")
+    told = [{"fault": fault, "remedy": remedy} for fault, remedy in faults]
+    if faults:
+        out.end(Exit.FAULT, f"{len(faults)} problem{'' if len(faults) == 1 else 's'}", problems=told)
+    else:
+        out.people.line("all is well")
+        out.end(Exit.OK, "all is well", problems=told)
+
+
+def clashes(
+    versions: Mapping[str, str | None], *, python: tuple[int, ...], wanted: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """What cannot work together, each with how to mend it; `wanted` are the version ranges that hetplan asks for.
+
+    >>> clashes({"highspy": "1.15.1", "ortools": "9.15"}, python=(3, 12), wanted={"highspy": ">=1.12,<1.14"})[0][1]
+    "pip install 'highspy>=1.12,<1.14'"
+    """
+    found = []
+    if python < (3, 11):
+        found.append((f"Python {'.'.join(map(str, python))} is too old", "use Python 3.11 or newer"))
+    for package in _PACKAGES:
+        version, span = versions.get(package.name), wanted.get(package.name, "")
+        remedy = f"pip install '{package.name}{span}'"
+        if version is None and package.name in versions and not package.extra:
+            found.append((f"{package.name} is missing", remedy))
+        elif version is not None and not _within(version, span):
+            found.append((f"{package.name} {version} is outside what hetplan works with ({span})", remedy))
+    highspy = versions.get("highspy")
+    if highspy and not _within(highspy, "<1.15") and versions.get("ortools"):
+        fault = f"highspy {highspy} and ortools cannot share a process: both load a library named libhighs.so.1"
+        found.append((fault, f"pip install 'highspy{wanted.get('highspy', '<1.15')}'"))
+    return found
+
+
+def _wanted() -> dict[str, str]:
+    """The version range per package in hetplan's own metadata: one place, `pyproject.toml`, says them."""
+    from importlib import metadata
+
+    ranges = {}
+    for requirement in metadata.requires("hetplan") or []:
+        matched = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", requirement)
+        if matched is not None:
+            ranges[matched[1].lower()] = matched[2].strip()
+    return ranges
+
+
+def _within(version: str, span: str) -> bool:
+    """Whether a version lies in a range of the kinds used here: ``>=``, ``<`` and ``!=``."""
+    number = _numbers(version)
+    for sign, limit in re.findall(r"(>=|<|!=)\s*([0-9.]+)", span):
+        edge = _numbers(limit)
+        cut = number[: len(edge)]
+        if {">=": cut < edge, "<": cut >= edge, "!=": number == edge}[sign]:
+            return False
+    return True
+
+
+def _state(package: _Package, version: str | None) -> str:
+    if version is not None:
+        return "ok"
+    return f"optional: pip install 'hetplan[{package.extra}]'" if package.extra else "missing"
+
+
+def _version(name: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _import_fault(module: str) -> str:
+    import subprocess
+
+    ran = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, check=False)
+    lines = ran.stderr.strip().splitlines()
+    return "" if ran.returncode == 0 else (lines[-1] if lines else f"exit {ran.returncode}")

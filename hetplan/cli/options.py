@@ -1,0 +1,81 @@
+"""`hetplan options`: what can be set about a question."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.output import Output
+
+__all__ = ["options"]
+
+
+def _names() -> list[str]:
+    from hetplan.registry import problem_names
+
+    return problem_names()
+
+
+def options(
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="See `hetplan questions`.", autocompletion=_names)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """List what can be set about a question."""
+    with Output("options", as_json=as_json) as out:
+        from hetplan.registry import problem
+
+        asked = problem(question)
+        for position, (formulation, model) in enumerate(asked.formulations.items()):
+            rows = option_rows(model.model_json_schema())
+            default = " (the default)" if position == 0 else ""
+            like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
+            out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
+            out.people.table(("option", "default", "takes", "meaning"), rows)
+            out.people.line()
+            for name, default_text, takes, meaning in rows:
+                body = {"name": name, "default": default_text, "takes": takes, "meaning": meaning}
+                out.send({"formulation": formulation, "option": body})
+        out.people.line("Set one with --set NAME=VALUE; choose a formulation with --formulation NAME.")
+
+
+def option_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Name, default, accepted values and meaning of every option in a JSON Schema."""
+    return [
+        (name, _default(about), takes(about), str(about.get("description", "")))
+        for name, about in schema.get("properties", {}).items()
+    ]
+
+
+def takes(about: dict[str, Any]) -> str:
+    """What a JSON Schema accepts, in few words.
+
+    >>> takes({"enum": ["mean", "p99"]}), takes({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+    ('mean|p99', 'number > 0, <= 1')
+    >>> takes({"anyOf": [{"type": "string"}, {"type": "null"}]})
+    'text|none'
+    """
+    if "enum" in about:
+        return "|".join(map(str, about["enum"]))
+    if "const" in about:
+        return str(about["const"])
+    if "anyOf" in about:
+        return "|".join(takes(one) for one in about["anyOf"])
+    words = {"string": "text", "boolean": "true|false", "null": "none", "array": "list"}
+    word = words.get(about.get("type", ""), about.get("type", "value"))
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    limits = ", ".join(f"{sign} {about[key]:g}" for key, sign in signs.items() if key in about)
+    return f"{word} {limits}".strip()
+
+
+def _default(about: dict[str, Any]) -> str:
+    value = about.get("default")
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _summary(model: type) -> str:
+    text = (model.__doc__ or "").strip().split("\n")[0]
+    return text.split(": ", 1)[-1]

@@ -1,0 +1,117 @@
+"""Text for people: rich tables on a terminal, plain aligned columns when piped."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Page", "number", "printable"]
+
+Cell = object
+
+
+def number(value: object) -> str:
+    """A figure for reading: six significant digits, no exponent where none is needed; "-" for none.
+
+    >>> number(85.7142857), number(3), number(None), number(1e-9), number(1234567.0)
+    ('85.7143', '3', '-', '1e-09', '1234567')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float) and (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def printable(text: object) -> str:
+    """Text with control characters taken out: a plan is untrusted, and a terminal obeys escape sequences.
+
+    >>> printable("a\\x1b[31mb")
+    'a?[31mb'
+    """
+    return "".join(
+        "?" if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} and letter not in "\n\t" else letter
+        for letter in str(text)
+    )
+
+
+class Page:
+    """A place to write readable text; `muted` pages swallow it (what `--json` wants)."""
+
+    def __init__(self, *, stream: IO[str] | None = None, muted: bool = False) -> None:
+        self._stream = stream
+        self._muted = muted
+
+    @property
+    def stream(self) -> IO[str]:
+        """Where the text goes, looked up late so that a redirected standard output is respected."""
+        return self._stream or sys.stdout
+
+    @property
+    def rich(self) -> bool:
+        """Whether a person sits at the other end."""
+        return self.stream.isatty() and os.environ.get("TERM") != "dumb"
+
+    def line(self, text: object = "") -> None:
+        """One line (or several) as it stands."""
+        if not self._muted:
+            print(printable(text), file=self.stream)
+
+    def heading(self, text: str) -> None:
+        """A line that opens a section, after an empty one."""
+        if self._muted:
+            return
+        self.line()
+        if self.rich:
+            self._console().print(printable(text), style="bold", markup=False, highlight=False)
+        else:
+            self.line(text)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> None:
+        """Rows under column titles; `right` names the columns of figures. Nothing when there are no rows."""
+        cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+        if self._muted or not cells:
+            return
+        to_right = {columns.index(name) for name in right}
+        if self.rich:
+            self._rich_table(columns, cells, to_right)
+        else:
+            for row in [list(columns), *cells]:
+                self.line(_aligned(row, _widths(columns, cells), to_right))
+
+    def _rich_table(self, columns: Sequence[str], cells: list[list[str]], to_right: set[int]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold cyan")
+        for i, name in enumerate(columns):
+            table.add_column(name, justify="right" if i in to_right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        self._console().print(table)
+
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(file=self.stream)
+
+
+def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int]:
+    return [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
+
+
+def _aligned(row: list[str], widths: list[int], to_right: set[int]) -> str:
+    padded = (
+        cell.rjust(width) if i in to_right else cell.ljust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return "  " + "  ".join(padded).rstrip()

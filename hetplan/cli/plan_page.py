@@ -1,0 +1,159 @@
+"""A plan as readable tables: what runs, what is promised, how good it is, what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hetplan.cli.page import Page, number
+
+if TYPE_CHECKING:
+    from hetplan.planner.plan import Notice, Plan
+    from hetplan.profiles.workers import Worker
+
+__all__ = ["show_notices", "show_plan"]
+
+MOST_ROUTES = 12
+
+ROUNDING = 1e-9
+"""A gap below this is the rounding of doubles, which differs between machines."""
+
+
+def show_plan(plan: Plan, page: Page) -> None:
+    """Write the whole plan to the page."""
+    like = f", like {plan.method.like}" if plan.method.like else ""
+    page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {plan.status}")
+    _workers(plan, page)
+    _routing(plan, page)
+    _promises(plan, page)
+    _claims(plan, page)
+    _binding(plan, page)
+    _unserved(plan, page)
+    show_notices(plan.warnings, page)
+
+
+def _workers(plan: Plan, page: Page) -> None:
+    page.heading("Workers")
+    if not plan.workers:
+        page.line("  none")
+    rows = [
+        (worker.count, worker.hardware, worker.offer or "-", _runs(worker), *_placed(plan, worker))
+        for worker in plan.workers
+    ]
+    columns = ["count", "hardware", "offer", "each runs", *_placed_columns(plan)]
+    page.table(columns, rows, right=["count"])
+
+
+def _runs(worker: Worker) -> str:
+    loads = []
+    for load in worker.loads:
+        what = load.variant or load.node or load.id
+        knobs = ",".join(f"{name}={value}" for name, value in load.knobs.items())
+        share = f" on {number(load.share.gpu)} gpu" if load.share is not None and load.share.gpu is not None else ""
+        batch = f" batch<={load.serve.max_batch}" if load.serve.max_batch > 1 else ""
+        times = f"{load.instances} x " if load.instances > 1 else ""
+        loads.append(f"{times}{what}{f'({knobs})' if knobs else ''}{share}{batch}")
+    return "; ".join(loads) or "-"
+
+
+def _placed_columns(plan: Plan) -> list[str]:
+    names = []
+    if any(worker.host for worker in plan.workers):
+        names.append("host")
+    if any(worker.standby for worker in plan.workers):
+        names.append("standby")
+    if len(plan.periods) > 1:
+        names.append("period")
+    return names
+
+
+def _placed(plan: Plan, worker: Worker) -> list[object]:
+    cells = {"host": worker.host or "-", "standby": worker.standby, "period": worker.period}
+    return [cells[name] for name in _placed_columns(plan)]
+
+
+def _routing(plan: Plan, page: Page) -> None:
+    names = _load_names(plan)
+    rows = []
+    for app, routes in plan.routing.items():
+        for route in routes:
+            which = ", ".join(f"{axis}={number(value)}" for axis, value in route.when.items())
+            step = "/".join([*route.prefix, *([route.node] if route.node else [])])
+            to = ", ".join(f"{names.get(load, load)} {share:.1%}" for load, share in route.to.items())
+            rows.append((app, " ".join(filter(None, [step, which])) or "all", to))
+    if rows:
+        page.heading("Where queries go")
+        page.table(("app", "queries", "to"), rows[:MOST_ROUTES])
+        _more(page, len(rows) - MOST_ROUTES)
+
+
+def _load_names(plan: Plan) -> dict[str, str]:
+    """What a reader calls a load: its hardware, its offer where one hardware comes under several, else its id."""
+    seats = [(load.id, worker) for worker in plan.workers for load in worker.loads]
+    hardware = {load: worker.hardware for load, worker in seats}
+    offers = {load: worker.offer or worker.hardware for load, worker in seats}
+    for names in (hardware, offers):
+        if len(set(names.values())) == len(names):
+            return names
+    return {}
+
+
+def _promises(plan: Plan, page: Page) -> None:
+    if not plan.promises:
+        return
+    page.heading("Promises")
+    rows = []
+    for promise in plan.promises:
+        quantity = promise.quantity
+        if promise.percentile is not None:
+            quantity += f" p{number(promise.percentile)}"
+        model = f"{promise.model}, extrapolated" if promise.extrapolated else promise.model
+        rows.append((promise.app or "-", quantity, f"{promise.relation} {number(promise.value)}", model))
+    page.table(("app", "quantity", "promised", "by the model"), rows)
+
+
+def _claims(plan: Plan, page: Page) -> None:
+    if not plan.claims:
+        return
+    page.heading("How good it is")
+    rows = []
+    for claim in plan.claims:
+        gap = "-" if claim.gap is None else f"{claim.gap:.2g}" if claim.gap > ROUNDING else "0"
+        rows.append(
+            (f"{claim.sense} {claim.about}", number(claim.value), number(claim.bound), gap, claim.scope, claim.vouched)
+        )
+    page.table(("claim", "value", "bound", "gap", "bound of", "bound is"), rows, right=["value", "bound", "gap"])
+
+
+def _binding(plan: Plan, page: Page) -> None:
+    rows = [
+        (f"{limit.block}[{limit.label}]" if limit.label else limit.block, limit.unit, number(limit.price))
+        for solve in plan.solves
+        for limit in solve.binding
+    ]
+    if rows:
+        page.heading("What limits it")
+        page.table(("limit", "one more of", "brings"), list(dict.fromkeys(rows)), right=["brings"])
+
+
+def _unserved(plan: Plan, page: Page) -> None:
+    if plan.unserved:
+        page.heading("Left unserved")
+        page.table(
+            ("app", "rate_qps", "why"), [(u.app, number(u.rate_qps), u.why) for u in plan.unserved], right=["rate_qps"]
+        )
+
+
+def show_notices(notices: Iterable[Notice], page: Page) -> None:
+    """Warnings, one line each."""
+    told = list(notices)
+    if told:
+        page.heading("Warnings")
+        for notice in told:
+            at = f" at {notice.at}" if notice.at else ""
+            page.line(f"  {notice.code}{at}: {notice.text}")
+
+
+def _more(page: Page, count: int) -> None:
+    if count > 0:
+        page.line(f"  ... and {count} more in the plan file")

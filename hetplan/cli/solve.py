@@ -1,0 +1,178 @@
+"""`hetplan solve`: from profiles and a wish to a proved, verified plan."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import (
+    AsJson,
+    Formulation,
+    Measured,
+    MethodFile,
+    Profiles,
+    Question,
+    Settings,
+    SloFile,
+    StateFile,
+    method_from,
+)
+from hetplan.cli.exits import WRITES_A_PLAN
+from hetplan.cli.output import Output
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.planner.outcome import Outcome
+
+__all__ = ["solve"]
+
+
+def _solvers() -> list[str]:
+    from hetplan.registry import solvers
+
+    return [engine.name for engine in solvers()]
+
+
+PlanTo = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the plan here; - is stdout, and then nothing else is."),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="PLAN", readable=False, help="A previous plan to start the search from."),
+]
+Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine to use.", autocompletion=_solvers)]
+Recheck = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A second engine that must agree.", autocompletion=_solvers)
+]
+Gap = Annotated[float | None, typer.Option(min=0.0, help="Stop at this relative gap; exit 4 where it is not reached.")]
+RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless the bound was re-proved.")]
+Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, help="Seconds for all of it.")]
+Work = Annotated[
+    int | None, typer.Option("--work-limit", min=1, help="Nodes or iterations per solve; unlike seconds, repeatable.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads an engine may use.")]
+Unchecked = Annotated[
+    bool, typer.Option("--allow-unchecked", help="Accept a plugin's plan that no check of its own covers.")
+]
+
+
+def solve(
+    profiles: Profiles,
+    slo: SloFile,
+    output: PlanTo = None,
+    question: Question = None,
+    formulation: Formulation = None,
+    settings: Settings = None,
+    method: MethodFile = None,
+    state: StateFile = None,
+    measured: Measured = None,
+    start: Start = None,
+    solver: Engine = None,
+    recheck: Recheck = None,
+    gap: Gap = None,
+    require_proof: RequireProof = False,
+    time_limit: Seconds = None,
+    work_limit: Work = None,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    allow_unchecked: Unchecked = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a proved and verified plan.
+
+    Proved as far as the method can, verified by independent arithmetic. Without -o the plan is only shown.
+
+    Exit 0: verified; 3: infeasible, with the smallest repairs; 4: a demanded gap or proof was not reached; 5: a limit
+    ended the work; 6: a check failed; 130: interrupted.
+    """
+    with Output("solve", as_json=as_json, quiet=output == "-") as out:
+        _ready(output, as_json=as_json)
+        question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
+        outcome = _solve(
+            out,
+            profiles,
+            slo,
+            limits={"seconds": time_limit, "work": work_limit, "gap": gap, "seed": seed, "threads": threads},
+            state=state,
+            measured=measured,
+            question=question,
+            formulation=formulation,
+            options=options,
+            start=start,
+            solver=solver,
+            recheck=recheck,
+            require_proof=require_proof,
+            allow_unchecked=allow_unchecked,
+        )
+        _tell(out, outcome, output)
+
+
+def _ready(output: str | None, *, as_json: bool) -> None:
+    """Refuse a place where the plan cannot go before the work, not after it."""
+    if output is None:
+        return
+    if output == "-":
+        if as_json:
+            raise InputError.one(
+                file="-o -", why="--json writes to stdout as well", remedy="Give the plan a file: -o plan.json."
+            )
+        return
+    folder = Path(output).resolve().parent
+    if not folder.is_dir():
+        raise InputError.one(file=output, why=f"there is no folder {folder}", remedy="Make it, or name another.")
+    if Path(output).is_dir():
+        raise InputError.one(file=output, why="this is a folder", remedy=f"Name a file, such as {output}/plan.json.")
+    if not os.access(folder, os.W_OK):
+        raise InputError.one(
+            file=output, why=f"the folder {folder} is read-only for you", remedy="Name another, or use -o - for stdout."
+        )
+
+
+def _solve(out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], **how: Any) -> Outcome:
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.cli.quiet_engines import quiet_engines
+    from hetplan.front_door import solve as plan
+    from hetplan.planner.answer import Limits
+
+    def work(cancel: threading.Event) -> Outcome:
+        return plan(profiles, slo, limits=Limits(**limits, cancel=cancel), on_event=show, **how)
+
+    if how["start"] is not None:
+        from hetplan.cli.plan_source import plan_from
+
+        how["start"] = plan_from(how["start"])
+    with quiet_engines(out), progress(out) as show:
+        return interruptible(work, say=out.note)
+
+
+def _tell(out: Output, outcome: Outcome, output: str | None) -> None:
+    from hetplan.cli.outcome_page import outcome_body, show_outcome
+
+    written = None
+    if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:
+        from hetplan.planner.plan_file import plan_bytes, write_plan
+
+        if output == "-":
+            sys.stdout.buffer.write(plan_bytes(outcome.plan))
+            sys.stdout.flush()
+        else:
+            write_plan(outcome.plan, Path(output))
+            written = output
+    show_outcome(outcome, out.people)
+    if output == "-":
+        for line in (*outcome.why, *outcome.violations):
+            out.warn(line, kind="note")
+    if written is not None:
+        out.people.line()
+        out.people.line(f"written to {written}")
+    elif output not in (None, "-") and Path(str(output)).exists():
+        out.warn(f"{output} was left as it was: it is an older plan")
+    out.end(outcome.exit_code, outcome.reason, written=written, **outcome_body(outcome))

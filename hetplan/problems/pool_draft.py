@@ -1,0 +1,206 @@
+"""From counts and flows to the sections of a plan: workers, routes, dispatch, promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.plan import Action, Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load, Worker
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool import Counts, Matrix, Pool, Rated
+    from hetplan.problems.pool_simulated import Simulated
+
+__all__ = ["draft", "weights"]
+
+NO_SHARE = 1e-12
+"""Shares below this are rounding, not routing."""
+
+LATE_CHEAP = 0.098
+"""Below this weight a late pair (10 QoS C_j) can cost less than a timely one on the base (xi QoS)."""
+
+MISSED = 1e-6
+"""A rate is missed when it falls short by more than this share."""
+
+SMALL_POOL = 5
+"""Up to so many instances a fixed derate promises more than queueing allows."""
+
+
+def draft(
+    pool: Pool,
+    rated: Rated,
+    reported: Sequence[Reported],
+    *,
+    simulated: Simulated | None = None,
+    warnings: Sequence[Notice] = (),
+) -> Draft:
+    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
+    app, counts = pool.wish.app_id, rated.counts
+    groups = _groups(pool, counts)
+    used = sorted({pool.columns[o].type for o, _ in groups})
+    extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
+    rate = _planned(pool, rated, simulated, extrapolated)
+    fluid = Promise(
+        app=app, quantity="fluid_rate_qps", relation=">=", value=rated.lam, model="fluid", extrapolated=extrapolated
+    )
+    cost = Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
+    tables = {pool.types[t].table_id: pool.types[t].table_id for t in used}
+    matching = not any(pool.types[t].is_rate for t in used)
+    return Draft(
+        workers=tuple(worker for _, worker in groups),
+        routing={app: _routes(pool, counts, rated.x, groups)},
+        dispatch={app: _dispatch(pool, used, matching)},
+        tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables} if matching else {},
+        actions=_actions(groups),
+        promises=(rate, fluid, cost),
+        reported=tuple(reported),
+        warnings=(*_told(pool, used), *_warnings(pool, used, counts, matching, simulated is not None), *warnings),
+        valid=Valid(rate_qps={app: (0.0, rate.value)}),
+        **_missed(pool, rate.value),
+    )
+
+
+def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated: bool | None) -> Promise:
+    """The rate to plan with."""
+    app = pool.wish.app_id
+    if simulated is None:
+        derate = pool.options.derate
+        basis, value = f"derate {derate:g} of the fluid rate", derate * rated.lam
+        return Promise(
+            app=app,
+            quantity="rate_qps",
+            relation=">=",
+            value=value,
+            model="fluid",
+            basis=basis,
+            extrapolated=extrapolated,
+        )
+    return Promise(
+        app=app,
+        quantity="rate_qps",
+        relation=">=",
+        value=simulated.promised,
+        interval=simulated.interval,
+        model=simulated.model,
+        basis="allowable rate, below that of every seed by their spread" if len(simulated.per_seed) > 1 else None,
+        seeds=len(simulated.per_seed) if simulated.model != "measured" else None,
+        extrapolated=extrapolated,
+    )
+
+
+def _missed(pool: Pool, planned: float) -> dict[str, Any]:
+    """A stated rate that the plan does not promise (only simulation finds that out after the choice)."""
+    from hetplan.problems.pool_infeasible import less_rate
+
+    wanted = pool.wish.rate_qps
+    if wanted is None or planned >= wanted * (1 - MISSED):
+        return {}
+    text = f"{wanted:g} qps are asked for, and the pool carries {planned:.6g} in simulation"
+    return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
+
+
+def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+    """(column, worker group) of every column in use."""
+    groups: list[tuple[int, Worker]] = []
+    for o in np.flatnonzero(counts):
+        column = pool.columns[int(o)]
+        number = len(groups) + 1
+        load = Load(id=f"w{number}.a", app=pool.wish.app_id, variant=pool.wish.variant)
+        hardware = pool.types[column.type].hardware
+        worker = Worker(id=f"w{number}", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        groups.append((int(o), worker))
+    return groups
+
+
+def _routes(pool: Pool, counts: Counts, x: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
+    """Shares of each class: x over types, within a type over its offers by their instances."""
+    per_type = pool.of_type(counts)
+    flows = np.array([x[:, pool.columns[o].type] * counts[o] / per_type[pool.columns[o].type] for o, _ in groups]).T
+    share = flows / flows.sum(axis=1, keepdims=True)
+    share[share < NO_SHARE] = 0.0
+    share = share / share.sum(axis=1, keepdims=True)
+    loads = [worker.loads[0].id for _, worker in groups]
+    return tuple(
+        Route(
+            when=dict(point),
+            to={load: min(1.0, float(part)) for load, part in zip(loads, row, strict=True) if part > 0},
+        )
+        for point, row in zip(pool.wish.points, share, strict=True)
+    )
+
+
+def weights(pool: Pool) -> Matrix:
+    """C_j = L(base, largest class) / L(j, largest class), per type; C of the base is 1."""
+    largest = max(range(len(pool.wish.points)), key=lambda s: tuple(pool.wish.points[s].values()))
+    return np.asarray(pool.L[largest, pool.base] / pool.L[largest], dtype=np.float64)
+
+
+def _dispatch(pool: Pool, used: Sequence[int], matching: bool) -> Dispatch:
+    """Matching of queries to instances; where runs state rates, instances serve several at once and shares decide."""
+    if not matching or pool.wish.max_ms is None:
+        return SharesDispatch(late=pool.wish.app.late)
+    weight = weights(pool)
+    return MatchingDispatch(
+        late=pool.wish.app.late,
+        slo_ms=pool.wish.max_ms,
+        xi=pool.options.xi,
+        weight={pool.types[t].hardware: float(weight[t]) for t in sorted({*used, pool.base})},
+        penalty=pool.options.penalty,
+        predict={f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used},
+    )
+
+
+def _needed(table: Table, pool: Pool) -> Table:
+    """The table with the statistics that dispatch and the plan's checks look at."""
+    keep = {"mean", pool.options.latency_stat}
+    return table.model_copy(
+        update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
+    )
+
+
+def _actions(groups: list[tuple[int, Worker]]) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    for _, worker in groups:
+        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
+        actions += [start, Action(id=start.id + 1, do="load", load=worker.loads[0].id, after=(start.id,))]
+    return tuple(actions)
+
+
+def _told(pool: Pool, used: Sequence[int]) -> list[Notice]:
+    """What reading found, without what concerns only tables of types that are not used."""
+    unused = {f"tables.{kind.table_id}" for t, kind in enumerate(pool.types) if t not in used}
+    unused -= {f"tables.{pool.types[t].table_id}" for t in used}
+    return [notice for notice in pool.notices if notice.at not in unused]
+
+
+def _warnings(pool: Pool, used: Sequence[int], counts: Counts, matching: bool, simulated: bool) -> list[Notice]:
+    notices: list[Notice] = []
+    if not matching:
+        return notices
+    weight = weights(pool)
+    low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
+    if low and pool.options.penalty == "paper":
+        notices.append(
+            Notice(
+                code="W-late-cheap",
+                at=f"dispatch.{pool.wish.app_id}.weight",
+                text=f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late pair could look cheaper than a "
+                "timely one; the dispatcher scales its penalty to 10 QoS / least weight",
+            )
+        )
+    if not simulated and int(counts.sum()) <= SMALL_POOL and pool.options.derate > 0.5:
+        notices.append(
+            Notice(
+                code="W-small-pool",
+                at="promises",
+                text=f"{int(counts.sum())} instances: a fixed derate of {pool.options.derate:g} may promise more "
+                "than queueing allows; simulate, or choose the size by simulation",
+            )
+        )
+    return notices

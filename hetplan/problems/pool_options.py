@@ -1,0 +1,117 @@
+"""What may be set about a pool: one class of options per formulation."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from hetplan.planner.contract import Options
+
+__all__ = [
+    "EnumerateOptions",
+    "Eq15Options",
+    "FluidAtOptions",
+    "FluidOptions",
+    "HomogeneousOptions",
+    "LatencyStat",
+    "PoolOptions",
+    "RerankOptions",
+    "SearchOptions",
+]
+
+LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
+
+
+class PoolOptions(Options):
+    """What every formulation of the pool understands."""
+
+    derate: float = Field(
+        default=0.8, gt=0, le=1, description="planned rate / fluid rate: room for queueing, which a fluid rate has not"
+    )
+    latency_stat: LatencyStat = Field(
+        default="mean", description="which statistic of the latency tables is compared with the latency target"
+    )
+    violation_tolerance: float = Field(
+        default=0.0, ge=0, lt=0.5, description="share of queries that may be sent where they are late (eps)"
+    )
+    base_type: str | None = Field(
+        default=None,
+        description="the hardware that others are weighed against; by default the first that serves every bin in time",
+    )
+    xi: float = Field(default=0.98, gt=0, le=1, description="share of the latency target that dispatch may use")
+    penalty: Literal["paper", "absolute", "lexicographic"] = Field(
+        default="paper", description="what a late pair costs in the matching"
+    )
+
+    size: Literal["fluid", "simulated"] = Field(
+        default="fluid",
+        description="what the promised rate rests on: the fluid rate derated, or simulation of the pool",
+    )
+    seeds: int = Field(default=5, ge=1, le=100, description="simulations of each pool, with different seeds")
+    noise: Literal["mean", "lognormal"] = Field(
+        default="mean", description="service times simulated: their means, or lognormal of the tables' std and max"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _eps(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "eps" in given and "violation_tolerance" not in given:
+            return {("violation_tolerance" if name == "eps" else name): value for name, value in given.items()}
+        return given
+
+
+class FluidOptions(PoolOptions):
+    """`fluid-milp`: the exact fluid program over whole counts."""
+
+    evaluations: int = Field(
+        default=60, ge=1, description="most pools simulated to size one for a rate (size simulated only)"
+    )
+
+
+class FluidAtOptions(PoolOptions):
+    """`fluid-lp`: the fluid program at counts that are given."""
+
+    counts: dict[str, int] | None = Field(
+        default=None,
+        description="instances per offer or hardware; without it limits.instances must fix all hardware (least = most)",
+    )
+
+
+class Eq15Options(PoolOptions):
+    """`eq15`: the paper's estimate over all configurations with a base instance."""
+
+    select: Literal["argmax", "similarity"] = Field(
+        default="argmax", description="the best ranked, or the paper's choice of the most typical of the best ten"
+    )
+
+
+class RerankOptions(PoolOptions):
+    """`eq15-rerank`: the best by the estimate, ranked again by the exact fluid rate."""
+
+    keep: int = Field(default=200, ge=1, le=10_000, description="how many of the best by the estimate are looked at")
+
+
+class EnumerateOptions(PoolOptions):
+    """`enumerate-lp`: the exact fluid rate of every configuration, up to 100 000 of them."""
+
+
+class HomogeneousOptions(PoolOptions):
+    """`homogeneous`: base instances alone."""
+
+
+class SearchOptions(PoolOptions):
+    """Searches: pools are tried out one by one, in simulation or by what is handed in."""
+
+    evaluator: Literal["simulate", "evaluate"] = Field(
+        default="simulate", description="what values a pool: the simulator, or a measurement handed in through the API"
+    )
+    bound: Literal["lp", "eq15"] = Field(
+        default="lp", description="what pools are pruned by: the fluid rate with the target's own tolerance, or Eq. 15"
+    )
+    prune: bool = Field(default=True, description="leave out pools whose bound is no better than the best value found")
+    prune_sub: bool = Field(
+        default=False,
+        description="leave out pools contained in one that was tried (wrong for noisy types); implies prune",
+    )
+    evaluations: int | None = Field(default=None, ge=1, description="most pools tried; none: until nothing is left")

@@ -1,0 +1,246 @@
+"""What a pool's SLO says: the one application, its variant, its classes of queries, its target, rate and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.fields import money_text
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.mix import AboveLargestBin, count_into_bins
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import App, Mix, RateRange, Runs, Slo
+
+__all__ = ["Faults", "Target", "Wish", "read_wish", "variants_of", "why_not_a_pool"]
+
+
+@dataclass
+class Faults:
+    """Collects every fault of the files, so that all are told at once."""
+
+    profile: str
+    slo: str
+    found: list[Fault] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Faults:
+        """An empty collection that knows the files' names."""
+        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"))
+
+    def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of the SLO file."""
+        self.found.append(Fault(self.slo, path, str(value), why, remedy))
+
+    def in_profile(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of the profile."""
+        self.found.append(Fault(self.profile, path, str(value), why, remedy))
+
+    def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of an option."""
+        self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def also(self, error: InputError) -> None:
+        """The faults that something read on the way has raised."""
+        self.found.extend(error.faults)
+
+    def settle(self) -> None:
+        """Raise what was found, if anything was."""
+        if self.found:
+            raise InputError(self.found)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A response target: its place in `app.latency`, its limit less the network's hop, and what share may be later."""
+
+    place: int
+    limit_ms: float
+    left: float
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The SLO as the pool understands it.
+
+    `points` are the classes of queries with a positive share `p`; `targets` are the response targets by percentile, the
+    last of which is the one that choosing is about. Exactly one of `budget` (most rate for it) and `rate_qps` (least
+    cost for it) is given; `then_cheapest` asks for the least cost among the pools of the most rate.
+    """
+
+    app_id: str
+    app: App
+    variant: str
+    points: tuple[Mapping[str, float], ...]
+    p: NDArray[np.float64]
+    targets: tuple[Target, ...]
+    budget: int | None
+    rate_qps: float | None
+    then_cheapest: bool
+
+    @property
+    def max_ms(self) -> float | None:
+        """The latency target as the file states it (None where there is none)."""
+        return self.app.latency[self.targets[-1].place].max_ms if self.targets else None
+
+
+def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
+    """The variants that an application may run."""
+    if runs is None:
+        return sorted(profile.variants)
+    if runs.variants is not None:
+        return list(runs.variants)
+    if runs.families is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.family in runs.families)
+    if runs.task is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.task == runs.task)
+    return []
+
+
+def why_not_a_pool(inputs: Inputs) -> str:
+    """Why these files do not ask for a pool ("" when they may)."""
+    if len(inputs.slo.apps) != 1:
+        return f"a pool serves one application; the SLO has {len(inputs.slo.apps)}"
+    (app,) = inputs.slo.apps.values()
+    if app.runs is not None and app.runs.pipeline is not None:
+        return "a pool runs one model, not a pipeline"
+    if app.candidates:
+        return "a pool chooses its instances itself, candidates are for packing"
+    names = variants_of(inputs.profile, app.runs)
+    if len(names) != 1:
+        return f"a pool runs one variant; {len(names)} may be run here"
+    if isinstance(app.demand.rate_qps, RateRange):
+        return "a pool is sized for one rate, not for a range"
+    if app.demand.series is not None or app.demand.streams is not None or inputs.slo.horizon.periods > 1:
+        return "a pool is sized for one period with a rate in queries per second"
+    if app.demand.mix is None and _varies(inputs.profile, names[0]):
+        return "a pool needs demand.mix, the sizes of queries and their shares"
+    return ""
+
+
+def _varies(profile: Profile, variant: str) -> bool:
+    """Whether any table of the variant has an axis that its run leaves open."""
+    runs = profile.variants[variant].runs if variant in profile.variants else ()
+    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in runs]
+    return any(table is not None and not run.at.keys() >= table.axes.keys() for run, table in tables)
+
+
+def read_wish(inputs: Inputs, faults: Faults) -> Wish:
+    """Read the SLO; raises with every fault when it cannot be read at all."""
+    slo, profile = inputs.slo, inputs.profile
+    if len(slo.apps) != 1:
+        faults.in_slo(
+            "$.apps", f"a pool serves one application, and {len(slo.apps)} stand here", "Give one app per file."
+        )
+        faults.settle()
+    ((app_id, app),) = slo.apps.items()
+    names = variants_of(profile, app.runs)
+    if len(names) != 1 or names[0] not in profile.variants:
+        faults.in_slo(
+            f"$.apps.{app_id}.runs",
+            "a pool runs one variant of the profile",
+            f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.',
+            value=", ".join(names) or "none",
+        )
+        faults.settle()
+    points, p = read_mix(app.demand.mix, f"$.apps.{app_id}.demand.mix", faults)
+    _refused(slo, app_id, app, faults)
+    budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
+    return Wish(app_id, app, names[0], points, p, _targets(app_id, app, faults), budget, rate, then_cheapest)
+
+
+def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
+    found = []
+    for i, target in enumerate(app.latency):
+        if target.of != "response":
+            continue
+        limit = target.max_ms - app.network_ms_per_hop
+        if limit <= 0:
+            faults.in_slo(
+                f"$.apps.{app_id}.network_ms_per_hop",
+                "the network alone takes the whole latency target",
+                f"Raise latency[{i}].max_ms above it.",
+                value=app.network_ms_per_hop,
+            )
+        found.append(Target(i, limit, 1.0 - target.percentile / 100.0))
+    return tuple(sorted(found, key=lambda target: (app.latency[target.place].percentile, target.limit_ms)))
+
+
+def _refused(slo: Slo, app_id: str, app: App, faults: Faults) -> None:
+    """What the format can say and this question cannot keep: said, never passed over."""
+    if slo.limits.moves is not None:
+        faults.in_slo("$.limits.moves", "a pool is planned from nothing and counts no moves", "Leave it out.")
+    if slo.limits.survive.hosts or slo.limits.survive.zones:
+        faults.in_slo(
+            "$.limits.survive",
+            "the pool plans no spare machines for failures",
+            "Leave it out, and ask for a rate with the spare in it.",
+        )
+    if app.demand.history_qps is not None:
+        faults.in_slo(
+            f"$.apps.{app_id}.demand.history_qps",
+            "a pool is sized for a stated rate",
+            "Write the rate to be served as rate_qps.",
+        )
+
+
+def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | None, float | None, bool]:
+    """(budget, rate, then cheapest) from limits, demand and objective, which must agree."""
+    at = f"$.apps.{app_id}.demand.rate_qps"
+    rate, budget = app.demand.rate_qps, slo.limits.cost_per_hour
+    terms = [term.max or term.min or "" for term in slo.objective]
+    if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
+        faults.in_slo(
+            "$.objective",
+            "a pool gives the most rate for a budget, or the least cost for a rate",
+            'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.',
+            value=", ".join(terms),
+        )
+    if isinstance(rate, RateRange):
+        faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')
+        return budget, None, False
+    if rate is None or rate == "max":
+        if budget is None:
+            faults.in_slo(
+                "$.limits.cost_per_hour" if rate == "max" else at,
+                "neither a budget nor a rate is given",
+                'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.',
+            )
+        if terms == ["cost"]:
+            faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
+        return budget, None, terms == ["rate", "cost"]
+    if budget is not None:
+        faults.in_slo(
+            "$.limits.cost_per_hour",
+            f"a budget and a rate ({rate:g} qps) are both given, and a pool is chosen for one of them",
+            'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.',
+            value=money_text(budget),
+        )
+    if terms[:1] == ["rate"]:
+        faults.in_slo(
+            "$.objective", "the rate is given, so it cannot be maximised", 'Set rate_qps to "max", or minimise cost.'
+        )
+    if rate <= 0:
+        faults.in_slo(at, "a pool serves a rate above 0", "Give the queries per second to be served.", value=rate)
+    return None, float(rate), False
+
+
+def read_mix(mix: Mix | None, at: str, faults: Faults) -> tuple[tuple[Mapping[str, float], ...], NDArray[np.float64]]:
+    """The classes of queries that come at all, and their shares (summing to 1)."""
+    if mix is None:
+        return ({},), np.ones(1)
+    try:
+        counted = count_into_bins(mix)
+    except AboveLargestBin as error:
+        remedy = "Add a bin that is at least this large."
+        faults.in_slo(f"{at}.observed[{error.number}]", "this size is above the largest bin", remedy, value=error.size)
+        faults.settle()
+        raise
+    p = np.array(counted.share, dtype=float)
+    p = p / p.sum()
+    come = p > 0
+    points = tuple(dict(zip(mix.axes, size, strict=True)) for size, comes in zip(mix.bins, come, strict=True) if comes)
+    return points, p[come]

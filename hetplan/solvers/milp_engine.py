@@ -1,0 +1,229 @@
+"""What every engine for the Milp form shares: the conversation around the one call that differs.
+
+An engine writes `_run`: hand the form to its package and say what came back as a `Found`. Around it `MilpEngine`
+refuses what the engine cannot take, answers forms that need no engine, keeps one deadline over a family, settles
+"infeasible or unbounded", finds the ray that proves it, puts integers on integers and never returns less than the
+start it was given. So each engine's own file holds only what is peculiar to that engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hetplan.errors import NoSolver
+from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.planner.gap import relative_gap
+from hetplan.planner.tolerances import OPTIMAL_GAP
+from hetplan.solvers.milp_points import better, feasible, on_integers, seated, within_whole_bounds
+from hetplan.solvers.milp_proofs import needs_no_engine, proof_of_infeasible, proof_of_unbounded
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import OnEvent
+    from hetplan.planner.forms.form import Form
+
+__all__ = ["DEFAULT_GAP", "Found", "MilpEngine", "Word", "left_of", "stopped"]
+
+DEFAULT_GAP = OPTIMAL_GAP / 2
+"""The relative gap at which an engine stops where the limits name none: half of what a plan calls optimal, since
+engines measure the gap each in its own way."""
+
+
+class Word(StrEnum):
+    """An engine's verdict before it is settled; `EITHER` is "infeasible or unbounded"."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    EITHER = "either"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an engine came back with, in the form's own sense and including its offset."""
+
+    word: Word
+    stop: Stop = Stop.FINISHED
+    point: Vector | None = None
+    bound: float | None = None
+    row_duals: Vector | None = None
+    ray: Vector | None = None
+    work: dict[str, float] = field(default_factory=dict)
+    detail: str = ""
+
+
+class MilpEngine:
+    """The ancestor of the engines that answer Milp forms; see the module."""
+
+    name: ClassVar[str]
+    form: ClassVar[str] = "milp"
+    package: ClassVar[str]
+    """The distribution whose version counts."""
+    module: ClassVar[str]
+    """What must be importable for the engine to run."""
+    extra: ClassVar[str] = ""
+    """The extra of hetplan that installs it ("" when it always is)."""
+    interruptible: ClassVar[bool] = True
+    """Whether `limits.cancel` stops a solve under way (otherwise it is looked at before and after)."""
+    deterministic: ClassVar[bool] = True
+    """Whether the same form, limits and versions give the same answer."""
+    heuristic: ClassVar[bool] = False
+    """Whether it only finds points: never a bound, never a proof."""
+    by_name_only: ClassVar[bool] = False
+    """Whether the engine runs only where it is named."""
+    gives_rays: ClassVar[bool] = False
+    """Whether the engine proves linear programs infeasible and unbounded itself."""
+
+    def version(self) -> str:
+        """The installed version of the engine's package ("" where it is not installed)."""
+        return _installed(self.package, self.module)
+
+    def refuses(self, form: Form[Vector]) -> str:
+        """Why this engine cannot take the form ("" when it can)."""
+        if not isinstance(form, Milp):
+            return f"{self.name} answers Milp forms, not {form.kind}"
+        if not self.version():
+            wanted = f"hetplan[{self.extra}]" if self.extra else self.package
+            return f"{self.package} is not installed; run: pip install '{wanted}'"
+        return not_a_number(form) or self._refuses(form)
+
+    def _refuses(self, form: Milp) -> str:  # noqa: ARG002
+        """What this engine cannot take beyond that."""
+        return ""
+
+    def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:
+        """Hand the form to the engine, within the limits."""
+        raise NotImplementedError
+
+    def solve(
+        self, form: Milp, limits: Limits, *, start: Vector | None = None, on_event: OnEvent | None = None
+    ) -> Answer[Vector]:
+        """Answer the form within the limits; `start` is a point to begin from, feasible or not."""
+        if reason := self.refuses(form):
+            raise NoSolver(form.kind, {self.name: reason})
+        started = time.monotonic()
+        ready = needs_no_engine(form) or stopped(limits)
+        start = seated(form, start)
+        if ready is None:
+            found = self._run(within_whole_bounds(form), limits, start=start, on_event=on_event)
+            ready = self.settled(form, found, left_of(limits, started), start=start)
+        return self.signed(ready if start is None else better(form, ready, start), limits)
+
+    def solve_all(
+        self, forms: Iterable[Milp], limits: Limits, *, on_event: OnEvent | None = None
+    ) -> list[Answer[Vector]]:
+        """Answer a family one by one. `limits.seconds` is for all of it, `limits.work` for each."""
+        started = time.monotonic()
+        return [self.solve(form, left_of(limits, started), on_event=on_event) for form in forms]
+
+    def settled(self, form: Milp, found: Found, limits: Limits, *, start: Vector | None = None) -> Answer[Vector]:
+        """The answer that `found` amounts to, once it is unambiguous and proved as far as it goes."""
+        if found.word is Word.EITHER:
+            found = self._either(form, found, limits)
+        if found.word is Word.INFEASIBLE:
+            ray = proof_of_infeasible(form, limits) if self._lacks_ray(form, found) else found.ray
+            point = start if start is not None and feasible(form, start) else None
+            return _answer(Status.INFEASIBLE, found, ray=ray, point=point)
+        if found.word is Word.UNBOUNDED:
+            ray = proof_of_unbounded(form, limits) if self._lacks_ray(form, found) else found.ray
+            point = found.point if found.point is not None else self._any_point(form, limits).point
+            return _answer(Status.UNBOUNDED, found, ray=ray, point=point)
+        if found.word is Word.NOTHING or found.point is None:
+            return _answer(Status.NO_ANSWER, found, bound=_finite(found.bound))
+        point = on_integers(form, found.point, limits)
+        status = Status.OPTIMAL if found.word is Word.OPTIMAL else Status.FEASIBLE
+        value, bound = form.value(point), _finite(found.bound)
+        within_gap = status is Status.OPTIMAL and bound is not None and relative_gap(value, bound) > OPTIMAL_GAP
+        return replace(
+            _answer(status, found, point=point, bound=bound),
+            stop=Stop.GAP if within_gap and not form.pure_lp else found.stop,
+            value=value,
+            row_duals=found.row_duals if form.pure_lp else None,
+        )
+
+    def signed(self, answer: Answer[Vector], limits: Limits) -> Answer[Vector]:
+        """The answer with the engine's name, and whether asking again would give the same."""
+        by_clock = answer.stop is Stop.CANCELLED or (answer.stop is Stop.TIME and limits.seconds is not None)
+        return replace(
+            answer, engine=f"{self.name} {self.version()}", deterministic=self.deterministic and not by_clock
+        )
+
+    def _lacks_ray(self, form: Milp, found: Found) -> bool:
+        return found.ray is None and not (self.gives_rays and form.pure_lp)
+
+    def _either(self, form: Milp, found: Found, limits: Limits) -> Found:
+        # Without an objective nothing is unbounded: what remains is the question whether there is a point at all,
+        # and "either" is then a no.
+        any_point = self._any_point(form, limits)
+        if any_point.word in (Word.INFEASIBLE, Word.EITHER):
+            return replace(found, word=Word.INFEASIBLE, ray=any_point.ray)
+        if any_point.point is not None:
+            return replace(found, word=Word.UNBOUNDED, point=any_point.point, ray=None)
+        return replace(found, word=Word.NOTHING, stop=any_point.stop, detail="infeasible or unbounded; not told apart")
+
+    def _any_point(self, form: Milp, limits: Limits) -> Found:
+        return self._run(replace(form, cost=np.zeros_like(form.cost)), limits, start=None, on_event=None)
+
+
+@functools.lru_cache(maxsize=64)
+def _installed(package: str, module: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package) if importlib.util.find_spec(module) else ""
+    except (PackageNotFoundError, ModuleNotFoundError):
+        return ""
+
+
+def left_of(limits: Limits, started: float) -> Limits:
+    """The same limits with the seconds that are left since `started` (a `time.monotonic()`)."""
+    if limits.seconds is None:
+        return limits
+    return replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - started)))
+
+
+def stopped(limits: Limits) -> Answer[Vector] | None:
+    """The answer of an engine that may not even begin, or None when it may."""
+    if limits.cancel is not None and limits.cancel.is_set():
+        return Answer(Status.NO_ANSWER, Stop.CANCELLED)
+    if limits.seconds is not None and limits.seconds <= 0.0:
+        return Answer(Status.NO_ANSWER, Stop.TIME)
+    return None
+
+
+def not_a_number(form: Milp) -> str:
+    """Where the form's data are not numbers ("" when they all are): no engine says so, some loop for ever."""
+    finite = {"cost": form.cost, "matrix": form.matrix.data}
+    wide = {"lower": form.lower, "upper": form.upper, "row_lower": form.row_lower, "row_upper": form.row_upper}
+    for name, values in finite.items():
+        if not np.isfinite(values).all():
+            return f"the form's {name} has an entry that is not finite"
+    for name, values in wide.items():
+        if np.isnan(values).any():
+            return f"the form's {name} has an entry that is not a number"
+    return ""
+
+
+def _answer(
+    status: Status,
+    found: Found,
+    *,
+    point: Vector | None = None,
+    ray: Vector | None = None,
+    bound: float | None = None,
+) -> Answer[Vector]:
+    return Answer(status, found.stop, point=point, ray=ray, bound=bound, work=dict(found.work), detail=found.detail)
+
+
+def _finite(bound: float | None) -> float | None:
+    return bound if bound is not None and np.isfinite(bound) and abs(bound) < 1e20 else None

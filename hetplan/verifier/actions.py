@@ -1,0 +1,171 @@
+"""The way from what runs to what shall run: in order, within stock and hosts, never taking down before bringing up.
+
+Actions are followed in the order of the file. `start` and `stop` change how many machines of a worker are up (all that
+are missing, or all there are, where no count is given); `load`, `unload` and the kinds of replacing change which loads
+are active; `keep`, `move` and `route` change neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hetplan.planner.plan import Action
+from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.facts import Facts, machines
+from hetplan.verifier.report import Violation
+
+__all__ = ["check_actions"]
+
+_ACTIVATES = ("load", "replicate", "upgrade", "downgrade")
+_OF_WORKERS = ("start", "stop")
+_OF_LOADS = (*_ACTIVATES, "unload")
+
+
+@dataclass
+class _Scene:
+    """What is up and active after the actions so far."""
+
+    facts: Facts
+    workers: dict[str, Worker]
+    wanted: dict[str, int]
+    up: Counter[str]
+    home: dict[str, Worker]
+    loads: dict[str, Load]
+    active: set[str]
+    done: set[int] = field(default_factory=set)
+
+    def replicas(self, like: Load, active: set[str], counts: Mapping[str, int]) -> int:
+        """Instances, on so many machines per worker, of the active loads that do what this one does."""
+        return sum(
+            self.loads[name].instances * counts.get(self.home[name].id, 0)
+            for name in active
+            if self.loads[name].app in (like.app, None) and self.loads[name].node == like.node
+        )
+
+    def crowded(self, started: Worker) -> Iterator[str]:
+        """Where this worker's offer or host is over-used at this moment."""
+        offered = sum(count for name, count in self.up.items() if self.workers[name].offer == started.offer)
+        stock = self.facts.inputs.profile.offers[started.offer].stock if started.offer is not None else None
+        if stock is not None and offered > stock:
+            yield f"{offered} machines of offer {started.offer} are up, {stock} are in stock"
+        placed = sum(count for name, count in self.up.items() if self.workers[name].host == started.host)
+        if started.host is not None and placed > 1:
+            yield f"{placed} machines are on host {started.host}"
+
+
+def _scene(facts: Facts) -> _Scene:
+    running = facts.inputs.state.workers if facts.inputs.state is not None else ()
+    both = (*running, *facts.plan.workers)
+    return _Scene(
+        facts,
+        workers={worker.id: worker for worker in both},
+        wanted={worker.id: machines(worker) for worker in facts.plan.workers},
+        up=Counter({worker.id: machines(worker) for worker in running}),
+        home={load.id: worker for worker in both for load in worker.loads},
+        loads={load.id: load for worker in both for load in worker.loads},
+        active={load.id for worker in running for load in worker.loads},
+    )
+
+
+def _names(scene: _Scene, action: Action) -> Iterator[str]:
+    """What an action must name, and what it names must exist."""
+    if action.do in _OF_WORKERS and action.worker is None:
+        yield f"{action.do} names no worker"
+    if action.do in _OF_LOADS and action.load is None:
+        yield f"{action.do} names no load"
+    if action.worker is not None and action.worker not in scene.workers:
+        yield f"there is no worker {action.worker}"
+    if action.load is not None and action.load not in scene.loads:
+        yield f"there is no load {action.load}"
+    if action.host is not None and action.host not in scene.facts.inputs.profile.hosts:
+        yield f"there is no host {action.host}"
+    for earlier in action.after:
+        if earlier not in scene.done:
+            yield f"is to come after action {earlier}, which does not stand before it"
+
+
+def _machines(scene: _Scene, action: Action, name: str) -> Iterator[str]:
+    """Bring machines up, or down."""
+    if action.do == "start":
+        scene.up[name] += action.count or scene.wanted.get(name, 0) - scene.up[name]
+        yield from scene.crowded(scene.workers[name])
+        return
+    count = action.count or scene.up[name]
+    if count > scene.up[name]:
+        yield f"stops {count} machines of {name}, {scene.up[name]} are up"
+        return
+    loads = {load for load in scene.active if scene.home[load].id == name}
+    yield from _take_down(scene, loads, loads if count == scene.up[name] else set(), {name: scene.up[name] - count})
+
+
+def _take_down(scene: _Scene, touched: set[str], ended: set[str], up: Mapping[str, int]) -> Iterator[str]:
+    """End some loads and leave fewer machines up; what is left must serve no less than the least of now and planned."""
+    active, counts = scene.active - ended, {**scene.up, **up}
+    for name in sorted(touched):
+        load = scene.loads[name]
+        planned = scene.replicas(load, set(scene.facts.seats), scene.wanted)
+        left = scene.replicas(load, active, counts)
+        if left < min(scene.replicas(load, scene.active, scene.up), planned):
+            yield f"takes {name} down before its replacement is up: {left} instances are left, {planned} are planned"
+    scene.active, scene.up = active, Counter(counts)
+
+
+def _loads(scene: _Scene, action: Action, name: str) -> Iterator[str]:
+    if action.do == "unload":
+        if name not in scene.active:
+            yield f"unloads {name}, which is not active"
+        yield from _take_down(scene, {name}, {name}, {})
+        return
+    if scene.up[scene.home[name].id] <= 0:
+        yield f"loads {name} before any machine of {scene.home[name].id} is up"
+    scene.active.add(name)
+
+
+def _end(scene: _Scene) -> Iterator[Violation]:
+    """Where the actions lead is the plan."""
+    for name in sorted(scene.up.keys() | scene.wanted.keys()):
+        if scene.up[name] != scene.wanted.get(name, 0):
+            text = f"{scene.up[name]} machines of {name} are up in the end, the plan has {scene.wanted.get(name, 0)}"
+            yield Violation("actions-end", f"workers.{name}", text)
+    planned = set(scene.facts.seats)
+    for name in sorted(scene.active ^ planned):
+        text = "is active in the end, but not in the plan" if name in scene.active else "is never loaded"
+        yield Violation("actions-end", f"workers.{scene.home[name].id}.loads.{name}", text)
+
+
+def _placed(workers: tuple[Worker, ...]) -> Counter[tuple[str | None, ...]]:
+    """Instances of each variant, per application, step and hardware."""
+    placed: Counter[tuple[str | None, ...]] = Counter()
+    for worker in workers:
+        for load in worker.loads:
+            placed[load.app, load.node, load.variant, worker.hardware] += load.instances * worker.count
+    return placed
+
+
+def _moves(facts: Facts) -> Iterator[Violation]:
+    """Instances that are there in the plan and not in the state, against what may be moved."""
+    state, limit = facts.inputs.state, facts.inputs.slo.limits.moves
+    if state is None or limit is None:
+        return
+    moves = (_placed(facts.plan.workers) - _placed(state.workers)).total()
+    if moves > limit:
+        yield Violation("moves", "workers", f"{moves} instances are new where they are, {limit} may be")
+
+
+def check_actions(facts: Facts) -> list[Violation]:
+    """Follow the actions. A plan without any says nothing about the way, unless a state says that something runs."""
+    if not facts.plan.actions and facts.inputs.state is None:
+        return []
+    scene = _scene(facts)
+    found: list[Violation] = []
+    for action in facts.plan.actions:
+        faults = list(_names(scene, action))
+        if not faults and action.do in _OF_WORKERS and action.worker is not None:
+            faults += _machines(scene, action, action.worker)
+        if not faults and action.do in _OF_LOADS and action.load is not None:
+            faults += _loads(scene, action, action.load)
+        found += [Violation("action", f"actions.{action.id}", text) for text in faults]
+        scene.done.add(action.id)
+    return [*found, *_end(scene), *_moves(facts)]

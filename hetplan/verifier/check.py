@@ -1,0 +1,95 @@
+"""The generic check of a plan, whatever its question: everything that arithmetic can recompute from the inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from hetplan.planner.plan import Plan
+from hetplan.profiles.inputs import Inputs
+from hetplan.verifier.actions import check_actions
+from hetplan.verifier.capacity import check_capacity, check_demand, declined, largest_rates
+from hetplan.verifier.claims import check_claims
+from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.flow import Flow, follow, why_not_followed
+from hetplan.verifier.latency import check_latency
+from hetplan.verifier.money import check_cost
+from hetplan.verifier.options import check_options
+from hetplan.verifier.promises import Computed, check_extrapolation, check_promises, plan_figures
+from hetplan.verifier.quality import check_quality
+from hetplan.verifier.references import check_inputs, check_references
+from hetplan.verifier.report import Report, Violation
+from hetplan.verifier.resources import check_resources
+from hetplan.verifier.survive import asked, check_survival, is_pipeline
+from hetplan.verifier.tables import check_tables
+
+__all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
+
+QuestionCheck = Callable[[Plan, Inputs], list[Violation]]
+
+
+def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None) -> Report:
+    """Recompute what a plan says from profile, SLO and state; `question_check` adds the question's own promise.
+
+    Broken references end the check early: nothing can be computed of things that are not there.
+    """
+    found = check_inputs(plan, inputs)
+    references = check_references(plan, inputs)
+    unchecked = question_check is None
+    if references:
+        return Report((*found, *references), ("inputs", "references"), unchecked=unchecked)
+    facts = gather(plan, inputs)
+    found += [*check_options(plan), *check_resources(facts), *check_cost(facts), *check_tables(facts)]
+    skipped, computed = _serving(facts, found)
+    whole = plan_figures(facts)
+    found += check_promises(facts, computed, whole)
+    found += check_extrapolation(facts, computed)
+    found += check_claims(facts, whole.values)
+    found += check_actions(facts)
+    checked = [
+        "inputs",
+        "references",
+        "options",
+        "resources",
+        "cost",
+        "tables",
+        "serving",
+        "promises",
+        "claims",
+        "actions",
+    ]
+    if question_check is not None:
+        found += question_check(plan, inputs)
+        checked.append(plan.question)
+    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked)
+
+
+def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str, Computed]]:
+    """Routing, latency, quality, capacity and demand, period by period; what was recomputed of each application."""
+    why = {name: why_not_followed(facts, name) for name in facts.inputs.slo.apps}
+    names = [name for name, reason in why.items() if not reason]
+    computed = {name: Computed({}) for name in names}
+    for period in (period.id for period in facts.plan.periods):
+        followed = {name: follow(facts, name, period) for name in names if not declined(facts, name)}
+        found += [fault for flow in followed.values() for fault in flow.faults.values()]
+        # What follows from flows that end nowhere would only bury the reason.
+        flows = {name: flow for name, flow in followed.items() if not flow.faults}
+        most = largest_rates(facts, flows)
+        for name, flow in flows.items():
+            found += check_latency(facts, name, flow)
+            found += check_quality(facts, name, flow.work, flow.mean_quality)
+            computed[name] = computed[name].and_in(_figures(flow, most[name]), flow.extrapolated)
+        found += check_capacity(facts, flows, period)
+        found += check_survival(facts, list(flows), period)
+    for name in names:
+        found += check_demand(facts, name)
+    skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
+    if asked(facts):
+        skipped += [f"{name}: a pipeline is not routed anew after losses" for name in names if is_pipeline(facts, name)]
+    return skipped, computed
+
+
+def _figures(flow: Flow, most: float) -> dict[str, float]:
+    rate = {"rate_qps": most, "fluid_rate_qps": most} if math.isfinite(most) else {}
+    quality = {} if math.isnan(flow.mean_quality) else {"quality": flow.mean_quality}
+    return {**rate, **quality, "response_ms": flow.worst_ms, "service_ms": flow.worst_ms}

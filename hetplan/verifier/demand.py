@@ -1,0 +1,70 @@
+"""What an application asks for: classes of queries and their shares, latency targets, the wanted rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hetplan.profiles.slo import App, Mix
+
+__all__ = ["Classes", "classes_of", "response_targets", "wanted_rate"]
+
+
+def _key(values: Sequence[float]) -> tuple[float, ...]:
+    # Plans carry 12 significant digits, inputs any number of them.
+    return tuple(float(format(value, ".12g")) for value in values)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of queries of an application; without a mix there is one, of no axes."""
+
+    axes: tuple[str, ...]
+    bins: tuple[tuple[float, ...], ...]
+    share: tuple[float, ...]
+    index: Mapping[tuple[float, ...], int]
+
+    def find(self, when: Mapping[str, float]) -> int | None:
+        """The class that `when` names, or None."""
+        if when.keys() != set(self.axes):
+            return None
+        return self.index.get(_key([when[axis] for axis in self.axes]))
+
+    def name(self, number: int) -> str:
+        """A class in words."""
+        return ", ".join(f"{axis} {value:g}" for axis, value in zip(self.axes, self.bins[number], strict=True)) or "all"
+
+
+def _counted(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
+    # A size between bins counts as the next larger bin: on every axis at least as large, the least of those.
+    counts = [0.0] * len(mix.bins)
+    order = sorted(range(len(mix.bins)), key=mix.bins.__getitem__)
+    for size in observed:
+        for number in order:
+            if all(have <= room for have, room in zip(size, mix.bins[number], strict=True)):
+                counts[number] += 1.0
+                break
+    return counts
+
+
+def classes_of(app: App) -> Classes:
+    """The classes that the demand of an application comes in; shares are brought to a sum of exactly 1."""
+    mix = app.demand.mix
+    if mix is None:
+        return Classes((), ((),), (1.0,), {})
+    weights = mix.share if mix.share is not None else _counted(mix, mix.observed or ())
+    total = sum(weights)
+    share = tuple(weight / total for weight in weights)
+    return Classes(mix.axes, mix.bins, share, {_key(size): number for number, size in enumerate(mix.bins)})
+
+
+def response_targets(app: App) -> tuple[tuple[float, float], ...]:
+    """Limits on the response time (ms), the highest percentile last, each with the share of queries that it leaves."""
+    targets = sorted((target.percentile, target.max_ms) for target in app.latency if target.of == "response")
+    return tuple((max_ms, 1.0 - percentile / 100.0) for percentile, max_ms in targets)
+
+
+def wanted_rate(app: App) -> float | None:
+    """The rate that the wish states as a number; None where it asks for the most, a range or a forecast."""
+    rate = app.demand.rate_qps
+    return float(rate) if isinstance(rate, int | float) else None

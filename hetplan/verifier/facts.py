@@ -1,0 +1,68 @@
+"""A plan and its inputs, indexed: every load with its worker, its run and where it stands in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hetplan.planner.plan import Plan
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.workers import Load, Worker
+
+__all__ = ["Facts", "Seat", "gather", "machines", "run_of"]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A load in its worker group. `run` is how the profile says that its variant runs there."""
+
+    worker: Worker
+    load: Load
+    run: Run | None
+
+    @property
+    def at(self) -> str:
+        """Where it stands in the plan."""
+        return f"workers.{self.worker.id}.loads.{self.load.id}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the checks look things up in; built once references are known to be sound."""
+
+    plan: Plan
+    inputs: Inputs
+    seats: Mapping[str, Seat] = field(default_factory=dict)
+
+    def promised_rate(self, app: str) -> float | None:
+        """The rate that the plan promises to serve of an app, where it does."""
+        promises = (one for one in self.plan.promises if one.app == app and one.quantity == "rate_qps")
+        return next((promise.value for promise in promises), None)
+
+
+def machines(worker: Worker) -> int:
+    """How many machines a group rents: those that serve and those that stand by."""
+    return worker.count + worker.standby
+
+
+def run_of(profile: Profile, worker: Worker, load: Load) -> Run | None:
+    """How a load's variant runs on its worker's hardware; of several runs, the one measured at the load's settings."""
+    if load.variant is None:
+        return None
+    runs = [run for run in profile.variants[load.variant].runs if run.hardware == worker.hardware]
+    settings = {**load.knobs, "batch": load.serve.max_batch}
+    for run in runs:
+        if all(settings.get(key) == value for key, value in run.at.items()):
+            return run
+    return runs[0] if runs else None
+
+
+def gather(plan: Plan, inputs: Inputs) -> Facts:
+    """Index a plan whose references are sound."""
+    seats = {
+        load.id: Seat(worker, load, run_of(inputs.profile, worker, load))
+        for worker in plan.workers
+        for load in worker.loads
+    }
+    return Facts(plan, inputs, seats)

@@ -1,0 +1,144 @@
+"""The promise of a pool plan, recomputed: what one must write into a plan so that it passes here.
+
+What a plan of question ``pool`` holds, and what is checked of it
+-----------------------------------------------------------------
+``workers``
+    One group per (offer, or hardware where there is none; and variant) in use, ``count`` machines each, with one load:
+    ``app``, ``variant``, ``instances`` 1, ``serve`` left at its defaults (one query at a time).
+``routing[app]``
+    One route per bin of the mix whose share is positive: ``when`` gives every axis of the mix its value of the bin,
+    ``to`` maps load ids to shares that sum to 1. Shares of 0 are left out. A mix without bins: one route, no ``when``.
+``dispatch[app]``
+    ``matching/1``, or ``shares/1`` where a run gives a table of rates. Of ``matching/1``: ``slo_ms`` is the app's
+    response target; ``xi`` is option ``xi`` where that is given; ``predict`` maps ``"variant@hardware"`` of every load
+    to its run's latency table; ``weight`` names every hardware of the app's loads, and the base at 1, with
+    weight_j = mean(base, largest bin) / mean(j, largest bin). The largest bin is the largest tuple among the bins with
+    a positive share; the base is option ``base_type`` where given, else whichever hardware has weight 1.
+``tables``
+    Every table named in ``predict``, with the profile's own numbers; statistics nobody needs may be left out.
+``promises``
+    ``rate_qps`` (``app``, ">=", model ``fluid``): the planned rate, derate x fluid rate. ``fluid_rate_qps`` (``app``,
+    ">=", model ``fluid``): what the shares carry. ``cost_per_hour`` (no app, "=" or "<=", model ``no-queueing``).
+    A rate from a simulation has another model; it is not recomputed here, ``fluid_rate_qps`` still is.
+    Where a number was read outside a table's grid: ``extrapolated: true`` on both rates, and a warning
+    ``W-extrapolated`` at ``tables.<id>``.
+``claims``
+    ``rate_qps`` (max) in the unit of the promise (derated), or ``fluid_rate_qps`` (max), or ``cost_per_hour`` (min);
+    a value equals the promise of the same name.
+``method.options``
+    ``latency_stat`` (default "mean"), ``derate`` (default 1), ``violation_tolerance`` (default 0), and where used
+    ``xi``, ``base_type``.
+``valid.rate_qps[app]``
+    [0, planned rate].
+
+The arithmetic
+--------------
+With p_s the share of bin s, x_sj the routing share of bin s to load j, t_sj its mean service time (ms; 1000 / rate for
+a table of rates) and n_j the machines: fluid rate = min_j n_j / sum_s p_s x_sj t_sj / 1000. The share of queries sent
+where ``latency_stat`` exceeds the response target is at most ``violation_tolerance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hetplan.planner.plan import MatchingDispatch, Plan
+from hetplan.planner.tolerances import VALUE
+from hetplan.profiles.inputs import Inputs
+from hetplan.verifier.demand import Classes, classes_of, response_targets
+from hetplan.verifier.facts import Facts, Seat, gather, run_of
+from hetplan.verifier.options import option
+from hetplan.verifier.report import Violation
+from hetplan.verifier.service import service_of
+
+__all__ = ["check"]
+
+
+def _close(left: float, right: float) -> bool:
+    return abs(left - right) <= VALUE * max(abs(left), abs(right))
+
+
+def _seats(facts: Facts, app: str) -> list[Seat]:
+    return [seat for seat in facts.seats.values() if seat.load.app == app]
+
+
+def _workers(facts: Facts) -> Iterator[Violation]:
+    """An instance is a machine with one load that serves one query at a time."""
+    for worker in facts.plan.workers:
+        if len(worker.loads) != 1 or any(load.instances * load.serve.max_batch != 1 for load in worker.loads):
+            text = "an instance of a pool has one load, which serves one query at a time"
+            yield Violation("pool-worker", f"workers.{worker.id}", text)
+
+
+def _promised(facts: Facts, app: str) -> Iterator[Violation]:
+    """The planned rate is the derated fluid rate, and the dispatch was told what the wish says."""
+    said = {promise.quantity: promise for promise in facts.plan.promises if promise.app == app}
+    fluid, planned = said.get("fluid_rate_qps"), said.get("rate_qps")
+    if fluid is None or fluid.model != "fluid":
+        yield Violation("pool-promise", "promises", f"no fluid rate of {app} is promised by the model fluid")
+    elif planned is not None and planned.model == "fluid":
+        derate = option(facts.plan, "derate", 1.0)
+        if not _close(planned.value, derate * fluid.value):
+            text = f"{planned.value:.9g} promised to {app}; the fluid rate derated is {fluid.value * derate:.9g}"
+            yield Violation("derate", "promises", text)
+    for promise in (fluid, planned):
+        if promise is not None and promise.relation != ">=":
+            text = f"{promise.quantity} of {app} is promised with {promise.relation}, not with >="
+            yield Violation("pool-promise", "promises", text)
+
+
+def _largest_bin_s(facts: Facts, seat: Seat, hardware: str, classes: Classes) -> float:
+    """Mean seconds that the largest bin that comes at all takes on some hardware."""
+    elsewhere = seat.worker.model_copy(update={"hardware": hardware})
+    service = service_of(facts, Seat(elsewhere, seat.load, run_of(facts.inputs.profile, elsewhere, seat.load)), classes)
+    largest = max((size, number) for number, size in enumerate(classes.bins) if classes.share[number] > 0.0)
+    return service.seconds[largest[1]]
+
+
+def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
+    """C_j = time of the largest bin on the base / on j; the base is the hardware of weight 1."""
+    classes = classes_of(facts.inputs.slo.apps[app])
+    wanted = facts.plan.method.options.get("base_type")
+    base = wanted if isinstance(wanted, str) else next((name for name, c in dispatch.weight.items() if c == 1.0), None)
+    if base is None or dispatch.weight.get(base) != 1.0:
+        yield f"the base {base} has no weight of 1"
+        return
+    seats = _seats(facts, app)
+    if not seats:
+        return
+    for hardware in sorted({seat.worker.hardware for seat in seats} - dispatch.weight.keys()):
+        yield f"{hardware} has no weight"
+    for hardware, weight in dispatch.weight.items():
+        own = _largest_bin_s(facts, seats[0], base, classes) / _largest_bin_s(facts, seats[0], hardware, classes)
+        # Written so that a time that was not measured (NaN) is no match.
+        if not _close(weight, own):
+            yield f"the weight of {hardware} is {weight:.9g}, by the tables it is {own:.9g}"
+
+
+def _matching(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
+    targets = response_targets(facts.inputs.slo.apps[app])
+    if not targets or dispatch.slo_ms != targets[-1][0]:
+        yield f"matches for {dispatch.slo_ms:g} ms, which is not the wanted response time"
+    if not _close(dispatch.xi, option(facts.plan, "xi", dispatch.xi)):
+        yield f"xi is {dispatch.xi:g}, the options say {option(facts.plan, 'xi', dispatch.xi):g}"
+    for seat in _seats(facts, app):
+        key = f"{seat.load.variant}@{seat.worker.hardware}"
+        table = seat.run.latency if seat.run is not None else None
+        if dispatch.predict.get(key) != table:
+            yield f"predicts {key} by {dispatch.predict.get(key)}, it runs by {table}"
+    yield from _weights(facts, app, dispatch)
+
+
+def check(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """What a pool promises beyond the generic check; to be called on a plan whose references are sound."""
+    facts = gather(plan, inputs)
+    found = list(_workers(facts))
+    for app in plan.routing:
+        found += _promised(facts, app)
+        dispatch = plan.dispatch.get(app)
+        if dispatch is None:
+            text = f"no dispatch for {app}: the fluid rate holds only where queries are matched to instances in time"
+            found.append(Violation("dispatch", f"dispatch.{app}", text))
+        elif isinstance(dispatch, MatchingDispatch):
+            found += [Violation("dispatch", f"dispatch.{app}", text) for text in _matching(facts, app, dispatch)]
+    return found

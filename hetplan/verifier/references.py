@@ -1,0 +1,178 @@
+"""Ids are unique, and every name in a plan is of something that exists and fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from hetplan.planner.plan import Plan, Route
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Profile, Variant
+from hetplan.profiles.slo import Runs
+from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.demand import classes_of
+from hetplan.verifier.facts import run_of
+from hetplan.verifier.report import Violation
+
+__all__ = ["check_inputs", "check_references"]
+
+
+def check_inputs(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """The plan was made from these very inputs."""
+    stated = {name: getattr(plan.inputs, name) for name in ("profile", "slo", "state", "measured")}
+    found = [
+        Violation("input-hash", f"inputs.{name}", f"made from {value}, but given {inputs.digests.get(name)}")
+        for name, value in stated.items()
+        if value != inputs.digests.get(name)
+    ]
+    if plan.inputs.traces != dict(inputs.trace_digests):
+        text = f"made from {plan.inputs.traces}, but given {dict(inputs.trace_digests)}"
+        found.append(Violation("input-hash", "inputs.traces", text))
+    return found
+
+
+def _twice(kind: str, ids: Iterable[object]) -> Iterator[Violation]:
+    for name, count in Counter(ids).items():
+        if count > 1:
+            yield Violation("duplicate-id", f"{kind}.{name}", f"{count} {kind} have the id {name}")
+
+
+def _ids(plan: Plan) -> Iterator[Violation]:
+    yield from _twice("workers", (worker.id for worker in plan.workers))
+    yield from _twice("loads", (load.id for worker in plan.workers for load in worker.loads))
+    yield from _twice("periods", (period.id for period in plan.periods))
+    yield from _twice("actions", (action.id for action in plan.actions))
+    yield from _twice("solves", (solve.id for solve in plan.solves))
+
+
+def _periods(plan: Plan) -> Iterator[Violation]:
+    if not plan.periods:
+        yield Violation("periods", "periods", "there is no period")
+    clock: float | None = 0.0
+    for period in plan.periods:
+        at = f"periods.{period.id}"
+        if period.start_s != clock:
+            yield Violation("periods", at, f"starts at {period.start_s} s, where the one before ends at {clock} s")
+        if period.end_s is not None and period.end_s <= period.start_s:
+            yield Violation("periods", at, f"ends at {period.end_s} s, before it starts")
+        clock = period.end_s
+
+
+def _unknown(at: str, kind: str, name: object) -> Violation:
+    return Violation("unknown-reference", at, f"there is no {kind} {name}")
+
+
+def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]:
+    at = f"workers.{worker.id}"
+    if worker.period not in {period.id for period in plan.periods}:
+        yield _unknown(at, "period", worker.period)
+    if worker.hardware not in profile.hardware:
+        yield _unknown(at, "hardware", worker.hardware)
+    offer = profile.offers.get(worker.offer) if worker.offer is not None else None
+    if worker.offer is not None and offer is None:
+        yield _unknown(at, "offer", worker.offer)
+    elif offer is not None and offer.hardware != worker.hardware:
+        text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
+        yield Violation("offer-hardware", at, text)
+    elif offer is None and any(offer.hardware == worker.hardware for offer in profile.offers.values()):
+        yield Violation("offer-missing", at, f"{worker.hardware} is to be had under offers, and none is named")
+    if worker.host is not None:
+        host = profile.hosts.get(worker.host)
+        if host is None:
+            yield _unknown(at, "host", worker.host)
+        elif host.offer != worker.offer:
+            yield Violation("host-offer", at, f"host {worker.host} is there under {host.offer}, not {worker.offer}")
+
+
+def _allows(runs: Runs | None, profile: Profile, node: str | None, name: str, variant: Variant) -> bool:
+    """Whether an application may be answered by this variant, at this step of its pipeline."""
+    if runs is None:
+        return True
+    if runs.pipeline is not None:
+        step = profile.pipelines[runs.pipeline].nodes.get(node or "")
+        return step is not None and step.task in (None, variant.task)
+    if runs.variants is not None:
+        return name in runs.variants
+    if runs.families is not None:
+        return variant.family in runs.families
+    return runs.task in (None, variant.task)
+
+
+def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
+    at, profile = f"workers.{worker.id}.loads.{load.id}", inputs.profile
+    if load.app is not None and load.app not in inputs.slo.apps:
+        yield _unknown(at, "application", load.app)
+        return
+    runs = inputs.slo.apps[load.app].runs if load.app is not None else None
+    nodes = profile.pipelines[runs.pipeline].nodes if runs is not None and runs.pipeline is not None else {}
+    if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
+        yield _unknown(at, "pipeline step", load.node)
+    if load.variant is None:
+        if load.node is None:
+            yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
+        return
+    variant = profile.variants.get(load.variant)
+    if variant is None:
+        yield _unknown(at, "variant", load.variant)
+        return
+    if not _allows(runs, profile, load.node, load.variant, variant):
+        yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
+    if run_of(profile, worker, load) is None:
+        yield Violation("no-run", at, f"the profile has no run of {load.variant} on {worker.hardware}")
+    sha256 = variant.artifact.sha256 if variant.artifact is not None else None
+    if load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
+        yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
+
+
+def _routes(plan: Plan, inputs: Inputs, app: str, routes: tuple[Route, ...]) -> Iterator[Violation]:
+    loads = {load.id: load for worker in plan.workers for load in worker.loads}
+    classes = classes_of(inputs.slo.apps[app])
+    seen: set[tuple[object, ...]] = set()
+    for number, route in enumerate(routes):
+        at = f"routing.{app}[{number}]"
+        if route.when and classes.find(route.when) is None:
+            yield Violation("route-class", at, f"no class of the mix is {dict(route.when)}")
+        for name in (*route.prefix, *route.to):
+            if name not in loads:
+                yield _unknown(at, "load", name)
+        for name in route.to:
+            load = loads.get(name)
+            if load is not None and (load.app not in (None, app) or load.node != route.node):
+                text = (
+                    f"{name} serves {load.app or 'all'} at step {load.node or '-'}, the route is at {route.node or '-'}"
+                )
+                yield Violation("route-target", at, text)
+        key = (classes.find(route.when) if route.when else None, route.prefix, route.node)
+        if key in seen:
+            yield Violation("route-twice", at, "a route of the same class, path and step stands before")
+        seen.add(key)
+
+
+def _apps(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
+    named = [(f"{kind}.{app}", app) for kind in ("routing", "dispatch", "policies") for app in getattr(plan, kind)]
+    named += [(f"valid.rate_qps.{app}", app) for app in plan.valid.rate_qps]
+    named += [(f"promises[{n}]", promise.app) for n, promise in enumerate(plan.promises) if promise.app is not None]
+    named += [(f"unserved[{n}]", unserved.app) for n, unserved in enumerate(plan.unserved)]
+    for at, app in named:
+        if app not in inputs.slo.apps:
+            yield _unknown(at, "application", app)
+    for app, routes in plan.routing.items():
+        if app in inputs.slo.apps:
+            yield from _routes(plan, inputs, app, routes)
+
+
+def _solves(plan: Plan) -> Iterator[Violation]:
+    known = {solve.id for solve in plan.solves}
+    for number, claim in enumerate(plan.claims):
+        if claim.solve is not None and claim.solve not in known:
+            yield _unknown(f"claims[{number}]", "solve", claim.solve)
+
+
+def check_references(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """All ids and names of a plan; the other checks rely on it."""
+    found = [*_ids(plan), *_periods(plan)]
+    for worker in plan.workers:
+        found += _worker(plan, inputs.profile, worker)
+        for load in worker.loads:
+            found += _load(inputs, worker, load)
+    return [*found, *_apps(plan, inputs), *_solves(plan)]

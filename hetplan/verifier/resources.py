@@ -1,0 +1,104 @@
+"""Stock, machines, memory: whether what is placed can be had, and fits."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.workers import Worker
+from hetplan.verifier.facts import Facts, Seat, machines
+from hetplan.verifier.report import Violation
+
+__all__ = ["check_resources", "needs_of"]
+
+
+def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
+    """What one load of one machine takes: its run's needs or its step's, and its slice of the device."""
+    load = seat.load
+    needs: dict[str, float] = dict(seat.run.needs) if seat.run is not None else {}
+    app = facts.inputs.slo.apps.get(load.app or "")
+    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
+        needs = dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
+    if load.share is not None and load.share.gpu is not None:
+        needs["gpu"] = load.share.gpu
+    if load.share is not None and load.share.cpu_cores is not None:
+        needs["cpu_cores"] = load.share.cpu_cores
+    return {resource: load.instances * amount for resource, amount in needs.items()}
+
+
+def _taken(facts: Facts, worker: Worker) -> dict[str, float]:
+    taken: dict[str, float] = defaultdict(float)
+    for load in worker.loads:
+        for resource, amount in needs_of(facts, facts.seats[load.id]).items():
+            taken[resource] += amount
+    return taken
+
+
+def _over(taken: float, room: float) -> bool:
+    return taken > room + FEASIBILITY * max(room, 1.0)
+
+
+def _machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterator[Violation]:
+    """One machine of a group: what its loads take against what the hardware provides."""
+    provides = facts.inputs.profile.hardware[worker.hardware].provides
+    elsewhere = facts.inputs.slo.limits.resources
+    for resource, amount in sorted(taken.items()):
+        # Hardware that states nothing, or a resource that the wish limits in total, has no limit per machine.
+        room = provides.get(resource, None if not provides or resource in elsewhere else 0.0)
+        if room is not None and _over(amount, room):
+            text = f"loads take {amount:g} {resource}, {worker.hardware} provides {room:g}"
+            yield Violation("resource", f"workers.{worker.id}", text)
+
+
+def _counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[Violation]:
+    """Stock per offer, and the wished number of machines per hardware."""
+    profile, limits = facts.inputs.profile, facts.inputs.slo.limits
+    offers: Counter[str] = Counter()
+    hardware: Counter[str] = Counter()
+    for worker in workers:
+        hardware[worker.hardware] += machines(worker)
+        if worker.offer is not None:
+            offers[worker.offer] += machines(worker)
+    for offer, count in sorted(offers.items()):
+        stock = profile.offers[offer].stock
+        if stock is not None and count > stock:
+            yield Violation("stock", f"periods.{period}", f"{count} machines of offer {offer}, {stock} in stock")
+    for name, (least, most) in sorted(limits.instances.items()):
+        if hardware[name] < least or (most is not None and hardware[name] > most):
+            text = f"{hardware[name]} machines of {name}, wanted are {least} to {'any' if most is None else most}"
+            yield Violation("instances", f"periods.{period}", text)
+    if limits.only_listed:
+        for name in sorted(hardware.keys() - limits.instances.keys()):
+            yield Violation("instances", f"periods.{period}", f"{name} is not among the hardware that may be used")
+
+
+def _hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
+    """A host is one machine, of one worker."""
+    taken: Counter[str] = Counter()
+    for worker in workers:
+        if worker.host is not None:
+            taken[worker.host] += machines(worker)
+    for host, count in sorted(taken.items()):
+        if count > 1:
+            yield Violation("host", f"periods.{period}", f"{count} machines are placed on host {host}")
+
+
+def check_resources(facts: Facts) -> list[Violation]:
+    """Everything that can run out, period by period."""
+    found: list[Violation] = []
+    for period in facts.plan.periods:
+        workers = [worker for worker in facts.plan.workers if worker.period == period.id]
+        found += _counts(facts, workers, period.id)
+        found += _hosts(workers, period.id)
+        total: dict[str, float] = defaultdict(float)
+        for worker in workers:
+            taken = _taken(facts, worker)
+            found += _machine(facts, worker, taken)
+            for resource, amount in taken.items():
+                total[resource] += amount * machines(worker)
+        for resource, room in sorted(facts.inputs.slo.limits.resources.items()):
+            if _over(total[resource], room):
+                text = f"{total[resource]:g} {resource} in all, the limit is {room:g}"
+                found.append(Violation("resource-limit", f"periods.{period.id}", text))
+    return found

@@ -1,0 +1,26 @@
+"""Correct plans spoilt in one respect each, and what the verifier must say: every violation, and no other.
+
+Each change is (words, edits, expected). Edits are those of `cases.plans.spoil`; expected is "code @ place", several
+parted
+by "; ", or "" where the change is neutral.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cases.spoilt_machines import HOSTS, STREAMS, VARIANTS
+from cases.spoilt_pool import POOL, Change
+from cases.spoilt_serving import CHAIN, CHAT, PIPELINE
+
+__all__ = ["CHANGES"]
+
+CHANGES: Mapping[str, list[Change]] = {
+    "pool": POOL,
+    "chat": CHAT,
+    "pipeline": PIPELINE,
+    "chain": CHAIN,
+    "variants": VARIANTS,
+    "hosts": HOSTS,
+    "streams": STREAMS,
+}

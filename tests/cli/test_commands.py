@@ -1,0 +1,270 @@
+"""The commands beside `solve`."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from hetplan.cli.app import build_app
+from hetplan.cli.diff import differences
+from hetplan.cli.doctor import clashes
+from hetplan.cli.page import Page, printable
+
+NAMES = sorted(get_command(build_app()).commands)  # type: ignore[attr-defined]
+NEED_ARGUMENTS = ["check", "diff", "export", "import", "options", "schema", "show", "solve", "verify"]
+
+
+def test_hetplan_alone_says_what_to_do_next(run: Callable[..., Any]) -> None:
+    ran = run()
+    assert ran.code == 0
+    assert "hetplan solve" in ran.out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help_with_an_example(name: str, run: Callable[..., Any]) -> None:
+    ran = run(name, "--help")
+    assert ran.code == 0
+    assert f"hetplan {name}" in ran.out.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("name", NEED_ARGUMENTS)
+def test_a_command_without_its_arguments_shows_help_and_succeeds(name: str, run: Callable[..., Any]) -> None:
+    ran = run(name)
+    assert ran.code == 0
+    assert "Usage" in ran.out
+
+
+def test_every_command_is_in_the_list(run: Callable[..., Any]) -> None:
+    out = run("--help").out
+    assert all(name in out for name in NAMES)
+    assert set(NEED_ARGUMENTS) | {"questions", "solvers", "doctor"} == set(NAMES)
+
+
+def test_the_version(run: Callable[..., Any]) -> None:
+    from hetplan import __version__
+
+    assert run("--version").out.strip() == f"hetplan {__version__}"
+
+
+def test_questions(run: Callable[..., Any]) -> None:
+    ran = run("questions")
+    assert ran.code == 0
+    assert "fluid-milp" in ran.out
+    assert any(line.get("question") == "pool" for line in run("questions", "--json").lines)
+
+
+def test_options(run: Callable[..., Any]) -> None:
+    ran = run("options", "pool")
+    assert ran.code == 0
+    assert "derate" in ran.out
+    assert run("options", "kairos").out == ran.out, "the paper's name is an alias"
+    told = [line["option"] for line in run("options", "pool", "--json").lines if "option" in line]
+    assert all(option["meaning"] for option in told)
+
+
+def test_solvers(run: Callable[..., Any]) -> None:
+    ran = run("solvers")
+    assert ran.code == 0
+    assert "highs" in ran.out
+    engines = [line["solver"] for line in run("solvers", "--json").lines if "solver" in line]
+    assert engines[0] == "highs"
+
+
+def test_doctor_finds_this_installation_in_order(run: Callable[..., Any]) -> None:
+    ran = run("doctor")
+    assert ran.code == 0, ran.out
+    assert "highspy" in ran.out
+    assert run("doctor", "--json").lines[-1]["problems"] == []
+
+
+def test_doctor_knows_what_clashes() -> None:
+    wanted = {"highspy": ">=1.12,!=1.12.7,<1.14", "numpy": ">=1.26"}
+
+    def faults(python: tuple[int, ...] = (3, 11), **versions: str | None) -> str:
+        return " | ".join(fault for fault, _ in clashes(versions, python=python, wanted=wanted))
+
+    assert not faults(highspy="1.13.1", ortools="9.15")
+    assert "cannot share a process" in faults(highspy="1.15.0", ortools="9.15")
+    assert "cannot share a process" not in faults(highspy="1.15.0", ortools=None)
+    assert "highspy 1.15.0 is outside" in faults(highspy="1.15.0")
+    assert "highspy 1.12.7 is outside" in faults(highspy="1.12.7")
+    assert "highspy 1.9.0 is outside" in faults(highspy="1.9.0")
+    assert not faults(highspy="1.12.0rc1")
+    assert "numpy is missing" in faults(numpy=None)
+    assert not faults(numpy="2.4.6", torch=None)
+    assert "too old" in faults(python=(3, 9))
+
+
+@pytest.mark.parametrize("kind", ["profile", "slo", "plan", "state"])
+def test_schemas_are_json(kind: str, run: Callable[..., Any]) -> None:
+    ran = run("schema", kind)
+    assert ran.code == 0
+    assert json.loads(ran.out)["type"] == "object"
+
+
+def test_check_has_nothing_to_say_about_good_files(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("check", files.profile, files.slo)
+    assert ran.code == 0, ran.err
+    assert "1 application" in ran.out
+
+
+def test_check_finds_faults(files: Any, run: Callable[..., Any]) -> None:
+    files.slo_with(lambda slo: slo["apps"]["rank"]["latency"][0].update(max_ms=-1))
+    ran = run("check", files.profile, files.slo)
+    assert ran.code == 2
+    assert "max_ms" in ran.err
+
+
+def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    ran = run("verify", files.plan, files.profile, files.slo)
+    assert ran.code == 0, ran.out
+    assert "verified" in ran.out
+    assert run("verify", files.plan, files.profile, files.slo, "--json").lines[-1]["checked"]
+    shown = run("show", files.plan)
+    assert shown.code == 0
+    assert "base-od" in shown.out
+    assert run("show", "-", stdin=files.plan.read_text()).out == shown.out
+
+
+def test_a_plan_against_other_inputs_fails_verification(files: Any, run: Callable[..., Any]) -> None:
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="1"))
+    ran = run("verify", files.plan, files.profile, files.slo, "--json")
+    assert ran.code == 6
+    assert any("violation" in line for line in ran.lines)
+
+
+def test_show_does_not_obey_a_plan(files: Any, run: Callable[..., Any]) -> None:
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    plan = json.loads(files.plan.read_text())
+    plan["warnings"] = [{"code": "W-evil", "at": "", "text": "\x1b[2Jgone"}]
+    files.plan.write_text(json.dumps(plan))
+    ran = run("show", files.plan)
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert "gone" in ran.out
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": "hetplan/plan/9.0"}', '{"format": 7}', "{"])
+def test_what_is_no_plan_is_refused(text: str, files: Any, run: Callable[..., Any]) -> None:
+    files.plan.write_text(text)
+    for command in (["show", files.plan], ["diff", files.plan, files.plan]):
+        ran = run(*command)
+        assert ran.code == 2
+        assert "plan.json" in ran.err
+
+
+def test_diff_tells_what_runs_from_what_is_told(files: Any, run: Callable[..., Any]) -> None:
+    other = files.folder / "other.json"
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="4"))
+    assert run("solve", files.profile, files.slo, "-o", other).code == 0
+    ran = run("diff", files.plan, other)
+    assert "What runs:" in ran.out
+    assert "What is told:" in ran.out
+    assert any(
+        line.get("difference", {}).get("at", "").startswith("workers[")
+        for line in run("diff", files.plan, other, "--json").lines
+    )
+    assert "the plans are the same" in run("diff", files.plan, files.plan).out
+
+
+def test_differences_of_plain_values() -> None:
+    assert list(differences({"a": True}, {"a": 1})) == [("a", True, 1)]
+    assert list(differences([1, 2], [1, 3], "x")) == [("x", [1, 2], [1, 3])]
+    twins = [{"id": "w"}, {"id": "w"}]
+    assert list(differences(twins, deepcopy(twins))) == []
+    assert list(differences({}, {"new": None})) == []
+
+
+@pytest.mark.parametrize("form", ["lp", "mps"])
+def test_an_exported_program_reads_back_with_the_same_optimum(
+    form: str, files: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    import highspy
+
+    path = tmp_path / f"pool.{form}"
+    assert run("export", files.profile, files.slo, "--form", form, "-o", path).code == 0
+    engine = highspy.Highs()
+    engine.setOptionValue("output_flag", False)
+    assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
+    engine.run()
+    assert engine.getInfo().objective_function_value == pytest.approx(160, rel=1e-6)
+    text = path.read_text()
+    assert "base" in text
+    assert run("export", files.profile, files.slo, "--form", form).out == text
+
+
+def test_export_counts_the_forms_of_a_conversation(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("export", files.profile, files.slo, "--ask", "99")
+    assert ran.code == 2
+    assert "Choose a number from 1 to" in ran.err
+
+
+def test_import_writes_both_files_and_never_over_others(run: Callable[..., Any], tmp_path: Path) -> None:
+    source = tmp_path / "broken.json"
+    source.write_text("{")
+    ran = run("import", "melange", source, "-o", tmp_path / "out")
+    assert ran.code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_page_lines_up_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    Page().table(("name", "count"), [("a", 1), ("long", 20)], right=["count"])
+    assert capsys.readouterr().out == "  name  count\n  a         1\n  long     20\n"
+
+
+class Terminal(io.StringIO):
+    """A stream at whose other end a person sits."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_rich_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    page = Page(stream=terminal)
+    page.heading("Workers")
+    page.table(("name", "count"), [("[bold]a[/bold]", 1), ("\x1b[2J", 20)], right=["count"])
+    told = terminal.getvalue()
+    assert "\x1b[" in told, "colours"
+    assert "[bold]a[/bold]" in told, "what looks like markup is text"
+    assert "\x1b[2J" not in told
+
+
+def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]) -> None:
+    def complete(words: str) -> set[str]:
+        monkeypatch.setenv("_HETPLAN_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        code = "import sys; sys.argv = ['hetplan']; from hetplan.cli import main; main()"
+        return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
+
+    assert complete("hetplan so") == {"solve", "solvers"}
+    assert "scipy" in complete("hetplan solve p.json s.json --solver s")
+    assert complete("hetplan options p") == {"pool"}
+
+
+def test_a_muted_page_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page(muted=True)
+    page.line("x")
+    page.heading("x")
+    page.table(("x",), [("y",)])
+    assert capsys.readouterr().out == ""
+
+
+def test_control_characters_never_reach_a_terminal() -> None:
+    assert printable("ok\n\tok") == "ok\n\tok"
+    assert printable("\x07\x9b\u202e") == "???"

@@ -1,0 +1,117 @@
+"""Every exit code, produced by a command that a user could give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hetplan import errors
+from hetplan.cli.exits import Exit, ending_of
+
+
+def test_0_a_verified_plan(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("solve", files.profile, files.slo, "-o", files.plan)
+    assert ran.code == 0
+    assert json.loads(files.plan.read_text())["question"] == "pool"
+
+
+@pytest.mark.usefixtures("odd_engines")
+def test_1_an_engine_that_breaks(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("solve", files.profile, files.slo, "--solver", "broken", "-o", files.plan)
+    assert ran.code == 1
+    assert "broken: segment of memory lost" in ran.err
+    assert "Traceback" not in ran.err
+    assert not files.plan.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["solve", "nowhere.json", "nowhere-either.json"],
+        ["solve", "only-one.json"],
+        ["solve", "--no-such-option"],
+        ["no-such-command"],
+        ["options", "no-such-question"],
+        ["schema", "no-such-kind"],
+        ["import", "no-such-kind", "file.json"],
+        ["show", "nowhere.json"],
+    ],
+)
+def test_2_bad_input_or_usage(arguments: list[str], run: Callable[..., Any]) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert ran.err.strip()
+    assert "Traceback" not in ran.err
+    assert not ran.out
+
+
+def test_3_infeasible_says_why_and_what_would_help(files: Any, run: Callable[..., Any]) -> None:
+    files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="0.75"))
+    ran = run("solve", files.profile, files.slo, "-o", files.plan)
+    assert ran.code == 3
+    assert "Why" in ran.out
+    assert "What would make it possible" in ran.out
+    assert "cost_per_hour" in ran.out
+    assert not files.plan.exists()
+
+
+def test_4_a_proof_that_is_not_there(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("solve", files.profile, files.slo, "--require-proof", "-o", files.plan)
+    assert ran.code == 4
+    assert files.plan.exists(), "the plan itself is verified, so it is written"
+
+
+@pytest.mark.usefixtures("odd_engines")
+def test_5_a_limit_ends_the_work(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("solve", files.profile, files.slo, "--solver", "speechless", "-o", files.plan)
+    assert ran.code == 5
+    assert not files.plan.exists()
+
+
+def test_6_a_plan_that_breaks_its_promise(files: Any, run: Callable[..., Any]) -> None:
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    plan = json.loads(files.plan.read_text())
+    plan["workers"][0]["count"] += 5
+    files.plan.write_text(json.dumps(plan))
+    ran = run("verify", files.plan, files.profile, files.slo)
+    assert ran.code == 6
+    assert "violation" in ran.out
+    assert "edited since it was made" in ran.err
+
+
+def test_8_plans_that_differ(files: Any, run: Callable[..., Any]) -> None:
+    other = files.folder / "other.json"
+    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run("solve", files.profile, files.slo, "--set", "derate=0.5", "-o", other).code == 0
+    assert run("diff", files.plan, other).code == 0
+    assert run("diff", files.plan, other, "--exit-code").code == 8
+    assert run("diff", files.plan, files.plan, "--exit-code").code == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InputError.one(why="no"), Exit.BAD_INPUT),
+        (errors.NoSolver("milp", {}), Exit.BAD_INPUT),
+        (errors.SolverFailed("highs", "broke"), Exit.FAULT),
+        (errors.PlanRejected(["cost"]), Exit.CHECK_FAILED),
+        (errors.NoPlan("none"), Exit.INFEASIBLE),
+        (errors.NoPlan("late", exit_code=5), Exit.NO_PLAN),
+        (errors.Cancelled("stop"), Exit.INTERRUPTED),
+        (KeyboardInterrupt(), Exit.INTERRUPTED),
+        (FileNotFoundError(2, "No such file", "x.json"), Exit.BAD_INPUT),
+        (ZeroDivisionError("by zero"), Exit.FAULT),
+    ],
+)
+def test_every_error_has_its_code(error: BaseException, code: Exit) -> None:
+    ending = ending_of(error)
+    assert ending is not None
+    assert ending.code == code
+    assert ending.reason
+
+
+def test_a_closed_pipe_is_left_to_the_system() -> None:
+    assert ending_of(BrokenPipeError(32, "Broken pipe")) is None

@@ -1,0 +1,141 @@
+"""Circinus: facts come back, in the file's units; the generator draws the queries and packings of the specification."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from benchmarks.datasets import circinus, circinus_generator
+from benchmarks.datasets.sources import as_id, read
+from hetplan.profiles.load import load_inputs, load_profile, load_slo
+
+DATA_SET = "circinus"
+with_data = pytest.mark.usefixtures("needs_data")
+
+
+@with_data
+@pytest.mark.parametrize("name", circinus.APPS)
+def test_an_application_comes_back(name: str):
+    profile, slo = circinus.app(
+        name, quality_min=0.6, latency_max_ms=800.0, gpus={"mec": 4, "cloud": 4}, deadline_s=5.0
+    )
+    back = circinus.published(profile, slo)
+    facts = read("circinus/circinus.json")["synthetic"]
+    chosen = facts["apps"][name]
+    for key in ("tiers", "latency_s", "resource_grid", "strata"):
+        assert back[key] == facts[key]
+    assert back["bandwidth_bytes_per_s"] == pytest.approx(facts["bandwidth_bytes_per_s"], rel=1e-15)
+    assert list(back["price_usd_per_gpu_h"].values()) == facts["price_usd_per_gpu_h"]
+    assert back["speed_factor"] == {"device": 4.5, "mec": 2.2, "cloud": 1.0}
+    assert (back["app"], back["metric"]) == (name, chosen["metric"])
+    assert list(back["levels"].values()) == [len(knob["levels"]) for knob in chosen["knobs"]]
+    names = [as_id(knob["name"]) for knob in chosen["knobs"]]
+    assert list(back["reads"]) == [as_id(op["name"]) for op in chosen["ops"]]
+    for op in chosen["ops"]:
+        assert back["reads"][as_id(op["name"])] == [names[k] for k in op["compute_knobs"]]
+    assert (back["ops"], back["knobs"]) == (chosen["ops"], chosen["knobs"])
+    assert (back["accuracy_min"], back["latency_max_s"], back["device"]) == (0.6, 0.8, None)
+    assert back["gpus"] == {"mec": 4, "cloud": 4}
+    inputs = load_inputs(profile, slo)
+    assert not inputs.warnings
+    assert inputs.profile.pipelines[name.lower()].share_grid == (1, 0.75, 0.5, 0.25, 0.125)
+
+
+@with_data
+@pytest.mark.parametrize("name", circinus.APPS)
+def test_an_application_of_the_paper_comes_back(name: str):
+    facts = read("circinus/circinus.json")["paper"]["apps"][name]
+    pipeline = load_profile(circinus.paper_app(name)).pipelines[name.lower()]
+    assert list(pipeline.nodes) == [as_id(stage) for stage in facts["stages"]]
+    assert len(pipeline.edges) == len(facts["stages"]) - 1
+    assert {knob: list(levels) for knob, levels in pipeline.knobs.items()} == (facts["knobs"] or {})
+    if facts["listed_configs"] is not None:
+        listed = np.prod([len(levels) for levels in pipeline.knobs.values()])
+        assert listed == facts["listed_configs"]
+
+
+@with_data
+@pytest.mark.parametrize(
+    ("name", "seed", "feasible", "accuracy", "latency_s", "dollars"),
+    [
+        ("SR", 0, 409, 0.705789, 0.577059, 0.0),
+        ("VT", 1, 569, 0.571594, 0.338807, 0.0),
+        ("LVC", 1, 170, 0.537056, 0.497498, 0.0),
+        ("DVC", 0, 580, 0.633922, 1.009652, 6.4225),
+        ("ACG", 0, 63, 0.526377, 8.907202, 2.7525),
+    ],
+)
+def test_the_generator_draws_the_queries_of_the_specification(name, seed, feasible, accuracy, latency_s, dollars):
+    query = circinus_generator.make(name, seed)
+    assert len(query.feasible()) == feasible
+    assert query.accuracy_min == pytest.approx(accuracy, abs=1e-6)
+    assert query.latency_max_s == pytest.approx(latency_s, abs=1e-6)
+    assert query.least_cost() == pytest.approx(dollars, abs=1e-9)
+
+
+@with_data
+def test_there_are_as_many_plans_as_the_specification_counts():
+    counts = {}
+    for name in circinus.APPS:
+        query = circinus_generator.make(name, 100)
+        counts[name] = len(query.mean) * len(query.placements)
+    assert counts == {"SR": 6480, "VT": 6480, "LVC": 6885, "DVC": 23328, "ACG": 1080}
+
+
+@with_data
+def test_a_drawn_query_loads_with_its_own_device_and_links():
+    query = circinus_generator.make("VT", 1)
+    inputs = load_inputs(*circinus_generator.inputs("VT", 1))
+    app = inputs.slo.apps["query"]
+    assert app.quality.min == query.accuracy_min
+    assert app.latency[0].max_ms == pytest.approx(1000 * query.latency_max_s)
+    assert app.device.relative_time == query.speed[0]
+    mbps = [link.bandwidth_mbps * 1e6 / 8 for link in app.device.links]
+    assert mbps == pytest.approx(query.bandwidth)
+
+
+@with_data
+def test_samples_scatter_about_the_truth():
+    for name in ("LVC", "SR"):
+        query, rng = circinus_generator.make(name, 0), np.random.default_rng(0)
+        scores = [query.sample(3, 2, rng) for _ in range(4000)]
+        assert np.mean(scores) == pytest.approx(query.mean[3, 2], abs=0.03)
+        assert (set(scores) <= {0.0, 1.0}) == (query.metric == "bernoulli")
+
+
+def _bound(drawn: circinus_generator.Packing, *, whole: bool = False) -> float:
+    demand = np.concatenate(drawn.demands)
+    owner = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(drawn.demands)])
+    one_each = sparse.csr_matrix((np.ones(len(owner)), (owner, np.arange(len(owner)))))
+    rows = LinearConstraint(
+        sparse.vstack([sparse.csr_matrix(demand.T), one_each]),
+        -np.inf,
+        np.concatenate([drawn.capacity, np.ones(len(drawn.demands))]),
+    )
+    answer = milp(
+        -drawn.weight[owner], constraints=rows, bounds=Bounds(0, 1), integrality=int(whole) * np.ones(len(owner))
+    )
+    return -answer.fun
+
+
+@pytest.mark.parametrize(("count", "seed", "bound"), [(100, 0, 73.2563), (100, 1, 68.6992), (1000, 0, 644.8283)])
+def test_packings_have_the_bounds_of_the_specification(count: int, seed: int, bound: float):
+    assert _bound(circinus_generator.packing(count, seed)) == pytest.approx(bound, abs=5e-5)
+
+
+def test_a_packing_goes_into_candidates_and_back():
+    drawn = circinus_generator.packing(20, 0, weighted=True)
+    slo = load_slo(drawn.slo())
+    for app, rows, weight in zip(slo.apps.values(), drawn.demands, drawn.weight, strict=True):
+        assert app.weight == weight
+        assert [list(one.demand.values()) for one in app.candidates] == rows.tolist()
+    assert list(slo.limits.resources.values()) == drawn.capacity.tolist()
+
+
+def test_machine_packings_are_in_eighths():
+    drawn = circinus_generator.machine_packing(30, 1, 1)
+    rows = np.concatenate(drawn.demands)
+    assert (rows[:, 0] == 0).all()
+    assert (rows * 8 == np.round(rows * 8)).all()
+    assert (rows.max(axis=1) > 0).all()
+    assert drawn.capacity.tolist() == [0, 1, 1]

@@ -1,0 +1,140 @@
+"""Why there is no pool, and the smallest change: in the user's fields and units, and enough when followed."""
+
+import copy
+
+import pytest
+from cases.pool import decide, files, g1, g3, promise
+
+from hetplan.planner.draft import Infeasible, Repair
+
+
+def refused(*args: object, **kwargs: object) -> Infeasible:
+    found = decide(*args, **kwargs)  # type: ignore[arg-type]
+    assert isinstance(found, Infeasible), found
+    return found
+
+
+def repair(found: Infeasible, field: str) -> Repair:
+    (one,) = [one for one in found.repairs if one.field == field]
+    return one
+
+
+def test_a_bin_that_is_late_on_every_type() -> None:
+    latency = {"base": [10.0, 120.0, 150.0], "aux": [20.0, 110.0, 400.0]}
+    case = files(latency, [0.5, 0.3, 0.2], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
+    found = refused(case)
+    assert found.proved
+    assert "batch=20 (share 0.3), batch=30 (share 0.2)" in found.why[0]
+    assert "0.5 of the queries" in found.why[0]
+    # The need is the largest over bins of the least over types: max(110, 150).
+    looser = repair(found, "slo.apps.app.latency[0].max_ms")
+    assert (looser.to, looser.amount, looser.unit) == (150.0, 50.0, "ms")
+    case[1]["apps"]["app"]["latency"][0]["max_ms"] = looser.to
+    assert promise(decide(case), "rate_qps") > 0
+    case[1]["apps"]["app"]["latency"][0]["max_ms"] = 149.9
+    assert isinstance(decide(case), Infeasible)
+
+
+def test_a_tolerance_cures_late_bins() -> None:
+    latency = {"base": [10.0, 120.0], "aux": [20.0, 110.0]}
+    case = files(latency, [0.8, 0.2], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
+    tolerance = repair(refused(case, eps=0.01), "options.violation_tolerance")
+    assert tolerance.to == pytest.approx(0.2)
+    assert "latency[0].percentile to 80 at most" in tolerance.text
+    case[1]["apps"]["app"]["latency"][0]["percentile"] = 80
+    assert promise(decide(case, eps=0.2), "rate_qps") > 0
+
+
+def test_with_a_tolerance_the_target_covers_only_the_rest() -> None:
+    latency = {"base": [10.0, 120.0, 150.0], "aux": [20.0, 110.0, 400.0]}
+    case = files(latency, [0.6, 0.3, 0.1], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
+    case[1]["apps"]["app"]["latency"][0]["percentile"] = 90
+    assert repair(refused(case, eps=0.1), "slo.apps.app.latency[0].max_ms").to == 110.0
+
+
+def test_the_network_is_part_of_the_target() -> None:
+    case = files({"base": [10.0, 95.0]}, [0.8, 0.2], prices={"base": 1}, qos_ms=100, budget=5)
+    assert promise(decide(case), "rate_qps") > 0
+    case[1]["apps"]["app"]["network_ms_per_hop"] = 10
+    assert repair(refused(case), "slo.apps.app.latency[0].max_ms").to == 105.0
+
+
+def test_a_type_that_may_not_be_rented_is_named() -> None:
+    case = g1(budget=5, instances={"base": [0, 0]})
+    found = refused(case)
+    assert repair(found, "slo.limits.instances.base[1]").to == 1
+
+
+def test_a_budget_too_small_for_any_rate() -> None:
+    latency = {"gpu": [10.0, 40.0], "cpu": [20.0, 200.0]}
+    case = files(latency, [0.75, 0.25], prices={"gpu": "0.526", "cpu": "0.149"}, qos_ms=100, budget="0.5")
+    found = refused(case)
+    assert "needs $0.5260, budget 0.5" in found.why[0]
+    more = repair(found, "slo.limits.cost_per_hour")
+    assert more.to == "0.526"
+    case[1]["limits"]["cost_per_hour"] = more.to
+    assert promise(decide(case), "rate_qps") > 0
+
+
+def test_the_cheapest_cover_counts_the_minima() -> None:
+    latency = {"gpu": [10.0, 40.0], "cpu": [20.0, 200.0]}
+    case = files(
+        latency,
+        [0.75, 0.25],
+        prices={"gpu": "0.526", "cpu": "0.149"},
+        qos_ms=100,
+        budget="0.5",
+        instances={"cpu": [2, None]},
+    )
+    assert "needs $0.8240, budget 0.5" in refused(case).why[0]
+
+
+def test_minima_alone_over_the_budget() -> None:
+    case = g3(budget=2, instances={"base": [2, None], "b": [1, None]})
+    found = refused(case)
+    assert "2 base, 1 b" in found.why[0]
+    assert "need $2.2500, budget 2" in found.why[0]
+    assert repair(found, "slo.limits.cost_per_hour").to == "2.25"
+    assert {one.field for one in found.repairs} >= {"slo.limits.instances.base[0]", "slo.limits.instances.b[0]"}
+
+
+def test_a_rate_beyond_the_maxima() -> None:
+    case = g3(rate_qps=160, instances={"base": [1, 1], "a": [0, 9], "b": [0, 9]})
+    found = refused(case, derate=1.0)
+    # One base and nine of a and b: base spends 40 ms on a quarter of the queries.
+    assert "at best" in found.why[0]
+    assert "160 are asked for" in found.why[0]
+    raised = repair(found, "slo.limits.instances.base[1]")
+    assert raised.to == 2
+    lowered = repair(found, "slo.apps.app.demand.rate_qps")
+    follow = copy.deepcopy(case)
+    follow[1]["limits"]["instances"]["base"] = [1, raised.to]
+    assert promise(decide(follow, derate=1.0), "rate_qps") >= 160 * (1 - 1e-6)
+    follow = copy.deepcopy(case)
+    follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 - 1e-9)
+    assert promise(decide(follow, derate=1.0), "rate_qps") > 0
+    follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 + 1e-4)
+    assert isinstance(decide(follow, derate=1.0), Infeasible)
+
+
+def test_a_stock_that_is_too_small_is_named() -> None:
+    found = refused(
+        files({"base": [10.0, 40.0]}, [0.5, 0.5], prices={"base": 1}, qos_ms=100, rate_qps=100, stock={"base": 2}),
+        derate=1.0,
+    )
+    # 100 qps at 25 ms are 2.5 instances.
+    assert repair(found, "profile.offers.base-od.stock").to == 3
+    assert repair(found, "slo.apps.app.demand.rate_qps").to == pytest.approx(80.0)
+
+
+def test_a_given_pool_outside_the_limits() -> None:
+    case = g3(budget=2, instances={"b": [0, 1]})
+    found = refused(case, formulation="fluid-lp", counts={"base": 2, "b": 2})
+    assert "needs $2.5000, budget 2" in found.why[0]
+    assert "at most 1 allowed" in found.why[1]
+
+
+def test_a_given_pool_that_is_too_slow() -> None:
+    found = refused(g3(rate_qps=100), formulation="fluid-lp", counts={"base": 2})
+    assert "carries 80 qps" in found.why[0]
+    assert repair(found, "slo.apps.app.demand.rate_qps").to == pytest.approx(80.0)

@@ -1,0 +1,147 @@
+"""The whole way: example files to verified plans, and what stands in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cases.pool import decide, files, g1, g3
+
+import hetplan
+from hetplan.planner.draft import Draft
+from hetplan.planner.plan import MatchingDispatch, SharesDispatch
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"
+
+
+def example(name: str) -> tuple[dict[str, object], dict[str, object]]:
+    prefix = f"{name}-" if name else ""
+    return tuple(json.loads((EXAMPLES / f"{prefix}{kind}.json").read_text()) for kind in ("profile", "slo"))  # type: ignore[return-value]
+
+
+def test_the_example_rents_a_mixed_pool_that_beats_every_single_type() -> None:
+    profile, slo = example("")
+    outcome = hetplan.solve(profile, slo)
+    assert outcome.exit_code == 0
+    plan = outcome.require()
+    assert plan.status in ("optimal", "within-gap")
+    assert {worker.hardware for worker in plan.workers} == {"t4", "cpu4"}
+    rate = plan.claims[0].value
+    for only in ("t4", "cpu16", "cpu4"):
+        alone = {**slo, "limits": {**slo["limits"], "only_listed": True, "instances": {only: [0, None]}}}  # type: ignore[dict-item]
+        other = hetplan.solve(profile, alone)
+        assert other.plan is None or other.plan.claims[0].value < 0.8 * rate
+
+
+def test_the_language_model_example_by_hand() -> None:
+    # Of 8 requests/s, the four classes are 4, 2, 1 and 1 per second. On l4 they fill 4/4 + 2/0.5 + 1/1 + 1/0.1 = 16
+    # instances (11.2 per hour), on a100 4/16 + 2/4 + 1/8 + 1/2 = 1.375, so 2 (7.2). One a100 and two l4 cost 5: one l4
+    # takes the short chats, the other a quarter of the long answers; the rest fills the a100: 1.5/4 + 1/8 + 1/2 = 1.
+    profile, slo = example("llm")
+    plan = hetplan.solve(profile, slo, options={"derate": 1.0}).require()
+    assert {worker.hardware: worker.count for worker in plan.workers} == {"l4": 2, "a100": 1}
+    assert plan.claims[0].about == "cost_per_hour"
+    assert plan.claims[0].value == 5.0
+    assert isinstance(plan.dispatch["chat"], SharesDispatch)
+    loads = {worker.loads[0].id: worker.hardware for worker in plan.workers}
+    shares = {
+        tuple(route.when.values()): {loads[load]: share for load, share in route.to.items()}
+        for route in plan.routing["chat"]
+    }
+    assert shares[128, 64] == {"l4": 1.0}
+    assert shares[128, 512] == {"l4": pytest.approx(0.25), "a100": pytest.approx(0.75)}
+    assert shares[2048, 64] == shares[2048, 512] == {"a100": 1.0}
+
+
+@pytest.mark.parametrize(("only", "count", "cost"), [("l4", 16, 11.2), ("a100", 2, 7.2)])
+def test_the_language_model_example_on_one_type(only: str, count: int, cost: float) -> None:
+    profile, slo = example("llm")
+    slo["limits"] = {"only_listed": True, "instances": {only: [0, None]}}
+    plan = hetplan.solve(profile, slo, options={"derate": 1.0}).require()
+    assert [worker.count for worker in plan.workers] == [count]
+    assert plan.claims[0].value == pytest.approx(cost)
+
+
+def test_rates_measured_under_a_looser_target_are_refused() -> None:
+    profile, slo = example("llm")
+    slo["apps"]["chat"]["latency"][0]["max_ms"] = 50  # type: ignore[index]
+    with pytest.raises(hetplan.InputError, match="looser"):
+        hetplan.solve(profile, slo)
+    slo["apps"]["chat"]["latency"][0] = {"of": "ttft", "percentile": 99, "max_ms": 500}  # type: ignore[index]
+    plan = hetplan.solve(profile, slo).require()
+    assert "W-latency-unchecked" in {notice.code for notice in plan.warnings}
+
+
+def test_matching_is_told_all_it_needs() -> None:
+    drafted = decide(g1(budget="1.25"))
+    assert isinstance(drafted, Draft)
+    dispatch = drafted.dispatch["app"]
+    assert isinstance(dispatch, MatchingDispatch)
+    assert (dispatch.slo_ms, dispatch.xi, dispatch.penalty) == (100.0, 0.98, "paper")
+    # C_j: the largest bin takes 40 ms on the base and 200 ms on the other (golden case 10).
+    assert dispatch.weight == {"base": 1.0, "aux": 0.2}
+    assert dispatch.predict == {"m@base": "t-base", "m@aux": "t-aux"}
+    assert set(drafted.tables) == {"t-base", "t-aux"}
+    assert [(one.do, one.after) for one in drafted.actions] == [
+        ("start", ()),
+        ("load", (1,)),
+        ("start", ()),
+        ("load", (3,)),
+    ]
+
+
+def test_the_base_may_be_named() -> None:
+    drafted = decide(g1(budget="1.25"), base_type="aux")
+    assert isinstance(drafted, Draft)
+    dispatch = drafted.dispatch["app"]
+    assert isinstance(dispatch, MatchingDispatch)
+    assert dispatch.weight == {"base": 5.0, "aux": 1.0}
+
+
+def test_a_weight_under_which_late_pairs_look_cheap_is_told() -> None:
+    case = files(
+        {"base": [10.0, 40.0], "aux": [20.0, 500.0]},
+        [0.75, 0.25],
+        prices={"base": 1, "aux": "0.25"},
+        qos_ms=100,
+        budget="1.25",
+    )
+    drafted = decide(case)
+    assert isinstance(drafted, Draft)
+    assert "W-late-cheap" in {notice.code for notice in drafted.warnings}
+    again = decide(case, penalty="lexicographic")
+    assert isinstance(again, Draft)
+    assert "W-late-cheap" not in {notice.code for notice in again.warnings}
+
+
+@pytest.mark.parametrize(("budget", "warned"), [(3, True), (20, False)])
+def test_a_small_pool_is_told_that_its_derate_promises_much(budget: int, warned: bool) -> None:
+    drafted = decide(g3(budget=budget))
+    assert isinstance(drafted, Draft)
+    assert ("W-small-pool" in {notice.code for notice in drafted.warnings}) is warned
+
+
+@pytest.mark.parametrize("formulation", ["fluid-milp", "fluid-lp"])
+def test_plans_verify(formulation: str) -> None:
+    case = g3(budget=3, instances={"base": [2, 2], "a": [1, 1], "b": [2, 2]})
+    outcome = hetplan.solve(*case, question="kairos", formulation=formulation)
+    assert outcome.violations == ()
+    assert outcome.require().method.like == "kairos"
+
+
+def test_the_certified_claim_of_a_given_pool() -> None:
+    outcome = hetplan.solve(
+        *g3(budget=3), formulation="fluid-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True
+    )
+    assert outcome.exit_code == 0
+    (claim,) = outcome.claims
+    assert (claim.about, claim.vouched) == ("fluid_rate_qps", "certified")
+    assert claim.value == pytest.approx(160.0, rel=1e-6)
+
+
+def test_why_there_is_no_plan_reaches_the_outcome() -> None:
+    outcome = hetplan.solve(*g1(budget="0.5"))
+    assert outcome.exit_code == 3
+    assert "needs $1.0000, budget 0.5" in outcome.why[0]
+    assert outcome.repairs[0].field == "slo.limits.cost_per_hour"

@@ -1,0 +1,303 @@
+"""What the files may say, what they may not, and how each slip is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promise
+
+from hetplan.errors import InputError
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pool import Pool
+
+Change = Callable[[Json, Json], Any]
+
+
+def demand(slo: Json) -> Json:
+    return slo["apps"]["app"]["demand"]  # type: ignore[no-any-return]
+
+
+BAD: dict[str, tuple[Change, str, str]] = {
+    "no budget and no rate": (lambda p, s: s["limits"].pop("cost_per_hour"), "$.limits.cost_per_hour", "neither"),
+    "budget and rate": (lambda p, s: demand(s).update(rate_qps=5), "$.limits.cost_per_hour", "both given"),
+    "rate of nothing": (
+        lambda p, s: (s["limits"].pop("cost_per_hour"), demand(s).update(rate_qps=0)),
+        "$.apps.app.demand.rate_qps",
+        "above 0",
+    ),
+    "least cost without a rate": (lambda p, s: s.update(objective=[{"min": "cost"}]), "$.objective", "needs a rate"),
+    "another objective": (lambda p, s: s.update(objective=[{"max": "quality"}]), "$.objective", "most rate"),
+    "observed above": (
+        lambda p, s: (demand(s)["mix"].pop("share"), demand(s)["mix"].update(observed=[[3], [21]])),
+        "$.apps.app.demand.mix.observed[1]",
+        "above the largest bin",
+    ),
+    "no target": (lambda p, s: s["apps"]["app"].update(latency=[]), "$.apps.app.latency", "latency target"),
+    "network": (
+        lambda p, s: s["apps"]["app"].update(network_ms_per_hop=100),
+        "$.apps.app.network_ms_per_hop",
+        "takes the whole",
+    ),
+    "two variants": (
+        lambda p, s: s["apps"]["app"]["runs"].update(variants=["m", "n"]),
+        "$.apps.app.runs",
+        "one variant",
+    ),
+    "unknown variant": (lambda p, s: s["apps"]["app"]["runs"].update(variants=["n"]), "$.apps.app.runs", "one variant"),
+    "demanded without a run": (
+        lambda p, s: s["limits"].update(instances={"tpu": [1, None]}),
+        "$.limits.instances.tpu[0]",
+        "has no run on it",
+    ),
+    "demanded beyond stock": (
+        lambda p, s: (p["offers"]["base-od"].update(stock=2), s["limits"].update(instances={"base": [3, None]})),
+        "$.limits.instances.base[0]",
+        "in stock",
+    ),
+    "demanded without an offer": (
+        lambda p, s: (p["offers"].pop("aux-od"), s["limits"].update(instances={"aux": [1, None]})),
+        "$.limits.instances.aux[0]",
+        "no offer sells it",
+    ),
+    "free without limit": (
+        lambda p, s: p["offers"]["aux-od"].update(price_per_hour="0"),
+        "$.limits.instances.aux",
+        "costs nothing",
+    ),
+    "currencies": (
+        lambda p, s: p["offers"]["aux-od"].update(currency="EUR"),
+        "$.offers.aux-od.currency",
+        "counts in USD",
+    ),
+    "price per resource": (lambda p, s: p["offers"]["aux-od"].update(per="gpu"), "$.offers.aux-od.per", "how much gpu"),
+    "wrong quantity": (
+        lambda p, s: p["tables"]["t-aux"].update(quantity="slowdown"),
+        "$.tables.t-aux.quantity",
+        "latency_ms",
+    ),
+    "outside the table": (lambda p, s: demand(s)["mix"].update(bins=[[10], [30]]), "$.tables", "outside the table"),
+    "axis that the mix does not name": (
+        lambda p, s: p["tables"]["t-aux"].update(axes={"resolution": [10, 20]}),
+        "$.apps.app.demand.mix.axes",
+        "resolution",
+    ),
+    "only runs of larger batches": (
+        lambda p, s: p["variants"]["m"].update(
+            runs=[{"hardware": "base", "latency": "t-base", "at": {"batch": n}} for n in (8, 16)]
+        ),
+        "$.variants.m.runs",
+        "none says how long a single query takes",
+    ),
+    "history": (
+        lambda p, s: (demand(s).pop("rate_qps"), demand(s).update(history_qps=[3.0])),
+        "$.apps.app.demand.history_qps",
+        "stated rate",
+    ),
+    "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
+    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "spare"),
+    "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_slip_is_told_with_field_and_remedy(name: str) -> None:
+    change, path, why = BAD[name]
+    profile, slo = g1(budget=5)
+    change(profile, slo)
+    with pytest.raises(InputError) as caught:
+        pose((profile, slo))
+    told = [fault for fault in caught.value.faults if fault.path.startswith(path) or path == "$.tables"]
+    assert told, caught.value
+    assert any(why in fault.why for fault in told)
+    assert all(fault.remedy for fault in caught.value.faults)
+
+
+def test_several_slips_are_told_at_once() -> None:
+    profile, slo = g1(budget=5)
+    demand(slo).update(rate_qps=5)
+    slo["limits"]["instances"] = {"tpu": [1, 1]}
+    profile["offers"]["aux-od"]["currency"] = "EUR"
+    with pytest.raises(InputError) as caught:
+        pose((profile, slo))
+    assert len(caught.value.faults) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "why"),
+    [
+        ({"base_type": "tpu"}, "base_type", "no type of this pool"),
+        ({"violation_tolerance": 0.02}, "violation_tolerance", "percentile 99"),
+        ({"eps": 0.02}, "violation_tolerance", "percentile 99"),
+    ],
+)
+def test_options_that_do_not_fit_the_files(options: Json, name: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as caught:
+        pose(g1(budget=5), **options)
+    assert [fault.path for fault in caught.value.faults] == [name]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"base": -1}, "none of them negative"),
+        ({"tpu": 1}, "none of them"),
+        ({"base": 3}, "in stock"),
+        (None, "a choice"),
+    ],
+)
+def test_counts_of_fluid_lp_must_fit(given: dict[str, int] | None, why: str) -> None:
+    case = g1(budget=5)
+    case[0]["offers"]["base-od"]["stock"] = 2
+    with pytest.raises(InputError, match=why):
+        decide(case, formulation="fluid-lp", counts=given)
+
+
+def test_counts_may_come_from_the_limits() -> None:
+    drafted = decide(g1(budget=5, instances={"base": [1, 1], "aux": [1, 1]}), formulation="fluid-lp")
+    assert promise(drafted, "fluid_rate_qps") == pytest.approx(85.714286, rel=1e-6)
+
+
+def test_a_run_may_have_its_own_price() -> None:
+    profile, slo = g1(budget=5)
+    profile["variants"]["m"]["runs"][0]["price_per_hour"] = "0.01"
+    assert promise(decide((profile, slo), formulation="fluid-lp", counts={"base": 3}), "cost_per_hour") == 0.03
+
+
+def test_of_several_runs_the_one_of_single_queries_counts() -> None:
+    profile, slo = g1(budget=5)
+    runs = profile["variants"]["m"]["runs"]
+    runs[0]["at"] = {"batch": 1}
+    runs.insert(0, {"hardware": "base", "latency": "t-aux", "at": {"batch": 8}})
+    assert [kind.table_id for kind in pose((profile, slo)).types] == ["t-base", "t-aux"]
+
+
+def test_without_any_offer_an_instance_costs_one() -> None:
+    profile, slo = g1(budget=2)
+    profile["offers"] = {}
+    drafted = decide((profile, slo), formulation="fluid-lp", counts={"base": 2})
+    assert promise(drafted, "cost_per_hour") == 2
+    assert isinstance(drafted, Draft)
+    assert drafted.workers[0].offer is None
+
+
+def test_a_price_per_resource_is_for_the_whole_machine() -> None:
+    profile, slo = g1(budget=5)
+    profile["hardware"]["base"]["provides"] = {"gpu_mem_gib": 16}
+    profile["offers"]["base-od"].update(price_per_hour="0.0331", per="gpu_mem_gib")
+    assert promise(decide((profile, slo), formulation="fluid-lp", counts={"base": 2}), "cost_per_hour") == 1.0592
+
+
+def test_hardware_that_is_too_small_is_left_out() -> None:
+    profile, slo = g1(budget=1)
+    profile["hardware"]["aux"]["provides"] = {"mem_gib": 2}
+    profile["variants"]["m"]["runs"][1]["needs"] = {"mem_gib": 3}
+    problem = pose((profile, slo))
+    assert [kind.hardware for kind in problem.types] == ["base"]
+    assert [notice.code for notice in problem.notices] == ["W-too-small"]
+
+
+def test_stock_and_resources_limit_the_pool() -> None:
+    profile, slo = g3(budget=100)
+    profile["offers"]["base-od"]["stock"] = 2
+    for name, cores in (("base", 4), ("a", 2), ("b", 1)):
+        profile["hardware"][name]["provides"] = {"cpu_cores": cores}
+    slo["limits"]["resources"] = {"cpu_cores": 12}
+    # Two bases and two a: 160 (golden case 4 at a budget of 3), all twelve cores.
+    drafted = decide((profile, slo), derate=1.0)
+    assert counts(drafted) == {"base-od": 2, "a-od": 2}
+    assert promise(drafted, "rate_qps") == pytest.approx(160.0, rel=1e-6)
+
+
+def test_observed_sizes_round_up_to_a_bin() -> None:
+    profile, slo = g1(budget=5)
+    demand(slo)["mix"].pop("share")
+    demand(slo)["mix"]["observed"] = [[1], [10], [11], [7]]
+    assert pose((profile, slo)).p.tolist() == [0.75, 0.25]
+
+
+def test_bins_that_never_come_play_no_part() -> None:
+    latency = {"base": [10.0, 40.0, 999.0], "aux": [20.0, 200.0, 999.0]}
+    case = files(latency, [0.75, 0.25, 0.0], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
+    drafted = decide(case, formulation="fluid-lp", counts={"base": 1, "aux": 1})
+    assert promise(drafted, "fluid_rate_qps") == pytest.approx(85.714286, rel=1e-6)
+    assert isinstance(drafted, Draft)
+    assert len(drafted.routing["app"]) == 2
+
+
+def test_one_bin_and_one_type() -> None:
+    drafted = decide(files({"only": [20.0]}, [1.0], prices={"only": "0.5"}, qos_ms=20, budget="1.6"), derate=1.0)
+    assert counts(drafted) == {"only-od": 3}
+    assert promise(drafted, "rate_qps") == pytest.approx(150.0)
+
+
+def test_no_mix_is_one_class() -> None:
+    profile, slo = g1(budget=2)
+    for name in ("base", "aux"):
+        profile["tables"][f"t-{name}"] = {"quantity": "latency_ms", "mean": 25}
+    demand(slo).pop("mix")
+    assert Pool.fits(inputs(profile, slo)) == ""
+    drafted = decide((profile, slo), derate=1.0)
+    assert promise(drafted, "rate_qps") == pytest.approx(320.0)
+    assert isinstance(drafted, Draft)
+    assert drafted.routing["app"][0].when == {}
+
+
+def test_numbers_outside_a_table_are_marked() -> None:
+    profile, slo = g1(budget=5)
+    demand(slo)["mix"]["bins"] = [[10], [25]]
+    for name in ("base", "aux"):
+        profile["tables"][f"t-{name}"]["outside"] = "linear"
+    drafted = decide((profile, slo))
+    assert isinstance(drafted, Draft)
+    assert "W-extrapolated" in {notice.code for notice in drafted.warnings}
+    assert [one.extrapolated for one in drafted.promises if one.app] == [True, True]
+
+
+def test_noise_and_dips_are_told() -> None:
+    profile, slo = g1(budget=5)
+    profile["tables"]["t-base"].update(mean=[50.0, 40.0], std=[10.0, 1.0])
+    codes = {notice.code for notice in pose((profile, slo)).notices}
+    assert codes == {"W-noisy", "W-not-monotone"}
+
+
+def test_the_compared_statistic_decides_what_is_in_time() -> None:
+    mean, p99 = {"base": [10.0, 40.0]}, {"base": [12.0, 110.0]}
+    case = files(mean, [0.75, 0.25], prices={"base": 1}, qos_ms=100, p99_ms=p99, budget=2)
+    assert promise(decide(case, latency_stat="mean"), "rate_qps") > 0
+    assert isinstance(decide(case, latency_stat="p99"), Infeasible)
+    del case[0]["tables"]["t-base"]["p99"]
+    with pytest.raises(InputError, match="has no p99"):
+        pose(case, latency_stat="p99")
+
+
+def test_a_quality_that_the_variant_has_not() -> None:
+    profile, slo = g1(budget=5)
+    profile["metrics"] = {"auc": {}}
+    profile["tasks"]["rank"]["metric"] = "auc"
+    profile["variants"]["m"]["quality"] = {"value": 0.7}
+    slo["apps"]["app"]["quality"] = {"min": 0.75}
+    found = decide((profile, slo))
+    assert isinstance(found, Infeasible)
+    assert found.repairs[0].to == 0.7
+    slo["apps"]["app"]["quality"] = {"min": 0.7}
+    assert promise(decide((profile, slo)), "rate_qps") > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda p, s: s["apps"].update(more=s["apps"]["app"]), "one application"),
+        (lambda p, s: s["apps"]["app"].update(runs={"pipeline": "x"}), "not a pipeline"),
+        (lambda p, s: s["apps"]["app"]["runs"].update(variants=["m", "n"]), "one variant"),
+        (lambda p, s: demand(s).update(rate_qps={"low": 1, "high": 2}), "not for a range"),
+        (lambda p, s: demand(s).update(streams=3), "queries per second"),
+        (lambda p, s: demand(s).pop("mix"), "demand.mix"),
+    ],
+)
+def test_files_that_ask_another_question(change: Change, why: str) -> None:
+    profile, slo = g1(budget=5)
+    assert Pool.fits(inputs(profile, slo)) == ""
+    change(profile, slo)
+    assert why in Pool.fits(inputs(profile, slo))

@@ -1,0 +1,46 @@
+"""Ctrl-C reaches Python while an engine works, and ends the work."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from hetplan import registry
+from hetplan.testing.hard_forms import hard_mip
+
+PROGRAM = """
+import sys
+from hetplan import registry
+from hetplan.planner.answer import Limits
+from hetplan.testing.hard_forms import hard_mip
+engine = next(engine for engine in registry.solvers("milp") if engine.name == sys.argv[1])
+form = hard_mip()
+engine.solve(form, Limits(seconds=0.2))
+print("ready", flush=True)
+try:
+    engine.solve(form, Limits(seconds=45.0))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
+@pytest.mark.parametrize("name", ["highs", "scipy", "mathopt-scip", "cp-sat"])
+def test_ctrl_c(name: str) -> None:
+    engine = next(engine for engine in registry.solvers("milp") if engine.name == name)
+    if reason := engine.refuses(hard_mip()):
+        pytest.skip(reason)
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM, name], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.wait(timeout=0.6)
+        run.send_signal(signal.SIGINT)
+        told, _ = run.communicate(timeout=30)
+    finally:
+        run.kill()
+    assert told == "interrupted\n"

@@ -1,0 +1,188 @@
+"""What the documentation shows is run: its files, its commands, its Python, and the output in the README.
+
+In a page, `<!-- file: NAME -->` before a fenced block writes that block to a file, `<!-- run -->` before a `console` or
+`python` block runs it, in a folder of the page's own beside a copy of `examples/`; its Python files can be imported. A
+console block shows commands after `$ `; lines below a command are its output, and then have to be exactly that. Every
+command must succeed.
+"""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hetplan import registry
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FENCE = re.compile(
+    r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+)
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[\w-]+)?\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    mark: str
+    file: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [
+        Block(
+            m["language"],
+            m["text"],
+            (m["mark"] or "").split(":")[0],
+            m["name"] or "",
+            text[: m.start()].count("\n") + 1,
+        )
+        for m in FENCE.finditer(text)
+    ]
+
+
+def shell(command: str, folder: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": path, "COLUMNS": "120"},
+    )
+    assert ran.returncode == 0, f"$ {command}\nexit {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def run_console(block: Block, folder: Path) -> None:
+    parts = re.split(r"^\$ ", block.text, flags=re.M)
+    assert not parts[0].strip(), f"line {block.line}: a console block starts with a command"
+    for part in parts[1:]:
+        command, _, expected = part.partition("\n")
+        printed = shell(command, folder)
+        if expected.strip():
+            assert printed.strip("\n") == expected.strip("\n"), f"line {block.line}: the output of {command}"
+
+
+def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
+    test = doctest.DocTestParser().get_doctest(block.text, names, page.name, str(page), block.line)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    told: list[str] = []
+    runner.run(test, out=told.append, clear_globs=False)
+    names.update(test.globs)
+    assert runner.summarize(verbose=False).failed == 0, "".join(told)
+
+
+def marked(page: Path) -> bool:
+    return any(block.mark for block in blocks(page))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if marked(page)], ids=lambda page: page.name)
+def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for table in ("PROBLEMS", "CHECKS", "SOLVERS", "IMPORTERS"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.mark == "file":
+            (tmp_path / block.file).write_text(block.text)
+        elif block.mark == "run" and block.language == "console":
+            run_console(block, tmp_path)
+        elif block.mark == "run" and block.language == "python":
+            run_python(block, page, names)
+        else:
+            assert not block.mark, f"{page.name}:{block.line}: what is a marked {block.language} block?"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_json_in_a_page_is_json(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "json":
+            json.loads(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_every_example_folder_has_both_files() -> None:
+    folders = [folder for folder in (ROOT / "examples").iterdir() if folder.is_dir()]
+    assert folders
+    for folder in folders:
+        assert (folder / "profile.json").is_file()
+        assert (folder / "slo.json").is_file()
+
+
+@pytest.mark.parametrize("marker", ["main", "tests"])
+def test_the_readme_has_the_commands_that_set_everything_up(marker: str) -> None:
+    """Continuous integration runs these blocks as they stand (`.ci/run`)."""
+    text = (ROOT / "README.md").read_text()
+    block = re.search(rf"<!-- {marker}:start -->\n```(?:bash|sh)\n(.*?)```\n<!-- {marker}:end -->", text, re.S)
+    assert block is not None
+    assert ".venv" in block[1]
+    assert {"main": "hetplan solve", "tests": "pytest"}[marker] in block[1]
+
+
+def test_the_documented_exit_codes_are_those_of_the_code() -> None:
+    from hetplan.planner.status import Exit
+
+    table = (ROOT / "docs" / "cli.md").read_text().split("## Exit codes")[1]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)] == [int(code) for code in Exit]
+
+
+def test_the_documented_commands_are_those_of_the_code() -> None:
+    from typer.main import get_command
+
+    from hetplan.cli.app import build_app
+
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for name in get_command(build_app()).commands:  # type: ignore[attr-defined]
+        assert f"`{name}" in text, f"docs/cli.md says nothing of `hetplan {name}`"
+
+
+def test_every_option_of_solve_is_documented() -> None:
+    from typer.main import get_command
+
+    from hetplan.cli.app import build_app
+
+    text = (ROOT / "docs" / "cli.md").read_text()
+    solve = get_command(build_app()).commands["solve"]  # type: ignore[attr-defined]
+    names = [max(param.opts, key=len) for param in solve.params if param.param_type_name == "option"]
+    assert len(names) > 15
+    missing = [name for name in names if name not in text and not (name == "--output" and "`-o" in text)]
+    assert not missing
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """`docs/design.md` names each package; a bounded one with its bounds."""
+    table = (ROOT / "docs" / "design.md").read_text().split("## Dependencies")[1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *(one for name, many in extras.items() if name not in ("all", "dev") for one in many),
+    ]
+    for requirement in wanted:
+        name = re.match(r"[\w-]+", requirement)
+        assert name is not None
+        assert name[0] in table
+        if "," in requirement and "<" in requirement and name[0] == "highspy":
+            assert f"`{requirement.removeprefix(name[0])}`" in table

@@ -1,0 +1,168 @@
+"""The rules of the house that no other tool enforces: names, sizes, who prints, what start-up loads."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hetplan
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "hetplan"
+FILES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = ("numpy", "scipy", "pandas", "torch", "ortools", "pyomo", "matplotlib", "numba", "highspy")
+FORBIDDEN_NAMES = {"utils", "util", "common", "base", "core", "manager", "helpers", "helper", "misc"}
+MOST_LINES = 500
+MOST_FUNCTION_LINES = 60
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def ids(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules in sys.modules after a fresh interpreter ran the code."""
+    report = "import sys; sys.stderr.write(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(ran.stderr.split())
+
+
+RUN_CLI = """
+import sys
+sys.argv = ["hetplan", {argument!r}]
+from hetplan.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import hetplan",
+        "import hetplan, hetplan.cli",
+        RUN_CLI.format(argument="--help"),
+        RUN_CLI.format(argument="--version"),
+    ],
+    ids=["import", "import-cli", "help", "version"],
+)
+def test_start_up_loads_nothing_heavy(code: str) -> None:
+    assert loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_help_loads_neither_pydantic_nor_the_planner() -> None:
+    assert "pydantic" not in loaded_by(RUN_CLI.format(argument="--help"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=ids)
+def test_every_public_module_says_what_it_offers(file: Path) -> None:
+    module = importlib.import_module(module_name(file))
+    assert module.__doc__, "a module says what it is"
+    defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(file.read_text()).body)
+    if not defines and not hasattr(module, "__all__"):
+        return
+    assert hasattr(module, "__all__"), f"{file} defines things but has no __all__"
+    missing = [name for name in module.__all__ if not hasattr(module, name)]
+    assert not missing, f"__all__ names what is not there: {missing}"
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+@pytest.mark.parametrize("file", FILES, ids=ids)
+def test_examples_in_docstrings_hold(file: Path) -> None:
+    module = importlib.import_module(module_name(file))
+    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+def test_no_file_is_long() -> None:
+    long = {ids(file): lines for file in FILES if (lines := len(file.read_text().splitlines())) > MOST_LINES}
+    assert not long, f"files above {MOST_LINES} lines: {long}"
+
+
+def test_no_function_is_long() -> None:
+    """The length of a function is that of its code: a formulation's docstring may be as long as its mathematics."""
+    long = {}
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and (lines := code_lines(node)) > MOST_FUNCTION_LINES
+            ):
+                long[f"{ids(file)}:{node.lineno} {node.name}"] = lines
+    assert not long, f"functions above {MOST_FUNCTION_LINES} lines: {long}"
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first, last = function.lineno, function.end_lineno or function.lineno
+    opening = function.body[0]
+    told = 0
+    if (
+        isinstance(opening, ast.Expr)
+        and isinstance(opening.value, ast.Constant)
+        and isinstance(opening.value.value, str)
+    ):
+        told = (opening.end_lineno or opening.lineno) - opening.lineno + 1
+    return last - first + 1 - told
+
+
+def test_files_are_named_after_what_they_hold() -> None:
+    parts = {part for file in FILES for part in file.relative_to(PACKAGE).with_suffix("").parts}
+    assert parts.isdisjoint(FORBIDDEN_NAMES)
+    words = {word for part in parts for word in part.split("_")}
+    assert words.isdisjoint(FORBIDDEN_NAMES - {"core"})
+
+
+def test_only_the_command_line_prints() -> None:
+    """The conformance kit may touch the streams: it listens whether an engine prints."""
+    printing = []
+    for file in FILES:
+        room = file.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(file.read_text())):
+            prints = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            streams = isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"}
+            if (prints and room != "cli") or (streams and room not in ("cli", "testing")):
+                printing.append(f"{ids(file)}:{node.lineno}")
+    assert not printing
+
+
+def test_the_front_door_offers_what_it_names() -> None:
+    missing = [name for name in hetplan.__all__ if not hasattr(hetplan, name)]
+    assert not missing
+
+
+def test_every_package_is_a_package() -> None:
+    """A folder without __init__.py would be left out of a wheel without a word."""
+    folders = {file.parent for file in FILES}
+    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+    named = {name for _, name, _ in pkgutil.iter_modules([str(PACKAGE)])}
+    assert {"cli", "planner", "problems", "profiles", "solvers", "verifier"} <= named
+
+
+def test_the_project_names_no_path_of_one_machine() -> None:
+    """Nothing written here may depend on where it was written."""
+    suspicious = ("/" + "root/", "/" + "home/", "/" + "work/", "/" + "Users/")
+    texts = [
+        *FILES,
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("examples/**/*.json"),
+        ROOT / "pyproject.toml",
+    ]
+    found = [ids(file) for file in texts if any(path in file.read_text() for path in suspicious)]
+    assert not found
