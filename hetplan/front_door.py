@@ -216,7 +216,7 @@ def _solve(
     on_event: OnEvent | None,
 ) -> Outcome:
     choice = choose(inputs, question=question, formulation=formulation, options=options)
-    engines = registry.solvers()
+    engines = registry.solvers(named=(solver, recheck))
     _known(engines, solver, "--solver")
     _known(engines, recheck, "--recheck")
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)

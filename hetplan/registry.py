@@ -6,7 +6,7 @@ same lists. Nothing here is imported before it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ SOLVERS = {
     "scipy": "hetplan.solvers.scipy_milp:Scipy",
     "mathopt-highs": "hetplan.solvers.mathopt:MathOptHighs",
     "mathopt-scip": "hetplan.solvers.mathopt:MathOptScip",
+    "glop": "hetplan.solvers.mathopt:Glop",
     "mathopt-pdlp": "hetplan.solvers.mathopt:MathOptPdlp",
     "cp-sat": "hetplan.solvers.cp_sat:CpSat",
     "cp-sat-scaled": "hetplan.solvers.cp_sat:CpSatScaled",
@@ -70,10 +71,16 @@ def problem(name: str) -> type[Problem]:
     return kind
 
 
-def solvers(form: str | None = None) -> list[Solver]:
-    """Engines in order of preference, those of one kind of form or all; uninstalled ones refuse by themselves."""
+def solvers(form: str | None = None, *, named: Sequence[str | None] = ()) -> list[Solver]:
+    """Engines in order of preference, those of one kind of form or all; uninstalled ones refuse by themselves.
+
+    `named` may hold ``pyomo:ENGINE``, for any engine that Pyomo finds on this machine.
+    """
     names = [*SOLVERS, *sorted(_plugins("solvers").keys() - SOLVERS.keys())]
     made: list[Solver] = [_find(SOLVERS, "solvers", name)() for name in names]
+    for name in dict.fromkeys(named):
+        if name is not None and name.startswith("pyomo:"):
+            made.append(import_module("hetplan.solvers.pyomo_bridge").pyomo_with(name.removeprefix("pyomo:")))
     return [engine for engine in made if form is None or engine.form == form]
 
 

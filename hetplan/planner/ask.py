@@ -139,22 +139,15 @@ class Asking:
         return replace(wanted, seconds=0.0)
 
     def _candidates(self, form: Form[Any], named: str | None) -> tuple[list[Solver], bool]:
-        """Engines that take the form, best first, and whether the user named it."""
-        wanted = named or self._solver
+        """Engines for the form, best first, and whether somebody named the one; an engine is asked to refuse later."""
         of_kind = [engine for engine in self._solvers if engine.form == form.kind]
-        if wanted is not None and any(engine.name == wanted for engine in of_kind):
-            engine = next(engine for engine in of_kind if engine.name == wanted)
-            reason = engine.refuses(form)
-            if reason:
-                raise NoSolver(form.kind, {engine.name: reason})
-            return [engine], True
+        wanted = named or self._solver
+        chosen = [engine for engine in of_kind if engine.name == wanted]
+        if chosen:
+            return chosen, True
         if named is not None:
             raise NoSolver(form.kind, {named: "not registered for this kind of form"})
-        reasons = {engine.name: engine.refuses(form) for engine in of_kind}
-        willing = [engine for engine in of_kind if not reasons[engine.name]]
-        if not willing:
-            raise NoSolver(form.kind, reasons)
-        return willing, False
+        return [engine for engine in of_kind if not getattr(engine, "by_name_only", False)], False
 
     def _record(
         self,
@@ -166,8 +159,12 @@ class Asking:
         solver: str | None,
     ) -> Record:
         engines, was_named = self._candidates(forms[0], solver)
+        reasons: dict[str, str] = {}
         refused: list[str] = []
         for engine in engines:
+            if reason := engine.refuses(forms[0]):
+                reasons[engine.name] = reason
+                continue
             self.note(Event("solve", f"{about or forms[0].kind} with {engine.name}"))
             try:
                 answers = run(engine)
@@ -195,6 +192,8 @@ class Asking:
             if was_named:
                 raise SolverFailed(engine.name, faults[0])
             refused.append(f"{engine.name}: {faults[0]}")
+        if not refused:
+            raise NoSolver(forms[0].kind, reasons)
         raise SolverFailed(engines[-1].name, "; ".join(refused))
 
     def _certify(self, form: Form[Any], answer: Answer[Any], engine: Solver, limits: Limits) -> Certificate:
@@ -211,6 +210,8 @@ class Asking:
     def _put_to_test(self, form: Milp, certificate: Certificate, engine: Solver, limits: Limits) -> Certificate:
         """A word of infeasibility without proof: the loosened form must then need loosening."""
         loosened = stretch_all(form)
+        if engine.refuses(loosened):
+            engine = next((e for e in self._solvers if e.form == form.kind and not e.refuses(loosened)), engine)
         answer = engine.solve(loosened, replace(limits, gap=None))
         verdict = certify(loosened, answer)
         if answer.status is Status.INFEASIBLE or not verdict.sound:

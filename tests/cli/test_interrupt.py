@@ -38,7 +38,7 @@ def test_the_best_plan_so_far_is_written(files: Any, spawn: Callable[..., Any], 
     ready = tmp_path / "ready"
     arguments = ("solve", files.profile, files.slo, "--solver", "sleepy", "-o", files.plan)
     code, _, err = interrupted(spawn(*arguments, ODD_ENGINE_READY=str(ready)), ready)
-    assert code == 130
+    assert code == 130, err
     assert json.loads(files.plan.read_text())["workers"]
     assert "Traceback" not in err
 
