@@ -21,16 +21,16 @@ from hetplan.planner.outcome import Outcome
 from hetplan.planner.plan import Method, Plan
 from hetplan.planner.plan_file import read_plan
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load import Loaded, load_inputs, read_profile
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import Slo
+from hetplan.profiles.slo import Demand, Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "Planner", "choose", "options_of", "pose", "solve", "verify"]
+__all__ = ["Choice", "Planner", "choose", "options_of", "plan_for", "pose", "solve", "verify"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -85,19 +85,18 @@ def solve(
     >>> outcome.status, outcome.require().workers[0].count
     ('optimal', 2)
     """
-    inputs = load_inputs(profile, slo, state=state, measured=measured)
-    return _solve(
-        inputs,
+    return plan_for(
+        load_inputs(profile, slo, state=state, measured=measured),
         question=question,
         formulation=formulation,
         options=options,
-        start=None if start is None else read_plan(start),
+        start=start,
         solver=solver,
         recheck=recheck,
-        limits=limits or Limits(),
+        limits=limits,
         require_proof=require_proof,
         allow_unchecked=allow_unchecked,
-        tools=tools or Tools(),
+        tools=tools,
         on_event=on_event,
     )
 
@@ -126,7 +125,7 @@ class Planner:
     profile: Source | Profile | Sequence[Source | Profile]
     limits: Limits = field(default_factory=Limits)
     solver: str | None = None
-    _parsed: Profile | None = field(default=None, init=False, repr=False)
+    _read: Loaded[Profile] | None = field(default=None, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def plan(
@@ -134,36 +133,35 @@ class Planner:
         slo: Source | Slo,
         *,
         state: Source | State | None = None,
+        measured: Source | None = None,
         demand: Mapping[str, float] | None = None,
         start: Source | Plan | None = None,
         cancel: threading.Event | None = None,
         on_event: OnEvent | None = None,
         **choices: Any,
     ) -> Outcome:
-        """One plan. `demand` replaces each named application's rate (queries per second)."""
-        wish = slo if isinstance(slo, Slo) else load_inputs(self._profile(), slo).slo
+        """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
+        profile = self._profile()
+        inputs = load_inputs(profile, slo, state=state, measured=measured)
         if demand:
-            wish = _with_demand(wish, demand)
-        limits = choices.pop("limits", self.limits)
-        return solve(
-            self._profile(),
-            wish,
-            state=state,
+            inputs = load_inputs(profile, _with_demand(inputs.slo, demand), state=state, measured=measured)
+        limits = choices.pop("limits", None) or self.limits
+        return plan_for(
+            inputs,
             start=start,
-            solver=choices.pop("solver", self.solver),
+            solver=choices.pop("solver", None) or self.solver,
             limits=replace(limits, cancel=cancel or limits.cancel),
             on_event=on_event,
             **choices,
         )
 
-    def _profile(self) -> Profile:
+    def _profile(self) -> Loaded[Profile]:
         with self._lock:
-            if self._parsed is None:
-                from hetplan.profiles.load import load_profile
-
+            if self._read is None:
                 several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)
-                self._parsed = load_profile(*self.profile) if several else load_profile(self.profile)  # type: ignore[misc]
-            return self._parsed
+                sources: Sequence[Any] = self.profile if several else [self.profile]  # type: ignore[assignment]
+                self._read = read_profile(*sources)
+            return self._read
 
 
 def choose(
@@ -200,27 +198,29 @@ def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) 
     return typed
 
 
-def _solve(
+def plan_for(
     inputs: Inputs,
     *,
-    question: str | None,
-    formulation: str | None,
-    options: Mapping[str, Any] | None,
-    start: Plan | None,
-    solver: str | None,
-    recheck: str | None,
-    limits: Limits,
-    require_proof: bool,
-    allow_unchecked: bool,
-    tools: Tools,
-    on_event: OnEvent | None,
+    question: str | None = None,
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    start: Source | Plan | None = None,
+    solver: str | None = None,
+    recheck: str | None = None,
+    limits: Limits | None = None,
+    require_proof: bool = False,
+    allow_unchecked: bool = False,
+    tools: Tools | None = None,
+    on_event: OnEvent | None = None,
 ) -> Outcome:
+    """`solve` for inputs that are read already."""
+    previous = None if start is None else read_plan(start)
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     engines = registry.solvers(named=(solver, recheck))
     _known(engines, solver, "--solver")
     _known(engines, recheck, "--recheck")
-    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
-    problem = pose(inputs, choice, tools=tools, start=start)
+    ask = Asking(engines, limits or Limits(), solver=solver, recheck=recheck, on_event=on_event)
+    problem = pose(inputs, choice, tools=tools, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.plan is None:
         return outcome
@@ -294,6 +294,14 @@ def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:
         )
     apps = dict(slo.apps)
     for name, rate in demand.items():
-        wanted = apps[name].demand.model_copy(update={"rate_qps": float(rate), "history_qps": None})
+        if not rate >= 0 or rate == float("inf"):
+            raise InputError.one(
+                path=f"demand.{name}",
+                value=rate,
+                why="a rate is a finite number of queries per second, not negative",
+                remedy="Give the rate that is asked for now.",
+            )
+        stated = apps[name].demand.model_dump(by_alias=True, exclude_unset=True, exclude={"history_qps"})
+        wanted = Demand.model_validate({**stated, "rate_qps": float(rate)})
         apps[name] = apps[name].model_copy(update={"demand": wanted})
-    return Slo.model_validate(slo.model_copy(update={"apps": apps}).model_dump(by_alias=True))
+    return slo.model_copy(update={"apps": apps})

@@ -198,4 +198,5 @@ def _rest(row: NDArray[np.integer], terms: Vector, n_rows: int) -> Vector:
     infinities = np.bincount(row, infinite, n_rows)
     others = infinities[row] - infinite
     sign = np.where(np.bincount(row, np.where(infinite, np.sign(terms), 0.0), n_rows) >= 0, np.inf, -np.inf)
-    return np.where(others > 0, sign[row], sums[row] - finite)
+    rest: Vector = np.where(others > 0, sign[row], sums[row] - finite)
+    return rest

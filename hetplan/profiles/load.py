@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +34,7 @@ from hetplan.profiles.traces import read_trace
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
 from hetplan.profiles.validate import Located, located_faults
 
-__all__ = ["load_inputs", "load_profile", "load_slo", "load_state"]
+__all__ = ["Loaded", "load_inputs", "load_profile", "load_slo", "load_state", "read_profile"]
 
 M = TypeVar("M", bound=Model)
 Given = str | os.PathLike[str] | bytes | Mapping[str, Any] | Model
@@ -41,7 +42,7 @@ Warnings = list[tuple[str, str, str]]
 
 
 @dataclass
-class _Loaded(Generic[M]):
+class Loaded(Generic[M]):
     """One kind of file, as far as it could be read."""
 
     name: str
@@ -51,9 +52,36 @@ class _Loaded(Generic[M]):
     faults: list[Fault] = field(default_factory=list)
     warnings: Warnings = field(default_factory=list)
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of what was read."""
+        return digest(self.document)
+
+    @cached_property
+    def known(self) -> dict[str, set[str]]:
+        """The ids of every section, for references to them."""
+        return known_ids(self.document)
+
+
+def read_profile(*sources: Given) -> Loaded[Profile]:
+    """A profile read, merged and checked once, for many calls of `load_inputs`."""
+    with _collector_at_rest():
+        loaded = _read(sources, "profile", Profile)
+        if loaded.model is not None:
+            references = References(loaded.model, loaded.known, loaded.file_of)
+            references.check_profile()
+            loaded.faults += references.drain()
+        if loaded.faults or loaded.model is None:
+            raise InputError(dict.fromkeys(loaded.faults))
+        return loaded
+
 
 def load_inputs(
-    profiles: Given | Sequence[Given], slo: Given, *, state: Given | None = None, measured: Given | None = None
+    profiles: Given | Sequence[Given] | Loaded[Profile],
+    slo: Given,
+    *,
+    state: Given | None = None,
+    measured: Given | None = None,
 ) -> Inputs:
     """Everything that a question is asked about; each source is a path, the bytes of a file, a document or a model.
 
@@ -63,13 +91,15 @@ def load_inputs(
         return _load_inputs(profiles, slo, state, measured)
 
 
-def _load_inputs(profiles: Given | Sequence[Given], slo: Given, state: Given | None, measured: Given | None) -> Inputs:
-    read_profile = _read(profiles, "profile", Profile)
+def _load_inputs(
+    profiles: Given | Sequence[Given] | Loaded[Profile], slo: Given, state: Given | None, measured: Given | None
+) -> Inputs:
+    profile = profiles if isinstance(profiles, Loaded) else _read(profiles, "profile", Profile)
     read_slo = _read([slo], "slo", Slo)
     read_state = _read([state], "state", State) if state is not None else None
-    faults = read_profile.faults + read_slo.faults + (read_state.faults if read_state else [])
-    warnings = read_profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
-    faults += _dangling(read_profile, read_slo, read_state)
+    faults = profile.faults + read_slo.faults + (read_state.faults if read_state else [])
+    warnings = profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
+    faults += _dangling(profile, read_slo, read_state, profile_checked=isinstance(profiles, Loaded))
     if read_slo.model is not None:
         counted = _count_sizes(read_slo.model, read_slo.file_of)
         faults += counted[1]
@@ -84,22 +114,22 @@ def _load_inputs(profiles: Given | Sequence[Given], slo: Given, state: Given | N
             measured_document = _measured(measured)
         except InputError as error:
             faults += error.faults
-    if faults or read_profile.model is None or read_slo.model is None:
+    if faults or profile.model is None or read_slo.model is None:
         raise InputError(dict.fromkeys(faults))
-    warnings += [*suspicious_profile(read_profile.model), *suspicious_slo(read_slo.model)]
-    documents: dict[str, Any] = {"profile": read_profile.document, "slo": read_slo.document}
-    files = {"profile": read_profile.name, "slo": read_slo.name}
+    warnings += [*suspicious_profile(profile.model), *suspicious_slo(read_slo.model)]
+    digests = {"profile": profile.digest, "slo": read_slo.digest}
+    files = {"profile": profile.name, "slo": read_slo.name}
     if read_state is not None:
-        documents["state"], files["state"] = read_state.document, read_state.name
+        digests["state"], files["state"] = read_state.digest, read_state.name
     if measured is not None:
-        documents["measured"], files["measured"] = measured_document, source_name(measured, "measured")
+        digests["measured"], files["measured"] = digest(measured_document), source_name(measured, "measured")
     return Inputs(
-        profile=read_profile.model,
+        profile=profile.model,
         slo=read_slo.model,
         state=read_state.model if read_state else None,
         measured=measured_document,
         traces=traces,
-        digests={kind: digest(document) for kind, document in documents.items()},
+        digests=digests,
         trace_digests=hashes,
         files=files,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -108,14 +138,8 @@ def _load_inputs(profiles: Given | Sequence[Given], slo: Given, state: Given | N
 
 def load_profile(*sources: Given) -> Profile:
     """The profile that these files make together, its own references checked."""
-    loaded = _read(sources, "profile", Profile)
-    faults = loaded.faults
-    if loaded.model is not None:
-        references = References(loaded.model, known_ids(loaded.document), loaded.file_of)
-        references.check_profile()
-        faults = [*faults, *references.drain()]
-    if faults or loaded.model is None:
-        raise InputError(faults)
+    loaded = read_profile(*sources)
+    assert loaded.model is not None
     return loaded.model
 
 
@@ -150,12 +174,12 @@ def _collector_at_rest() -> Iterator[None]:
             gc.enable()
 
 
-def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> _Loaded[M]:
+def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> Loaded[M]:
     """Read, merge and validate the files of one kind."""
     several = isinstance(sources, Sequence) and not isinstance(sources, str | bytes)
     given: Sequence[Any] = [*sources] if several else [sources]  # type: ignore[misc]
     names = _names(given, kind)
-    loaded: _Loaded[M] = _Loaded(name=" + ".join(names) or kind, file_of=lambda _: kind)
+    loaded: Loaded[M] = Loaded(name=" + ".join(names) or kind, file_of=lambda _: kind)
     documents: list[tuple[str, Mapping[str, Any]]] = []
     if not given:
         loaded.faults.append(
@@ -220,7 +244,7 @@ def _made_already(sources: Sequence[Given], model_type: type[M]) -> M | None:
     return None
 
 
-def _validated(model_type: type[M], loaded: _Loaded[M], kind: str) -> tuple[M | None, list[Located]]:
+def _validated(model_type: type[M], loaded: Loaded[M], kind: str) -> tuple[M | None, list[Located]]:
     """The model and its faults; with faults, the model of what is left when the faulty things are set aside."""
     normalised: list[str] = []
     try:
@@ -250,14 +274,18 @@ def _without_faulty(model_type: type[M], document: Mapping[str, Any], located: S
         return None
 
 
-def _dangling(profile: _Loaded[Profile], slo: _Loaded[Slo], state: _Loaded[State] | None) -> list[Fault]:
+def _dangling(
+    profile: Loaded[Profile], slo: Loaded[Slo], state: Loaded[State] | None, *, profile_checked: bool
+) -> list[Fault]:
     """The faults of references, of whatever could be read."""
     if profile.model is None:
         return []
-    known = known_ids(profile.document)
-    within = References(profile.model, known, profile.file_of)
-    within.check_profile()
-    faults = list(within.drain())
+    known = profile.known
+    faults: list[Fault] = []
+    if not profile_checked:
+        within = References(profile.model, known, profile.file_of)
+        within.check_profile()
+        faults += within.drain()
     if slo.model is not None:
         from_slo = References(profile.model, known, slo.file_of)
         from_slo.check_slo(slo.model)

@@ -1,0 +1,119 @@
+"""The front door as other schedulers use it: parse once, plan often, from many threads, in silence."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import hetplan as hp
+from hetplan.front_door import choose, options_of, pose
+from hetplan.planner.plan_file import plan_bytes
+from hetplan.planner.status import Found
+from hetplan.registry import problem
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
+
+
+@pytest.fixture(scope="module")
+def slo() -> dict:
+    return json.loads(SLO.read_text())
+
+
+def with_rate(slo: dict, rate: float | str) -> dict:
+    changed = json.loads(json.dumps(slo))
+    changed["objective"] = [{"min": "cost"}]
+    del changed["limits"]["cost_per_hour"]
+    (app,) = changed["apps"].values()
+    app["demand"]["rate_qps"] = rate
+    return changed
+
+
+def test_a_planner_plans_again_and_again_and_demand_replaces_the_files(slo: dict) -> None:
+    planner = hp.Planner(PROFILE)
+    (name,) = slo["apps"]
+    costs = []
+    for rate in (50.0, 200.0, 400.0):
+        plan = planner.plan(with_rate(slo, 1.0), demand={name: rate}).require()
+        claim = next(claim for claim in plan.claims if claim.about == "cost_per_hour")
+        costs.append(claim.value)
+        assert hp.verify(plan, PROFILE, with_rate(slo, rate)).ok
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+
+
+def test_demand_for_an_unknown_application_is_an_input_error(slo: dict) -> None:
+    with pytest.raises(hp.InputError, match="no such application"):
+        hp.Planner(PROFILE).plan(slo, demand={"nobody": 5.0})
+
+
+def test_many_threads_get_the_same_plan_and_nothing_is_printed(slo: dict, capfd: pytest.CaptureFixture[str]) -> None:
+    planner = hp.Planner(PROFILE)
+    with ThreadPoolExecutor(6) as pool:
+        plans = list(pool.map(lambda _: plan_bytes(planner.plan(slo).require()), range(12)))
+    assert len(set(plans)) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    outcome = hp.Planner(PROFILE).plan(slo, cancel=cancel)
+    assert outcome.plan is None
+    assert outcome.found is Found.NOTHING
+    assert outcome.exit_code == 130
+    with pytest.raises(hp.NoPlan) as caught:
+        outcome.require()
+    assert caught.value.exit_code == 130
+
+
+def test_events_tell_what_is_going_on(slo: dict) -> None:
+    told: list[hp.Event] = []
+    hp.solve(PROFILE, slo, on_event=told.append)
+    assert any(event.what == "solve" for event in told)
+
+
+def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:
+    first = hp.solve(PROFILE, slo).require()
+    again = hp.solve(PROFILE, slo, start=first, solver="scipy").require()
+    assert again.claims[0].value == pytest.approx(first.claims[0].value, rel=1e-4)
+    assert again.solves[0].solver.startswith("scipy")
+
+
+@pytest.mark.parametrize(
+    ("choice", "says"),
+    [
+        ({"question": "teleport"}, "no such question"),
+        ({"formulation": "teleport"}, "no such formulation"),
+        ({"solver": "teleport"}, "no such solver"),
+        ({"recheck": "teleport"}, "no such solver"),
+        ({"options": {"derat": 0.5}}, "derate"),
+        ({"options": {"derate": 80}}, "derate"),
+    ],
+)
+def test_a_wrong_choice_is_named_with_its_remedy(slo: dict, choice: dict, says: str) -> None:
+    with pytest.raises(hp.InputError) as caught:
+        hp.solve(PROFILE, slo, **choice)
+    assert says in str(caught.value)
+    assert all(fault.remedy for fault in caught.value.faults)
+
+
+def test_the_question_is_inferred_and_papers_names_are_aliases(slo: dict) -> None:
+    inputs = hp.load_inputs(PROFILE, slo)
+    assert choose(inputs).problem.question == "pool"
+    by_paper = choose(inputs, question="Kairos", formulation="fluid_milp", options={"latency-stat": "mean"})
+    assert by_paper.problem.question == "pool"
+    assert pose(inputs, by_paper).question == "pool"
+    assert options_of(problem("pool"), "fluid-milp", {"derate": 0.7}).model_dump()["derate"] == 0.7
+
+
+def test_every_public_name_is_there() -> None:
+    for name in hp.__all__:
+        assert getattr(hp, name) is not None
+    assert set(hp.__all__) <= set(dir(hp))
+    with pytest.raises(AttributeError):
+        hp.teleport  # noqa: B018
