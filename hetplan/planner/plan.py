@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, Positive, PositiveCount, Real
+from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.planner.plan_policy import PolicyTable, QueueSlackDispatch
+from hetplan.planner.plan_pool import (
+    EarliestDispatch,
+    FcfsDispatch,
+    MatchingDispatch,
+    SharesDispatch,
+    ThresholdDispatch,
+)
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
@@ -82,26 +91,17 @@ class Route(Model):
     to: dict[Id, Fraction]
 
 
-class SharesDispatch(Model):
-    """Queries follow the routing shares at random; nothing else is looked at."""
-
-    rule: Literal["shares/1"] = "shares/1"
-    late: str = "serve"
-
-
-class MatchingDispatch(Model):
-    """Waiting queries are matched to instances at each event so that the weighted busy time is least (Kairos)."""
-
-    rule: Literal["matching/1"] = "matching/1"
-    late: str = "serve"
-    slo_ms: Positive
-    xi: Annotated[float, Field(gt=0, le=1)] = 0.98
-    weight: dict[Id, Positive] = Field(default_factory=dict, description="C_j per hardware")
-    penalty: Literal["paper", "absolute", "lexicographic"] = "paper"
-    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
-
-
-Dispatch = Annotated[SharesDispatch | MatchingDispatch, Discriminator("rule")]
+Dispatch = Annotated[
+    SharesDispatch
+    | MatchingDispatch
+    | FcfsDispatch
+    | ThresholdDispatch
+    | EarliestDispatch
+    | PathSharesDispatch
+    | MostAccurateFirstDispatch
+    | QueueSlackDispatch,
+    Discriminator("rule"),
+]
 """Per-query rules of the closed registry; a new question adds its own class here."""
 
 
@@ -209,7 +209,7 @@ class Plan(Model):
     workers: tuple[Worker, ...] = ()
     routing: dict[Id, tuple[Route, ...]] = Field(default_factory=dict)
     dispatch: dict[Id, Dispatch] = Field(default_factory=dict)
-    policies: dict[Id, Any] = Field(default_factory=dict)
+    policies: dict[Id, tuple[PolicyTable, ...]] = Field(default_factory=dict)
     tables: dict[Id, Table] = Field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     promises: tuple[Promise, ...] = ()

@@ -8,10 +8,10 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Plan
+from hetplan.planner.plan import Dispatch, Plan
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.schema import schema_of
@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 FORMAT = re.compile(r"hetplan/plan/(\d+)\.(\d+)\Z")
-FEATURES: set[str] = {"shares/1", "matching/1"}
-"""Dispatch rules and policies that this version knows; a plan that requires another is refused by name."""
+FEATURES = frozenset(kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0]))
+"""Dispatch rules that this version knows; a plan that requires another feature is refused by its name."""
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:

@@ -1,0 +1,306 @@
+"""The matching of waiting queries to instances, as loops that compile (Kairos, Eqs. 1-8).
+
+`assign` is a shortest-augmenting-path solver of the rectangular assignment problem (Jonker-Volgenant, Hungarian);
+`match` writes the costs of Eqs. 2, 5 and 8 and calls it. Both work in `Scratch` arrays made once by `scratch`, because
+a simulation calls them millions of times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.dispatch.compiled import kernel
+
+__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "assign", "match", "scratch"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Scratch = tuple[Floats, Floats, Integers]
+Costs = tuple[Floats, Floats, float, bool]
+
+IDLE = -1.0
+"""In place of the time at which an instance will be free: it is free now."""
+
+
+def scratch(instances: int, window: int) -> Scratch:
+    """Room for matching up to `window` queries with up to `instances` instances."""
+    side = max(instances, window, 1)
+    return np.zeros((max(min(instances, window), 1), side)), np.zeros((5, side)), np.zeros((5, side), np.int64)
+
+
+@kernel
+def nearest_open(best: Floats, columns: int) -> Any:
+    """The least of ``best[:columns]``; four running minima, which a processor finds side by side."""
+    one, two, three, four = np.inf, np.inf, np.inf, np.inf
+    even = columns - columns % 4
+    for column in range(0, even, 4):
+        one = best[column] if best[column] < one else one
+        two = best[column + 1] if best[column + 1] < two else two
+        three = best[column + 2] if best[column + 2] < three else three
+        four = best[column + 3] if best[column + 3] < four else four
+    for column in range(even, columns):
+        one = best[column] if best[column] < one else one
+    return min(min(one, two), min(three, four))
+
+
+@kernel
+def assign(rows: int, columns: int, room: Scratch) -> None:
+    """Give each row its own column at least total cost; `rows` must not exceed `columns`.
+
+    Costs are read from ``room[0][:rows, :columns]``; the column of each row is left in ``room[2][0, :rows]``.
+    Rows enter one by one; each takes the cheapest path of exchanges to a free column, with the costs reduced by
+    prices (`of_row`, `of_column`) that keep every reduced cost at or above zero. A column that is `settled` leaves the
+    search by an infinite price, so that the inner loop has no branch.
+    """
+    cost, real, whole = room
+    of_row, of_column, distance, best, price = real[0], real[1], real[2], real[3], real[4]
+    column_of, row_of, via, settled = whole[0], whole[1], whole[2], whole[3]
+    for column in range(columns):
+        of_column[column] = 0.0
+        row_of[column] = -1
+    for row in range(rows):
+        for column in range(columns):
+            best[column] = np.inf
+            price[column] = of_column[column]
+        owner, base, lowest, count = row, 0.0, 0.0, 0
+        while True:
+            for column in range(columns):
+                reduced = base + cost[owner, column] - price[column]
+                better = reduced < best[column]
+                via[column] = owner if better else via[column]
+                best[column] = reduced if better else best[column]
+            lowest = nearest_open(best, columns)
+            nearest = -1
+            for column in range(columns):
+                if best[column] == lowest:
+                    # Of columns equally near a free one ends the search.
+                    if row_of[column] < 0:
+                        nearest = column
+                        break
+                    nearest = column if nearest < 0 else nearest
+            if row_of[nearest] < 0:
+                break
+            settled[count] = nearest
+            count += 1
+            distance[nearest] = lowest
+            best[nearest], price[nearest] = np.inf, -np.inf
+            owner = row_of[nearest]
+            base = lowest - of_row[owner]
+        of_row[row] = lowest
+        for place in range(count):
+            seen = settled[place]
+            of_row[row_of[seen]] += lowest - distance[seen]
+            of_column[seen] -= lowest - distance[seen]
+        while True:
+            owner = via[nearest]
+            row_of[nearest] = owner
+            previous = column_of[owner]
+            column_of[owner] = nearest
+            if owner == row:
+                break
+            nearest = previous
+
+
+@kernel
+def candidates(queries: int, first: Integers, ends: Floats, merge: bool, chosen: Integers) -> int:
+    """Write into `chosen` the instances worth looking at, and return how many.
+
+    Of instances of one type, the sooner free is at least as good for every query. So with fewer queries than
+    instances, only the `queries` soonest of each type can matter: all others merge into them, idle ones first.
+    """
+    total = int(first[-1])
+    count = 0
+    if not merge or queries >= total:
+        for instance in range(total):
+            chosen[instance] = instance
+        return total
+    for kind in range(first.shape[0] - 1):
+        start = count
+        for instance in range(first[kind], first[kind + 1]):
+            place = count
+            if count - start == queries:
+                if ends[instance] >= ends[chosen[count - 1]]:
+                    continue
+                place -= 1
+            else:
+                count += 1
+            while place > start and ends[chosen[place - 1]] > ends[instance]:
+                chosen[place] = chosen[place - 1]
+                place -= 1
+            chosen[place] = instance
+    return count
+
+
+@kernel
+def busy_ms(ends_ms: Any, now_ms: float) -> Any:
+    """How long an instance is still expected to be busy; one that is overdue is expected to end now."""
+    return ends_ms - now_ms if ends_ms > now_ms else 0.0
+
+
+@kernel
+def write_costs(
+    now_ms: float,
+    waiting: Integers,
+    queries: int,
+    arrived_ms: Floats,
+    rows: Integers,
+    service_ms: Floats,
+    kind: Integers,
+    ends_ms: Floats,
+    weight: Floats,
+    late_cost: Floats,
+    limit_ms: float,
+    chosen: Integers,
+    columns: int,
+    cost: Floats,
+) -> None:
+    """Fill in what each pair costs (Eqs. 2, 5, 8): a row per query, or per instance where there are fewer of those."""
+    beyond = 0.0
+    if late_cost[0] < 0.0:
+        # More than all pairs in time can cost together.
+        for place in range(columns):
+            instance = chosen[place]
+            busy = busy_ms(ends_ms[instance], now_ms)
+            for k in range(queries):
+                done = busy + service_ms[rows[waiting[k]], kind[instance]]
+                beyond = max(beyond, weight[kind[instance]] * done)
+        beyond = (beyond + 1.0) * (min(queries, columns) + 1)
+    for place in range(columns):
+        instance = chosen[place]
+        busy = busy_ms(ends_ms[instance], now_ms)
+        of_type = kind[instance]
+        for k in range(queries):
+            query = waiting[k]
+            done = busy + service_ms[rows[query], of_type]
+            price = weight[of_type] * done
+            if not done + (now_ms - arrived_ms[query]) <= limit_ms:
+                price = price + beyond if beyond > 0.0 else late_cost[of_type]
+            if queries <= columns:
+                cost[k, place] = price
+            else:
+                cost[place, k] = price
+
+
+@kernel
+def older_first(
+    now_ms: float,
+    waiting: Integers,
+    queries: int,
+    arrived_ms: Floats,
+    rows: Integers,
+    service_ms: Floats,
+    kind: Integers,
+    ends_ms: Floats,
+    limit_ms: float,
+    mates: Integers,
+) -> None:
+    """Of two queries on instances of one type, the older takes the one that is free sooner, if both stay as timely.
+
+    Such an exchange never changes the cost: without a rule, rounding errors would decide who starts first.
+    """
+    for younger in range(1, queries):
+        if mates[younger] < 0:
+            continue
+        of_type = kind[mates[younger]]
+        for older in range(younger):
+            sooner, later = mates[younger], mates[older]
+            if later < 0 or kind[later] != of_type or not ends_ms[later] > ends_ms[sooner]:
+                continue
+            one, other = waiting[older], waiting[younger]
+            slack_of_one = limit_ms - (now_ms - arrived_ms[one]) - service_ms[rows[one], of_type]
+            slack_of_other = limit_ms - (now_ms - arrived_ms[other]) - service_ms[rows[other], of_type]
+            both_timely = min(slack_of_one, slack_of_other) >= busy_ms(ends_ms[later], now_ms)
+            both_late = max(slack_of_one, slack_of_other) < busy_ms(ends_ms[sooner], now_ms)
+            if both_timely or both_late:
+                mates[older], mates[younger] = sooner, later
+
+
+@kernel
+def late_stand_back(
+    now_ms: float,
+    waiting: Integers,
+    queries: int,
+    arrived_ms: Floats,
+    rows: Integers,
+    service_ms: Floats,
+    first: Integers,
+    kind: Integers,
+    ends_ms: Floats,
+    limit_ms: float,
+    mates: Integers,
+    taken: Integers,
+) -> None:
+    """Queries that are late anyway keep to the first instances of their type, where that costs the same.
+
+    Late pairs of one type cost alike, so which instance they hold is a tie. On any idle one they would start at once
+    and hinder the timely; on the last to be free they would wait for ever. Keeping to one they are served in turn.
+    """
+    marked = False
+    for k in range(queries):
+        if mates[k] < 0:
+            continue
+        of_type = kind[mates[k]]
+        slack = limit_ms - (now_ms - arrived_ms[waiting[k]]) - service_ms[rows[waiting[k]], of_type]
+        if slack >= busy_ms(ends_ms[mates[k]], now_ms):
+            continue
+        if not marked:
+            marked = True
+            for instance in range(kind.shape[0]):
+                taken[instance] = 0
+            for other in range(queries):
+                if mates[other] >= 0:
+                    taken[mates[other]] = 1
+        for instance in range(first[of_type], mates[k]):
+            if taken[instance] == 0 and slack < busy_ms(ends_ms[instance], now_ms):
+                taken[instance], taken[mates[k]] = 1, 0
+                mates[k] = instance
+                break
+
+
+@kernel
+def match(
+    now_ms: float,
+    waiting: Integers,
+    queries: int,
+    arrived_ms: Floats,
+    rows: Integers,
+    service_ms: Floats,
+    first: Integers,
+    kind: Integers,
+    ends_ms: Floats,
+    costs: Costs,
+    mates: Integers,
+    room: Scratch,
+) -> None:
+    """Match the first `queries` of `waiting`, oldest first, with instances; ``mates[k]`` is the k-th's instance, or -1.
+
+    ``service_ms[rows[i], t]`` is the predicted service time of query i on type t; instances of type t are
+    ``first[t] <= j < first[t + 1]`` and ``kind[j]`` is t; ``ends_ms[j]`` is when instance j is expected to be free,
+    `IDLE` if it is free. `costs` are: the weight of each type; what a late pair costs on each type (negative: late
+    pairs count before all else); the limit of Eq. 5 in ms; whether to merge alike instances.
+    """
+    weight, late_cost, limit_ms, merge = costs
+    cost, whole = room[0], room[2]
+    chosen = whole[4]
+    columns = candidates(queries, first, ends_ms, merge, chosen)
+    write_costs(
+        now_ms, waiting, queries, arrived_ms, rows, service_ms, kind, ends_ms,
+        weight, late_cost, limit_ms, chosen, columns, cost,
+    )  # fmt: skip
+    assign(min(queries, columns), max(queries, columns), room)
+    if queries <= columns:
+        for k in range(queries):
+            mates[k] = chosen[whole[0, k]]
+    else:
+        for k in range(queries):
+            mates[k] = -1
+        for place in range(columns):
+            mates[whole[0, place]] = chosen[place]
+    older_first(now_ms, waiting, queries, arrived_ms, rows, service_ms, kind, ends_ms, limit_ms, mates)
+    if late_cost[0] >= 0.0:
+        late_stand_back(
+            now_ms, waiting, queries, arrived_ms, rows, service_ms, first, kind, ends_ms, limit_ms, mates, whole[1]
+        )
