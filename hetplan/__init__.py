@@ -45,6 +45,7 @@ _WHERE = {
     "load_slo": "hetplan.profiles.load",
     "load_state": "hetplan.profiles.load",
     "read_plan": "hetplan.planner.plan_file",
+    "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
     "write_plan": "hetplan.planner.plan_file",
@@ -78,6 +79,7 @@ __all__ = [
     "load_slo",
     "load_state",
     "read_plan",
+    "simulate",
     "solve",
     "verify",
     "write_plan",
@@ -94,7 +96,7 @@ if TYPE_CHECKING:
         PlanRejected,
         SolverFailed,
     )
-    from hetplan.front_door import Planner, solve, verify
+    from hetplan.front_door import Planner, simulate, solve, verify
     from hetplan.planner.answer import Answer, Limits
     from hetplan.planner.certificate import certify
     from hetplan.planner.contract import Event, Tools

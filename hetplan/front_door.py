@@ -28,9 +28,10 @@ from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
+    from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "Planner", "choose", "options_of", "plan_for", "pose", "solve", "verify"]
+__all__ = ["Choice", "Planner", "choose", "options_of", "plan_for", "pose", "simulate", "solve", "verify"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -112,6 +113,22 @@ def verify(
     """Recompute everything a plan promises from the inputs, with code that never saw how it was made."""
     checked = read_plan(plan, trust_digest=True)
     return _verify(checked, load_inputs(profile, slo, state=state, measured=measured))
+
+
+def simulate(
+    plan: Source | Plan,
+    profile: Source | Profile | Sequence[Source | Profile],
+    slo: Source | Slo,
+    *,
+    state: Source | State | None = None,
+    measured: Source | None = None,
+    **how: Any,
+) -> SimulationReport:
+    """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
+    from hetplan.simulator.simulate import simulate as run
+
+    tried = read_plan(plan, trust_digest=True)
+    return run(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
 @dataclass
@@ -220,7 +237,7 @@ def plan_for(
     _known(engines, solver, "--solver")
     _known(engines, recheck, "--recheck")
     ask = Asking(engines, limits or Limits(), solver=solver, recheck=recheck, on_event=on_event)
-    problem = pose(inputs, choice, tools=tools, start=previous)
+    problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.plan is None:
         return outcome

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
-    from hetplan.planner.contract import Problem, Solver
+    from hetplan.planner.contract import Problem, Solver, Tools
 
-__all__ = ["PROBLEMS", "SOLVERS", "check_of", "importers", "problem", "problem_names", "solvers"]
+__all__ = ["PROBLEMS", "SOLVERS", "check_of", "importers", "problem", "problem_names", "solvers", "tools_of"]
 
 PROBLEMS = {
     "pool": "hetplan.problems.pool:Pool",
+    "pipeline": "hetplan.problems.pipeline:Pipeline",
+    "variants": "hetplan.problems.variants:Variants",
+    "compound": "hetplan.problems.compound:Compound",
 }
 """Question -> the class that poses it."""
 
@@ -36,13 +39,39 @@ SOLVERS = {
     "cp-sat": "hetplan.solvers.cp_sat:CpSat",
     "cp-sat-scaled": "hetplan.solvers.cp_sat:CpSatScaled",
     "pyomo": "hetplan.solvers.pyomo_bridge:Pyomo",
+    "bound-order": "hetplan.solvers.catalog_orders:BoundOrder",
+    "exhaustive": "hetplan.solvers.catalog_orders:Exhaustive",
+    "random-order": "hetplan.solvers.catalog_orders:RandomOrder",
+    "genetic": "hetplan.solvers.catalog_genetic:Genetic",
+    "annealing": "hetplan.solvers.catalog_annealing:Annealing",
+    "gaussian-process": "hetplan.solvers.catalog_gaussian:GaussianProcess",
+    "dual": "hetplan.solvers.packing_dual:Dual",
+    "dual-core": "hetplan.solvers.packing_exact:DualCore",
+    "exact": "hetplan.solvers.packing_exact:Exact",
+    "exact-cp-sat": "hetplan.solvers.packing_exact:ExactCpSat",
+    "greedy": "hetplan.solvers.packing_greedy:Greedy",
+    "greedy-sum": "hetplan.solvers.packing_greedy:GreedySum",
+    "greedy-norm": "hetplan.solvers.packing_greedy:GreedyNorm",
+    "greedy-max": "hetplan.solvers.packing_greedy:GreedyMax",
+    "greedy-l2": "hetplan.solvers.packing_greedy:GreedyL2",
+    "greedy-stop": "hetplan.solvers.packing_greedy:GreedyStop",
+    "fcfs": "hetplan.solvers.packing_greedy:Fcfs",
 }
 """Engines in order of preference within each kind of form."""
 
 CHECKS = {
     "pool": "hetplan.verifier.pool:check",
+    "pipeline": "hetplan.verifier.pipeline:check",
+    "variants": "hetplan.verifier.variants:check",
+    "compound": "hetplan.verifier.compound:check",
 }
 """Question -> the verifier's check of its own promise."""
+
+TOOLS = {
+    "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
+    "policy": {"simulate_policy": "hetplan.simulator.policy:simulate_policy"},
+}
+"""Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
 
 IMPORTERS = {
     "melange": "hetplan.profiles.imports.melange:convert",
@@ -88,6 +117,28 @@ def check_of(question: str) -> Callable[..., Any] | None:
     """The verifier's check of a question's promise, or None where it has none."""
     found: Callable[..., Any] | None = _find(CHECKS, "checks", question)
     return found
+
+
+def tools_of(question: str, given: Tools | None = None) -> Tools:
+    """What a question is handed: hetplan's own simulators, each loaded when first called; what is given comes first."""
+    from hetplan.planner.contract import Tools
+
+    own = {name: _on_first_call(where) for name, where in TOOLS.get(question, {}).items()}
+    given = given or Tools()
+    return Tools(
+        simulate=given.simulate or own.pop("simulate", None),
+        evaluate=given.evaluate or own.pop("evaluate", None),
+        extra={**own, **given.extra},
+    )
+
+
+def _on_first_call(where: str) -> Callable[..., Any]:
+    module, _, attribute = where.partition(":")
+
+    def call(*args: Any, **named: Any) -> Any:
+        return getattr(import_module(module), attribute)(*args, **named)
+
+    return call
 
 
 def importers() -> dict[str, Callable[..., Any]]:

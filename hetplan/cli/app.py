@@ -23,6 +23,7 @@ from hetplan.cli.options import options
 from hetplan.cli.questions import questions
 from hetplan.cli.schema import schema
 from hetplan.cli.show import show
+from hetplan.cli.simulate import simulate
 from hetplan.cli.solve import solve
 from hetplan.cli.solvers import solvers
 from hetplan.cli.verify import verify
@@ -50,6 +51,15 @@ _COMMANDS = (
         ),
     ),
     _Command("verify", verify, "Plan", ("hetplan verify plan.json profile.json slo.json",)),
+    _Command(
+        "simulate",
+        simulate,
+        "Plan",
+        (
+            "hetplan simulate plan.json profile.json slo.json",
+            "hetplan simulate plan.json profile.json slo.json --arrivals gamma:0.5 --baselines --svg plan.svg",
+        ),
+    ),
     _Command("show", show, "Plan", ("hetplan show plan.json",)),
     _Command("diff", diff, "Plan", ("hetplan diff old.json new.json --exit-code",)),
     _Command(

@@ -62,6 +62,8 @@ Unchecked = Annotated[
     bool, typer.Option("--allow-unchecked", help="Accept a plugin's plan that no check of its own covers.")
 ]
 
+Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
+
 
 def solve(
     profiles: Profiles,
@@ -83,6 +85,7 @@ def solve(
     seed: Seed = 0,
     threads: Threads = 1,
     allow_unchecked: Unchecked = False,
+    simulated: Simulated = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -111,6 +114,8 @@ def solve(
             require_proof=require_proof,
             allow_unchecked=allow_unchecked,
         )
+        if simulated and outcome.plan is not None:
+            outcome = _simulate(out, outcome, profiles, slo, state=state, measured=measured, seed=seed)
         _tell(out, outcome, output)
 
 
@@ -151,6 +156,36 @@ def _solve(out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, An
         how["start"] = plan_from(how["start"])
     with quiet_engines(out), progress(out) as show:
         return interruptible(work, say=out.note)
+
+
+def _simulate(
+    out: Output,
+    outcome: Outcome,
+    profiles: list[Path],
+    slo: Path,
+    *,
+    state: Path | None,
+    measured: Path | None,
+    seed: int,
+) -> Outcome:
+    """The outcome with what simulation says of its plan; what it breaks fails the plan."""
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.cli.simulation_page import show_simulation
+    from hetplan.front_door import simulate
+
+    assert outcome.plan is not None
+    made = outcome.plan
+    with progress(out) as show:
+        report = interruptible(
+            lambda cancel: simulate(
+                made, profiles, slo, state=state, measured=measured, seed=seed, on_event=show, cancel=cancel
+            ),
+            say=out.note,
+        )
+    out.send({"simulation": report.as_dict()})
+    show_simulation(report, out.people)
+    return outcome.tried(broken=tuple(str(line) for line in report.broken))
 
 
 def _tell(out: Output, outcome: Outcome, output: str | None) -> None:

@@ -202,7 +202,7 @@ def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
     )
     stated = upper if elastic.verb == "raise" else lower
     stated = (stated if math.isfinite(stated) else lower) * elastic.per_unit
-    to = stated + amount if elastic.verb == "raise" else stated - amount
+    to = float(stated + amount if elastic.verb == "raise" else stated - amount)
     at = elastic.field.format(label=knob.label)
     unit = f" {elastic.unit}" if elastic.unit else ""
     text = f"{elastic.verb} {at} by {amount:.6g}{unit} to {to:.6g}{unit}"

@@ -58,6 +58,11 @@ class Outcome:
         )
         return replace(self, finding=finding, violations=violations)
 
+    def tried(self, *, broken: tuple[str, ...]) -> Outcome:
+        """The same outcome after a simulation; `broken` are the promises and wishes that it broke."""
+        finding = replace(self.finding, promise_broken=bool(broken))
+        return replace(self, finding=finding, violations=(*self.violations, *broken))
+
     @property
     def found(self) -> Found:
         """Whether there is a plan, and if not, of which kind the absence is."""

@@ -52,6 +52,7 @@ from hetplan.problems.pool_columns import Column, Times, Type, read_columns, rea
 from hetplan.problems.pool_options import (
     EnumerateOptions,
     Eq15Options,
+    ExhaustiveOptions,
     FluidAtOptions,
     FluidOptions,
     HomogeneousOptions,
@@ -106,7 +107,7 @@ class Pool:
         "enumerate-lp": EnumerateOptions,
         "homogeneous": HomogeneousOptions,
         "kairos-plus": SearchOptions,
-        "exhaustive": SearchOptions,
+        "exhaustive": ExhaustiveOptions,
         "rand": SearchOptions,
         "gene": SearchOptions,
         "anneal": SearchOptions,
@@ -348,7 +349,8 @@ class Pool:
         if rated.lam <= 0:
             return pool_infeasible.nothing_served(self, ask, rated.counts)
         if self.options.size == "simulated" and simulated is None:
-            simulated = pool_simulated.simulate(self, self.of_type(rated.counts), rated.lam, first_seed=ask.limits.seed)
+            found = pool_simulated.simulate(self, self.of_type(rated.counts), rated.lam, first_seed=ask.limits.seed)
+            simulated = replace(found, at_most=rated.lam)
             backed = pool_simulated.claims(self, ask, simulated, backed)
         elif simulated is None and self.wish.budget is None and not self.holds(rated):
             return pool_infeasible.too_slow(self, rated.counts, rated.lam)

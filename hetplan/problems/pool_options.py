@@ -11,6 +11,7 @@ from hetplan.planner.contract import Options
 __all__ = [
     "EnumerateOptions",
     "Eq15Options",
+    "ExhaustiveOptions",
     "FluidAtOptions",
     "FluidOptions",
     "HomogeneousOptions",
@@ -115,3 +116,9 @@ class SearchOptions(PoolOptions):
         description="leave out pools contained in one that was tried (wrong for noisy types); implies prune",
     )
     evaluations: int | None = Field(default=None, ge=1, description="most pools tried; none: until nothing is left")
+
+
+class ExhaustiveOptions(SearchOptions):
+    """`exhaustive`: every pool is tried, whatever its bound, unless `prune` says otherwise."""
+
+    prune: bool = Field(default=False, description="leave out pools whose bound is no better than the best value found")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hetplan.problems.pool import Pool, Rated
     from hetplan.problems.pool_options import Eq15Options, RerankOptions
 
-__all__ = ["by_enumeration", "by_eq15", "by_rerank", "homogeneous", "rates_of"]
+__all__ = ["by_enumeration", "by_eq15", "by_rerank", "covers", "homogeneous", "rates_of"]
 
 MOST_PROGRAMS = 100_000
 """Above this many, solving one program each is the wrong tool."""
@@ -99,7 +99,7 @@ def by_enumeration(pool: Pool, ask: Ask) -> Draft | Infeasible:
             "rate_qps", "max", "problem", rated.answer, value=derate * rated.lam, scale=derate, note="the best of all"
         )
         return pool.drafted(ask, rated, [claim] if bound <= rated.lam * (1 + pool_eq15.TIES) else [])
-    at = np.flatnonzero(_covers(pool, found))
+    at = np.flatnonzero(covers(pool, found))
     _at_most(at.size)
     enough = _cheapest_enough(pool, ask, found, at[np.argsort(found.cost[at], kind="stable")])
     if isinstance(enough, Infeasible):
@@ -177,7 +177,7 @@ def _at_most(count: int) -> None:
         )
 
 
-def _covers(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
+def covers(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
     """Which configurations have an instance for every class: the others carry nothing."""
     keep = np.ones(len(found), dtype=bool)
     for pattern in np.unique(pool.usable, axis=0):
@@ -189,7 +189,7 @@ def _covers(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
 
 def _maximal(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
     """Which configurations serve every class and have no other that holds one instance more."""
-    keep = _covers(pool, found)
+    keep = covers(pool, found)
     if not len(found):
         return keep
     # A configuration is a number in mixed radix; "one more of t" is the number plus t's place value.

@@ -8,6 +8,7 @@ bound and leaves out those whose bound is below the best value found; the other 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from hetplan.planner.forms.catalog import Catalog
 from hetplan.planner.plan import Notice
 from hetplan.problems import pool_eq15, pool_infeasible
 from hetplan.problems.pool_configurations import Configurations, columns_of, configurations
-from hetplan.problems.pool_ranked import MOST_PROGRAMS, rates_of
+from hetplan.problems.pool_ranked import MOST_PROGRAMS, covers, rates_of
 from hetplan.problems.pool_simulated import Simulated, check_can_simulate, simulate, tolerant
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
         why = f"none of the {len(tried)} pools tried carries any rate within the target"
         return Infeasible(why=(why,), proved=False)
     rated = pool.rate_at(ask, columns_of(pool, found.row(answer.point)))
+    value = replace(value, at_most=rated.lam)
     proved = options.bound == "lp" and not options.prune_sub
     top = form.upper_bound() if proved else np.inf
     note = (
@@ -120,9 +122,8 @@ def _bounds(pool: Pool, ask: Ask, found: Configurations) -> np.ndarray[tuple[int
     rows = found.rows(np.arange(len(found)))
     answers = rates_of(tolerant(pool), ask, rows, about="bound on the rate of each configuration")
     bounds = np.array([answer.bound if answer.bound is not None else np.inf for answer in answers])
-    # A class that nobody serves makes the bound 0, not the hair that an engine's tolerance leaves.
-    covered = np.array([bool(tolerant(pool).usable[:, row > 0].any(axis=1).all()) for row in rows], dtype=bool)
-    return np.where(covered, bounds, 0.0)
+    # A plan needs somebody in time for every class, also where the bound could do without.
+    return np.where(covers(pool, found), bounds, 0.0)
 
 
 def _evaluator(

@@ -43,10 +43,15 @@ LEAST_RAISED, MOST_RAISED = 1.01, 2.0
 
 @dataclass(frozen=True)
 class Simulated:
-    """What valuing a pool gave: a rate per seed (or one measurement), and by which model."""
+    """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
+
+    No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
+    target leaves, a pool may be seen to carry a little more.
+    """
 
     per_seed: tuple[float, ...]
     model: Literal["simulation/1", "measured"] = "simulation/1"
+    at_most: float = math.inf
 
     @property
     def median(self) -> float:
@@ -62,8 +67,9 @@ class Simulated:
     def promised(self) -> float:
         """The rate that also other seeds may be expected to reach."""
         if len(self.per_seed) == 1:
-            return self.per_seed[0]
-        return max(0.0, min(min(self.per_seed), fmean(self.per_seed) - SPREADS * stdev(self.per_seed)))
+            return min(self.per_seed[0], self.at_most)
+        spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
+        return max(0.0, min(*self.per_seed, spread_below, self.at_most))
 
 
 def check_can_simulate(pool: Pool) -> None:
@@ -206,7 +212,8 @@ class _Trial:
         per_type = self.pool.of_type(rated.counts)
         key = tuple(per_type.tolist())
         if key not in self.tried:
-            self.tried[key] = simulate(self.pool, per_type, rated.lam, first_seed=self.ask.limits.seed)
+            found = simulate(self.pool, per_type, rated.lam, first_seed=self.ask.limits.seed)
+            self.tried[key] = replace(found, at_most=rated.lam)
             self.ask.note(Event("simulated", f"{key}", value=self.tried[key].promised))
         return self.tried[key]
 

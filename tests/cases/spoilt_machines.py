@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cases.plans import DROP, latency, load, promise, worker
+from cases.documents import DROP, latency, load, promise, worker
 
 Change = tuple[str, Mapping[str, Any], str]
 
@@ -87,7 +87,7 @@ HOSTS: list[Change] = [
     ("too much of the GPU", {"plan/workers/0/loads/0/share/gpu": 0.51}, "resource @ workers.w1"),
     ("too many cores", {"plan/workers/0/loads/1/share/cpu_cores": 2.1}, "resource @ workers.w1"),
     ("what it needs without a share", {"profile/variants/v/runs/0/needs/gpu": 1.1},
-     "resource @ workers.w2; resource @ workers.n1; resource @ workers.n2"),
+     "resource @ workers.w1; resource @ workers.w2; resource @ workers.n1; resource @ workers.n2"),
     ("what is limited in all", {"slo/limits/resources/gpu_mem_gib": 27}, "resource-limit @ periods.day"),
     ("as much as is limited", {"slo/limits/resources/gpu_mem_gib": 28}, ""),
     ("another artifact", {"plan/workers/0/loads/0/artifact": "sha256:9f0d"}, "artifact @ workers.w1.loads.w1.x"),
@@ -118,13 +118,19 @@ HOSTS: list[Change] = [
     ("the one that is left is too slow", {"slo/limits/survive": {"hosts": 1}, "slo/apps/x/latency/0/max_ms": 19},
      "latency @ routing.x; survive @ periods.day; survive @ periods.night"),
     ("a variant's knob", {"profile/variants/v/knobs/resolution": 320, "plan/promises/0/value": 200}, ""),
-    ("a load's knob", {"plan/workers/1/loads/0/knobs": {"resolution": 320}, "slo/limits/survive": {},
-     "plan/promises/0/value": 200}, ""),
-    ("a load's knob that does not help", {"plan/workers/1/loads/0/knobs": {"resolution": 320},
+    ("a load's knob", {"profile/variants/v/knobs": {}, "profile/variants/v/runs/0/at": {"resolution": 640},
+     "plan/workers/1/loads/0/knobs": {"resolution": 320}, "slo/limits/survive": {}, "plan/promises/0/value": 200},
+     ""),
+    ("a load's knob that does not help", {"profile/variants/v/knobs": {},
+     "profile/variants/v/runs/0/at": {"resolution": 640}, "plan/workers/1/loads/0/knobs": {"resolution": 320},
      "slo/limits/survive": {}, "plan/promises/0/value": 201},
      "capacity @ workers.w1; capacity @ workers.n1; capacity @ workers.n2; promise @ promises[0]"),
-    ("a knob at which nothing was measured", {"plan/workers/1/loads/0/knobs": {"resolution": 641}},
+    ("a knob at which nothing was measured", {"profile/variants/v/knobs": {},
+     "profile/variants/v/runs/0/at": {"resolution": 640}, "plan/workers/1/loads/0/knobs": {"resolution": 641}},
      "unmeasured @ workers.w2.loads.w2.x"),
+    ("a knob that makes it another variant", {"plan/workers/1/loads/0/knobs": {"resolution": 320}},
+     "knob @ workers.w2.loads.w2.x"),
+    ("a knob as the variant has it", {"plan/workers/1/loads/0/knobs": {"resolution": 640, "mode": "fast"}}, ""),
     ("a knob that is no number", {"profile/variants/v/knobs/resolution": "high"},
      "unmeasured @ workers.w1.loads.w1.x; unmeasured @ workers.w2.loads.w2.x; "
      "unmeasured @ workers.n1.loads.n1.x; unmeasured @ workers.n2.loads.n2.x"),
@@ -133,6 +139,7 @@ HOSTS: list[Change] = [
      "unmeasured @ workers.w1.loads.w1.x; unmeasured @ workers.w2.loads.w2.x; "
      "unmeasured @ workers.n1.loads.n1.x; unmeasured @ workers.n2.loads.n2.x"),
     ("a batch of 8 at a low resolution, not measured", {"plan/workers/1/loads/0/serve": {"max_batch": 8},
+     "profile/variants/v/knobs": {}, "profile/variants/v/runs/0/at": {"resolution": 640},
      "plan/workers/1/loads/0/knobs": {"resolution": 320}}, "unmeasured @ workers.w2.loads.w2.x"),
     ("no warning", {"plan/warnings": []}, "extrapolated @ tables.t-wide"),
     ("another warning", {"plan/warnings/0/code": "W-other"}, "extrapolated @ tables.t-wide"),
@@ -176,11 +183,16 @@ HOSTS: list[Change] = [
 ]
 
 STREAMS: list[Change] = [
+    ("a share beside what has none", {"plan/workers/0/loads/1": load("w2.v", None, "yolo"),
+     "plan/promises/0/value": 3.67, "slo/limits": {}}, ""),
+    ("an own price, and no offer", {"plan/workers/0/loads/1": load("w2.v", None, "yolo"),
+     "plan/workers/0/offer": None, "profile/variants/yolo/runs/0/price_per_hour": "0.5",
+     "plan/promises/0/value": 0.5}, ""),
     ("a step for which there is no machine", {"plan/workers/0/loads/0/node": "t"},
      "unknown-reference @ workers.w2.loads.w2.d"),
     ("more of the device", {"plan/workers/0/loads/0/share/gpu": 0.26}, "cost-limit @ workers; promise @ promises[0]"),
-    ("no share, so nothing of the device is paid", {"plan/workers/0/loads/0/share": None, "plan/promises/0/value": 0},
-     ""),
+    ("no share, so the whole of the device is paid", {"plan/workers/0/loads/0/share": None,
+     "plan/promises/0/value": 3.67, "slo/limits": {}}, ""),
     ("more than the device has", {"profile/pipelines/track/nodes/d/needs": {"gpu_mem_gib": 16.1}},
      "resource @ workers.w2"),
     ("as much as the device has", {"profile/pipelines/track/nodes/d/needs": {"gpu_mem_gib": 16}}, ""),

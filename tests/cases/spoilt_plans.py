@@ -1,8 +1,7 @@
 """Correct plans spoilt in one respect each, and what the verifier must say: every violation, and no other.
 
-Each change is (words, edits, expected). Edits are those of `cases.plans.spoil`; expected is "code @ place", several
-parted
-by "; ", or "" where the change is neutral.
+Each change is (words, edits, expected). Edits are those of `cases.documents.spoil`; expected is "code @ place", several
+parted by "; ", or "" where the change is neutral.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Ways to spoil the plan `cases.plans.pool`; see `cases.spoilt_plans`."""
+"""Ways to spoil the plan `cases.plans_of_pools.pool`; see `cases.spoilt_plans`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from cases.plans import DROP, latency, load, promise, worker
+from cases.documents import DROP, latency, load, promise, worker
 
 Change = tuple[str, Mapping[str, Any], str]
 
@@ -244,7 +244,7 @@ POOL: list[Change] = [
     ("a fluid rate by another model", {"plan/promises/1/model": "stationary"}, "pool-promise @ promises"),
     ("a fluid rate turned around", {"plan/promises/1/relation": "<="}, "pool-promise @ promises"),
     ("a planned rate turned around", {"plan/promises/0/relation": "<="},
-     "pool-promise @ promises; promise @ promises[0]"),
+     "pool-promise @ promises; promise @ promises[0]; promise-missing @ promises"),
     ("a planned rate from a simulation", {"plan/promises/0": promise("rate_qps", ">=", 62.0, "simulation/1", "rank"),
      "plan/valid": {}, "plan/claims": [], "plan/status": "feasible"}, ""),
     ("more promised than can be carried", {"plan/promises/1/value": FLUID * 1.00001},

@@ -90,6 +90,7 @@ def test_the_promise_is_below_every_seed() -> None:
     assert one.interval == (100.0, 104.0)
     assert one.promised == pytest.approx(102.0 - 3 * 2.0)
     assert Simulated((5.0,)).promised == 5.0
+    assert Simulated((5.0,), at_most=4.0).promised == Simulated((5.0, 5.0), at_most=4.0).promised == 4.0
     assert Simulated((0.0, 9.0)).promised == 0.0
 
 
@@ -209,9 +210,7 @@ def test_the_order_of_bounds_needs_few_tries() -> None:
     tries = {}
     for formulation in ("kairos-plus", "exhaustive"):
         simulator = Simulator(spread=0.0)
-        drafted(
-            g3(budget=4), Tools(simulate=simulator), formulation=formulation, seeds=1, prune=formulation != "exhaustive"
-        )
+        drafted(g3(budget=4), Tools(simulate=simulator), formulation=formulation, seeds=1)
         tries[formulation] = len(simulator.calls)
     assert tries["kairos-plus"] * 3 < tries["exhaustive"]
 
@@ -235,6 +234,9 @@ def test_measurements_in_place_of_simulation() -> None:
     # As the measurement has it, every base is worth ten.
     assert counts(found) == {"base-od": 3}
     assert (found.promises[0].model, found.promises[0].value) == ("measured", 30.0)
+    # A measurement above what the plan's own shares carry is not promised.
+    found = drafted(g1(budget=3), Tools(evaluate=lambda point: 999.0), formulation="rand", evaluator="evaluate")
+    assert found.promises[0].value == promise(found, "fluid_rate_qps")
     assert all(point["counts"].keys() == {"base", "aux"} for point in asked)
 
 

@@ -1,0 +1,153 @@
+"""`hetplan simulate`: what would happen if a plan ran, before anything does."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.exits import Exit
+from hetplan.cli.output import Output
+from hetplan.cli.plan_source import plan_from
+
+if TYPE_CHECKING:
+    from hetplan.simulator.report import SimulationReport
+
+__all__ = ["simulate"]
+
+Trace = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", readable=False, help="Arrival times to replay, instead of a process."),
+]
+Process = Annotated[
+    str | None,
+    typer.Option(
+        "--arrivals", metavar="PROCESS", help="poisson, deterministic, gamma:SHAPE, diurnal:PEAK,DAY_S or mmpp:...."
+    ),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="Independent runs; intervals come from their spread.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run: the same seed gives the same figures.")]
+Duration = Annotated[
+    float | None,
+    typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: what the percentile needs."),
+]
+NoiseOfService = Annotated[
+    str, typer.Option("--noise", metavar="NAME", help="How service times vary: table, mean, lognormal, p95, ...")
+]
+Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the dispatcher's predictions.")]
+Baselines = Annotated[
+    bool, typer.Option("--baselines", help="Beside static peak, target-utilisation autoscaling and the cheapest type.")
+]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
+Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
+
+
+def simulate(
+    plan: PlanFile,
+    profiles: Profiles,
+    slo: SloFile,
+    state: StateFile = None,
+    measured: Measured = None,
+    trace: Trace = None,
+    arrivals: Process = None,
+    seeds: Seeds = 5,
+    seed: FirstSeed = 0,
+    duration: Duration = None,
+    noise: NoiseOfService = "table",
+    misprediction: Misprediction = 0.0,
+    baselines: Baselines = False,
+    svg: Svg = None,
+    threads: Threads = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Play a plan under its demand and set promised against simulated, line by line.
+
+    A promise by a model without queueing is reported, not failed. Exit 6 when simulation breaks a wish of the SLO
+    file or a simulated promise.
+    """
+    with Output("simulate", as_json=as_json) as out:
+        how: dict[str, Any] = {"seeds": seeds, "seed": seed, "duration_s": duration, "noise": noise}
+        how |= {"arrivals": arrivals, "trace": _trace(trace), "threads": threads}
+        reports = _run(
+            out, plan, profiles, slo, state, measured, how=how, misprediction=misprediction, baselines=baselines
+        )
+        report = reports["plan"]
+        if svg is not None:
+            _write_svg(svg, report)
+        _tell(out, reports)
+        reason = "simulation keeps every promise" if report.ok else f"{len(report.broken)} broken in simulation"
+        out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())
+
+
+def _run(
+    out: Output,
+    plan: Path,
+    profiles: list[Path],
+    slo: Path,
+    state: Path | None,
+    measured: Path | None,
+    *,
+    how: dict[str, Any],
+    misprediction: float,
+    baselines: bool,
+) -> dict[str, SimulationReport]:
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.profiles.load import load_inputs
+    from hetplan.simulator.baselines import compare
+    from hetplan.simulator.simulate import simulate as run
+
+    tried = plan_from(plan, warn=out.warn)
+    inputs = load_inputs(profiles, slo, state=state, measured=measured)
+
+    def work(cancel: threading.Event) -> dict[str, SimulationReport]:
+        if baselines:
+            return compare(tried, inputs, on_event=show, cancel=cancel, **how)
+        return {"plan": run(tried, inputs, misprediction=misprediction, on_event=show, cancel=cancel, **how)}
+
+    with progress(out) as show:
+        return interruptible(work, say=out.note)
+
+
+def _trace(file: Path | None) -> Any:
+    if file is None:
+        return None
+    from hetplan.errors import InputError
+    from hetplan.profiles.traces import parse_arrivals
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError.one(
+            file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
+        ) from error
+    return parse_arrivals(data, name=str(file))
+
+
+def _write_svg(path: Path, report: SimulationReport) -> None:
+    from hetplan.errors import InputError
+    from hetplan.planner.plan_file import write_atomically
+    from hetplan.simulator.timeline import timeline_svg
+
+    try:
+        write_atomically(path, timeline_svg(report.timeline, title=f"simulated {report.duration_s:g} s").encode())
+    except OSError as error:
+        raise InputError.one(
+            file=str(path), why=f"the picture cannot be written: {error.strerror}", remedy="Name another file."
+        ) from error
+
+
+def _tell(out: Output, reports: dict[str, SimulationReport]) -> None:
+    from hetplan.cli.simulation_page import show_baselines, show_simulation
+
+    for code, at, text in reports["plan"].warnings:
+        out.warn(f"{code} {at}: {text}" if at else f"{code}: {text}")
+    show_simulation(reports["plan"], out.people)
+    if len(reports) > 1:
+        show_baselines(reports, out.people)
+        for name, report in reports.items():
+            if name != "plan":
+                out.send({"baseline": name, "report": report.as_dict()})

@@ -1,0 +1,93 @@
+"""A simulation for reading: promised against simulated, figures with intervals, a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hetplan.cli.page import Page, number
+
+if TYPE_CHECKING:
+    from hetplan.simulator.report import SimulationReport
+    from hetplan.simulator.statistics import Estimate
+
+__all__ = ["show_baselines", "show_simulation"]
+
+
+def show_simulation(report: SimulationReport, page: Page) -> None:
+    """All that the report says, most wanted first."""
+    page.line(f"simulated {number(report.duration_s)} s with {len(report.seeds)} seeds, service noise {report.noise}")
+    page.heading("Promised and simulated")
+    page.table(
+        ("app", "quantity", "promised", "by", "simulated", "interval", "verdict"),
+        [
+            (
+                line.app or "-",
+                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:g}",
+                f"{line.relation} {number(line.promised)}",
+                line.by,
+                "-" if line.simulated is None else number(line.simulated.value),
+                _interval(line.simulated),
+                str(line.verdict),
+            )
+            for line in report.lines
+        ],
+        right=("promised", "simulated"),
+    )
+    page.heading("What happened")
+    page.table(
+        ("app", "figure", "value", "interval"),
+        [
+            (app.id, name, number(found.value), _interval(found))
+            for app in report.apps.values()
+            for name, found in {
+                **app.figures,
+                **{f"response p{at:g} ms": found for at, found in app.percentiles_ms.items()},
+            }.items()
+        ],
+        right=("value",),
+    )
+    page.table(
+        ("workers", "count", "busy", "waiting"),
+        [
+            (group.id, number(group.workers), f"{group.utilisation.value:.1%}", number(group.waiting.value))
+            for group in report.groups.values()
+        ],
+        right=("count", "busy", "waiting"),
+    )
+    if report.cost_per_hour is not None:
+        page.line(f"cost {number(report.cost_per_hour.value)} {report.currency} per hour")
+    from hetplan.simulator.timeline import timeline_text
+
+    page.heading("Timeline")
+    for line in timeline_text(report.timeline).splitlines():
+        page.line(f"  {line}")
+
+
+def show_baselines(reports: Mapping[str, SimulationReport], page: Page) -> None:
+    """The plan beside what people run today, under the same queries."""
+    page.heading("Beside what people run today")
+    page.table(
+        ("what", "app", "cost per hour", "late share", "goodput"),
+        [
+            (
+                name,
+                app.id,
+                "-" if report.cost_per_hour is None else number(report.cost_per_hour.value),
+                _figure(app.figures, "violations"),
+                _figure(app.figures, "goodput_qps"),
+            )
+            for name, report in reports.items()
+            for app in report.apps.values()
+        ],
+        right=("cost per hour", "late share", "goodput"),
+    )
+
+
+def _figure(figures: Mapping[str, Estimate], name: str) -> str:
+    found = figures.get(name)
+    return "-" if found is None else number(found.value)
+
+
+def _interval(found: Estimate | None) -> str:
+    return "-" if found is None else f"{number(found.low)} .. {number(found.high)}"
