@@ -47,6 +47,26 @@ def _infrastructure(data: Path) -> Json:
     }
 
 
+def _pipeline(name: str, facts: Json) -> Json:
+    """Operators in a chain, each reading some knobs."""
+    chosen = facts["apps"][name]
+    knobs = [as_id(knob["name"]) for knob in chosen["knobs"]]
+    operators = [as_id(op["name"]) for op in chosen["ops"]]
+    return {
+        "nodes": {
+            operator: {"device": "gpu", "reads": [knobs[k] for k in op["compute_knobs"]], "share_law": "flops"}
+            for operator, op in zip(operators, chosen["ops"], strict=True)
+        },
+        "edges": [{"from": one, "to": two} for one, two in pairwise(operators)],
+        # Levels are told apart by place: two levels of one knob may cost the same.
+        "knobs": {knob: list(range(len(held["levels"]))) for knob, held in zip(knobs, chosen["knobs"], strict=True)},
+        "metric": "score",
+        "share_grid": facts["resource_grid"],
+        "evaluator": f"circinus-{name.lower()}",
+        "strata": facts["strata"],
+    }
+
+
 def app(
     name: str,
     *,
@@ -65,39 +85,16 @@ def app(
     """
     facts = read("circinus/circinus.json", data)["synthetic"]
     chosen = facts["apps"][name]
-    knobs = [as_id(knob["name"]) for knob in chosen["knobs"]]
-    operators = [as_id(op["name"]) for op in chosen["ops"]]
     profile = _infrastructure(data)
-    profile["metrics"] = {
-        "score": {
-            "better": "higher",
-            "range": [0, 1] if chosen["metric"] == "bernoulli" else [-1, 2],
-            "kind": chosen["metric"],
-        }
+    score = {
+        "better": "higher",
+        "range": [0, 1] if chosen["metric"] == "bernoulli" else [-1, 2],
+        "kind": chosen["metric"],
     }
-    profile["pipelines"] = {
-        name.lower(): {
-            "nodes": {
-                as_id(op["name"]): {
-                    "device": "gpu",
-                    "reads": [knobs[k] for k in op["compute_knobs"]],
-                    "share_law": "flops",
-                }
-                for op in chosen["ops"]
-            },
-            "edges": [{"from": one, "to": two} for one, two in pairwise(operators)],
-            # Levels are told apart by place: two levels of one knob may cost the same.
-            "knobs": {
-                knob: list(range(len(held["levels"]))) for knob, held in zip(knobs, chosen["knobs"], strict=True)
-            },
-            "metric": "score",
-            "share_grid": facts["resource_grid"],
-            "evaluator": f"circinus-{name.lower()}",
-            "strata": facts["strata"],
-        }
-    }
+    profile["metrics"] = {"score": score}
+    profile["pipelines"] = {name.lower(): _pipeline(name, facts)}
     profile["extensions"] = {
-        "circinus": {"app": name, "ops": chosen["ops"], "knobs": chosen["knobs"], "sample_sd": chosen["sample_sd"]}
+        "circinus": {"app": name, **{key: chosen[key] for key in ("ops", "knobs", "sample_sd")}},
     }
     links = [
         {"between": list(ends), "bandwidth_mbps": mbps, "latency_ms": facts["latency_s"]["_".join(ends)] * 1000}

@@ -36,8 +36,9 @@ class Facts:
     seats: Mapping[str, Seat] = field(default_factory=dict)
 
     def promised_rate(self, app: str) -> float | None:
-        """The rate that the plan promises to serve of an app, where it does."""
-        promises = (one for one in self.plan.promises if one.app == app and one.quantity == "rate_qps")
+        """The rate that the plan promises to serve of an app at least, where it does."""
+        said = (one for one in self.plan.promises if one.app == app and one.relation != "<=")
+        promises = (one for one in said if one.quantity == "rate_qps")
         return next((promise.value for promise in promises), None)
 
 

@@ -5,29 +5,27 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.profiles.fields import NANO, money_text
-from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import needs_of
 
 __all__ = ["check_cost", "cost_nanos", "same_money"]
 
 
-def _used(seats: list[Seat], resource: str) -> Decimal:
-    """How much of a resource the loads of one machine take."""
-    used = Decimal(0)
-    for seat in seats:
-        share = seat.load.share
-        if resource == "gpu" and share is not None and share.gpu is not None:
-            amount = share.gpu
-        else:
-            amount = seat.run.needs.get(resource, 0.0) if seat.run is not None else 0.0
-        used += seat.load.instances * Decimal(repr(amount))
-    return used
+def _slices(facts: Facts, seats: list[Seat], resource: str) -> Decimal | None:
+    """How much of a resource is taken where every load has a slice of it, else None: the machine is taken whole."""
+    if not seats or any(seat.load.share is None or getattr(seat.load.share, resource, None) is None for seat in seats):
+        return None
+    return sum((Decimal(repr(needs_of(facts, seat)[resource])) for seat in seats), Decimal(0))
 
 
-def _machine_nanos(seats: list[Seat], offer: Offer | None) -> Decimal | None:
-    """What one machine costs: a price of its runs wins over the offer's; None where neither is stated."""
+def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:
+    """What one machine costs: a price of its runs wins over the offer's; None where neither is stated.
+
+    Where the profile knows no offers at all, a machine costs 1.
+    """
+    profile, seats = facts.inputs.profile, [facts.seats[load.id] for load in worker.loads]
     own = [
         seat.load.instances * seat.run.price_per_hour
         for seat in seats
@@ -35,14 +33,20 @@ def _machine_nanos(seats: list[Seat], offer: Offer | None) -> Decimal | None:
     ]
     if own:
         return Decimal(sum(own))
-    if offer is None:
-        return None
-    return offer.price_per_hour * (Decimal(1) if offer.per is None else _used(seats, offer.per))
+    if worker.offer is None:
+        return None if profile.offers else Decimal(NANO)
+    offer = profile.offers[worker.offer]
+    if offer.per is None:
+        return Decimal(offer.price_per_hour)
+    taken = _slices(facts, seats, offer.per)
+    if taken is None:
+        provided = profile.hardware[worker.hardware].provides.get(offer.per)
+        taken = None if provided is None else Decimal(repr(provided))
+    return None if taken is None else offer.price_per_hour * taken
 
 
 def _worker_nanos(facts: Facts, worker: Worker) -> int | None:
-    offer = facts.inputs.profile.offers[worker.offer] if worker.offer is not None else None
-    price = _machine_nanos([facts.seats[load.id] for load in worker.loads], offer)
+    price = _machine_nanos(facts, worker)
     return None if price is None else int((machines(worker) * price).to_integral_value(ROUND_HALF_EVEN))
 
 
@@ -71,7 +75,7 @@ def check_cost(facts: Facts) -> list[Violation]:
         return found
     for worker in facts.plan.workers:
         if _worker_nanos(facts, worker) is None:
-            text = "no offer and no price of its own, yet the cost is limited"
+            text = "its price is not known, yet the cost is limited"
             found.append(Violation("price-missing", f"workers.{worker.id}", text))
         offer = facts.inputs.profile.offers[worker.offer] if worker.offer is not None else None
         if offer is not None and offer.currency != limits.currency:

@@ -62,6 +62,12 @@ def _unknown(at: str, kind: str, name: object) -> Violation:
     return Violation("unknown-reference", at, f"there is no {kind} {name}")
 
 
+def _priced(profile: Profile, worker: Worker) -> bool:
+    """Whether a run of the group has a price of its own, which needs no offer."""
+    runs = [run_of(profile, worker, load) for load in worker.loads if load.variant in profile.variants]
+    return any(run is not None and run.price_per_hour is not None for run in runs)
+
+
 def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]:
     at = f"workers.{worker.id}"
     if worker.period not in {period.id for period in plan.periods}:
@@ -69,12 +75,13 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
     if worker.hardware not in profile.hardware:
         yield _unknown(at, "hardware", worker.hardware)
     offer = profile.offers.get(worker.offer) if worker.offer is not None else None
+    offered = {offer.hardware for offer in profile.offers.values()}
     if worker.offer is not None and offer is None:
         yield _unknown(at, "offer", worker.offer)
     elif offer is not None and offer.hardware != worker.hardware:
         text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
         yield Violation("offer-hardware", at, text)
-    elif offer is None and any(offer.hardware == worker.hardware for offer in profile.offers.values()):
+    elif offer is None and not _priced(profile, worker) and worker.hardware in offered:
         yield Violation("offer-missing", at, f"{worker.hardware} is to be had under offers, and none is named")
     if worker.host is not None:
         host = profile.hosts.get(worker.host)
@@ -117,6 +124,10 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         return
     if not _allows(runs, profile, load.node, load.variant, variant):
         yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
+    for knob, value in load.knobs.items():
+        if variant.knobs.get(knob, value) != value:
+            text = f"sets {knob} to {value}; of {load.variant} it is {variant.knobs[knob]}"
+            yield Violation("knob", at, text)
     if run_of(profile, worker, load) is None:
         yield Violation("no-run", at, f"the profile has no run of {load.variant} on {worker.hardware}")
     sha256 = variant.artifact.sha256 if variant.artifact is not None else None

@@ -14,16 +14,16 @@ __all__ = ["check_resources", "needs_of"]
 
 
 def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
-    """What one load of one machine takes: its run's needs or its step's, and its slice of the device."""
+    """What one load of one machine takes: its run's needs or its step's, and no less than its slice of the device."""
     load = seat.load
     needs: dict[str, float] = dict(seat.run.needs) if seat.run is not None else {}
     app = facts.inputs.slo.apps.get(load.app or "")
     if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
         needs = dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
     if load.share is not None and load.share.gpu is not None:
-        needs["gpu"] = load.share.gpu
+        needs["gpu"] = max(needs.get("gpu", 0.0), load.share.gpu)
     if load.share is not None and load.share.cpu_cores is not None:
-        needs["cpu_cores"] = load.share.cpu_cores
+        needs["cpu_cores"] = max(needs.get("cpu_cores", 0.0), load.share.cpu_cores)
     return {resource: load.instances * amount for resource, amount in needs.items()}
 
 

@@ -53,20 +53,29 @@ def rows(form: QueueProcess, policy: QueuePolicy) -> np.ndarray:
 def g2() -> QueueProcess:
     """Two stages, a queue of two, slacks by halves of an SLO of 2, load 2, one model of 1.6 s."""
     return QueueProcess(
-        latency_s=np.full((1, 3), 1.6), accuracy=np.array([0.5]), grid_s=np.array([0.0, 0.5, 1.0, 1.5, 2.0]),
-        stages=2, stage_rates=np.array([2.0]),
-    )  # fmt: skip
+        latency_s=np.full((1, 3), 1.6),
+        accuracy=np.array([0.5]),
+        grid_s=np.array([0.0, 0.5, 1.0, 1.5, 2.0]),
+        stages=2,
+        stage_rates=np.array([2.0]),
+    )
 
 
 def g3() -> QueueProcess:
-    """One stage on the same grid and load; a single query takes half a second, so b = 1 of 2 may be taken at slack 1."""
+    """One stage on the same grid and load; a single query takes half a second: b = 1 of 2 may be taken at slack 1."""
     return QueueProcess(
-        latency_s=np.array([[0.5, 1.6, 1.6]]), accuracy=np.array([0.5]), grid_s=np.array([0.0, 0.5, 1.0, 1.5, 2.0]),
-        stages=1, stage_rates=np.array([2.0]), batching=Batching.VARIABLE,
-    )  # fmt: skip
+        latency_s=np.array([[0.5, 1.6, 1.6]]),
+        accuracy=np.array([0.5]),
+        grid_s=np.array([0.0, 0.5, 1.0, 1.5, 2.0]),
+        stages=1,
+        stage_rates=np.array([2.0]),
+        batching=Batching.VARIABLE,
+    )
 
 
-def random_process(seed: int, *, queue: int = 4, slacks: int = 7, stages: int = 3, models: int = 3, **how: Any) -> QueueProcess:
+def random_process(
+    seed: int, *, queue: int = 4, slacks: int = 7, stages: int = 3, models: int = 3, **how: Any
+) -> QueueProcess:
     """A small process of random latencies, accuracies, slacks and load."""
     rng = np.random.default_rng(seed)
     single = np.sort(rng.uniform(0.1, 0.5, models))
@@ -74,9 +83,14 @@ def random_process(seed: int, *, queue: int = 4, slacks: int = 7, stages: int = 
     inner = np.sort(rng.uniform(0.02, 0.98, slacks - 2))
     rates = rng.uniform(1.0, 3.0, how.pop("rates", 1)) * stages
     return QueueProcess(
-        latency_s=latency, accuracy=np.sort(rng.uniform(0.3, 0.95, models)),
-        grid_s=np.concatenate([[0.0], inner, [1.0]]), stages=stages, stage_rates=rates, name=f"random {seed}", **how,
-    )  # fmt: skip
+        latency_s=latency,
+        accuracy=np.sort(rng.uniform(0.3, 0.95, models)),
+        grid_s=np.concatenate([[0.0], inner, [1.0]]),
+        stages=stages,
+        stage_rates=rates,
+        name=f"random {seed}",
+        **how,
+    )
 
 
 def random_mdp(seed: int, *, states: int = 5, actions: int = 3, **how: Any) -> Mdp:
@@ -89,9 +103,12 @@ def random_mdp(seed: int, *, states: int = 5, actions: int = 3, **how: Any) -> M
     moves = rng.uniform(0.05, 1.0, (pairs, states))
     weighted = how.pop("weighted", False)
     return Mdp(
-        first=np.concatenate([[0], np.cumsum(counts)]), moves=csr_array(moves / moves.sum(axis=1, keepdims=True)),
-        reward=rng.uniform(0, 1, pairs), weight=rng.uniform(0.5, 2.0, pairs) if weighted else None, **how,
-    )  # fmt: skip
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        moves=csr_array(moves / moves.sum(axis=1, keepdims=True)),
+        reward=rng.uniform(0, 1, pairs),
+        weight=rng.uniform(0.5, 2.0, pairs) if weighted else None,
+        **how,
+    )
 
 
 def per_decision(form: QueueProcess) -> bool:
@@ -117,25 +134,34 @@ def files(
         "hardware": {hardware: {"kind": "cpu"}},
         "tasks": {"see": {}},
         "variants": {
-            name: {"task": "see", "quality": {"value": quality}, "runs": [{"hardware": hardware, "latency": f"t-{name}"}]}
+            name: {
+                "task": "see",
+                "quality": {"value": quality},
+                "runs": [{"hardware": hardware, "latency": f"t-{name}"}],
+            }
             for name, (quality, _, _) in chosen.items()
         },
         "tables": {
             f"t-{name}": {
-                "quantity": "latency_ms", "axes": {"batch": list(batches)}, "p95": [base + step * b for b in batches],
+                "quantity": "latency_ms",
+                "axes": {"batch": list(batches)},
+                "p95": [base + step * b for b in batches],
             }
             for name, (_, base, step) in chosen.items()
         },
-    }  # fmt: skip
+    }
     slo: Json = {
         "format": "hetplan/slo/1.0",
         "objective": [{"max": "goodput"}],
         "limits": {"instances": {hardware: list(workers)}},
         "apps": {
             "a": {
-                "runs": {"task": "see"}, "latency": [{"percentile": percentile, "max_ms": slo_ms}],
-                "balancing": "round_robin", "demand": {"rate_qps": rate_qps}, **app,
+                "runs": {"task": "see"},
+                "latency": [{"percentile": percentile, "max_ms": slo_ms}],
+                "balancing": "round_robin",
+                "demand": {"rate_qps": rate_qps},
+                **app,
             }
         },
-    }  # fmt: skip
+    }
     return profile, slo

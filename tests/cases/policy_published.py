@@ -85,6 +85,10 @@ def process(case: Golden | tuple[str, float, int, float, str], **how: Any) -> Qu
         task, slo_ms, workers, load, kind = case
     latency, accuracy = tables(task)
     return QueueProcess(
-        latency_s=latency, accuracy=accuracy, grid_s=grid(kind, slo_ms / 1000.0, latency), stages=workers,
-        stage_rates=np.array([float(load)]), **how,
-    )  # fmt: skip
+        latency_s=latency,
+        accuracy=accuracy,
+        grid_s=grid(kind, slo_ms / 1000.0, latency),
+        stages=workers,
+        stage_rates=np.array([float(load)]),
+        **how,
+    )

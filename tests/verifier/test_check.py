@@ -4,7 +4,11 @@ import copy
 
 import numpy as np
 import pytest
-from cases.plans import CASES, chain, chat, pipeline, pool, read, spoil, streams, variants
+from cases.documents import read, spoil
+from cases.plans import CASES
+from cases.plans_of_machines import variants
+from cases.plans_of_pipelines import chain, pipeline, streams
+from cases.plans_of_pools import chat, pool
 
 from hetplan.planner.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan

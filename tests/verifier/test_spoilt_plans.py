@@ -2,7 +2,8 @@
 
 import pytest
 from cases import spoilt_plans
-from cases.plans import CASES, read, spoil
+from cases.documents import read, spoil
+from cases.plans import CASES
 
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.pool import check
