@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.plan import Action, Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.planner.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.planner.transition import Names, transition
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
@@ -57,7 +58,9 @@ def draft(
         routing={app: _routes(pool, counts, rated.x, groups)},
         dispatch={app: _dispatch(pool, used, matching)},
         tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables} if matching else {},
-        actions=_actions(groups),
+        actions=transition(
+            _running(pool), [worker for _, worker in groups], offers=pool.inputs.profile.offers
+        ),
         promises=(rate, fluid, cost),
         reported=tuple(reported),
         warnings=(*_told(pool, used), *_warnings(pool, used, counts, matching, simulated is not None), *warnings),
@@ -107,15 +110,19 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
+    names = Names(_running(pool))
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
-        number = len(groups) + 1
-        load = Load(id=f"w{number}.a", app=pool.wish.app_id, variant=pool.wish.variant)
+        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant)
         hardware = pool.types[column.type].hardware
-        worker = Worker(id=f"w{number}", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
-        groups.append((int(o), worker))
+        worker = Worker(id="any", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        groups.append((int(o), names.named(worker)))
     return groups
+
+
+def _running(pool: Pool) -> tuple[Worker, ...]:
+    return pool.inputs.state.workers if pool.inputs.state is not None else ()
 
 
 def _routes(pool: Pool, counts: Counts, x: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
@@ -162,14 +169,6 @@ def _needed(table: Table, pool: Pool) -> Table:
     return table.model_copy(
         update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
     )
-
-
-def _actions(groups: list[tuple[int, Worker]]) -> tuple[Action, ...]:
-    actions: list[Action] = []
-    for _, worker in groups:
-        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
-        actions += [start, Action(id=start.id + 1, do="load", load=worker.loads[0].id, after=(start.id,))]
-    return tuple(actions)
 
 
 def _told(pool: Pool, used: Sequence[int]) -> list[Notice]:
