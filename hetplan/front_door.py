@@ -5,6 +5,7 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -236,7 +237,10 @@ def plan_for(
     engines = registry.solvers(named=(solver, recheck))
     _known(engines, solver, "--solver")
     _known(engines, recheck, "--recheck")
-    ask = Asking(engines, limits or Limits(), solver=solver, recheck=recheck, on_event=on_event)
+    limits = limits or Limits()
+    # More threads than cores only cost memory, and an absurd number would take the machine down.
+    limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
+    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.plan is None:

@@ -24,7 +24,8 @@ class Names:
     """Ids for groups and their loads: what runs already keeps its own, what is new gets the next free ``w1``, ``w2``.
 
     >>> names = Names(())
-    >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=(Load(id="any"), Load(id="any")))).loads]
+    >>> two = (Load(id="any"), Load(id="any"))
+    >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=two)).loads]
     ['w1.a', 'w1.b']
     >>> names.named(Worker(id="any", hardware="cpu")).id
     'w2'
@@ -82,6 +83,10 @@ class _Way:
         self.up = Counter({worker.id: worker.count + worker.standby for worker in running})
         self.goal = Counter({worker.id: worker.count + worker.standby for worker in wanted})
         self.found: list[Action] = []
+        self.stops: tuple[int, ...] = ()
+        """The last stop, which every later start waits for: it may have made its room."""
+        self.since: list[int] = []
+        """What came up since then, which every later stop waits for."""
 
     def actions(self) -> list[Action]:
         """Turn by turn, until what is up is what is wanted."""
@@ -95,10 +100,10 @@ class _Way:
             if not moved and not self._stop(to_stop, safely=False):
                 self._start(to_start, anyway=True)
 
-    def _add(self, action: Action) -> None:
+    def _add(self, action: Action, *, after: Sequence[int]) -> int:
         number = len(self.found) + 1
-        after = (number - 1,) if number > 1 else ()
-        self.found.append(action.model_copy(update={"id": number, "after": after}))
+        self.found.append(action.model_copy(update={"id": number, "after": tuple(after)}))
+        return number
 
     def _room(self, worker: Worker) -> int:
         """How many more machines of its offer may be up."""
@@ -114,12 +119,13 @@ class _Way:
             count = missing if anyway else min(missing, self._room(self.planned[name]))
             if count <= 0:
                 continue
-            self._add(Action(id=1, do="start", worker=name, count=count))
+            started = self._add(Action(id=1, do="start", worker=name, count=count), after=self.stops)
+            self.since.append(started)
             self.up[name] += count
             for load in self.planned[name].loads:
                 if load.id not in self.active:
                     self.active[load.id] = name
-                    self._add(Action(id=1, do="load", load=load.id))
+                    self.since.append(self._add(Action(id=1, do="load", load=load.id), after=(started,)))
             done = True
         return done
 
@@ -130,7 +136,8 @@ class _Way:
                 count = min(count, *(self._spare(load) for load in self.kept[name].loads), count)
             if count <= 0:
                 continue
-            self._add(Action(id=1, do="stop", worker=name, count=count))
+            self.stops = (self._add(Action(id=1, do="stop", worker=name, count=count), after=self.since or self.stops),)
+            self.since = []
             self.up[name] -= count
             if self.up[name] == 0:
                 self.active = {load: home for load, home in self.active.items() if home != name}
