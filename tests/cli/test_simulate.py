@@ -1,0 +1,88 @@
+"""`hetplan simulate` and `solve --simulate`: promised against simulated, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetplan.cli.app import build_app
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
+PROFILE, SLO = str(EXAMPLE / "profile.json"), str(EXAMPLE / "slo.json")
+SHORT = ("--seeds", "2", "--duration", "8")
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(build_app(), [str(one) for one in arguments])
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    assert run("solve", PROFILE, SLO, "-o", str(path)).exit_code == 0
+    return str(path)
+
+
+def last(output: str) -> dict[str, Any]:
+    return json.loads(output.splitlines()[-1])
+
+
+def test_a_plan_that_keeps_its_promises(plan: str, tmp_path: Path) -> None:
+    svg = tmp_path / "timeline.svg"
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--svg", str(svg))
+    assert result.exit_code == 0, result.output
+    assert "response_ms p99" in result.output
+    assert "kept" in result.output
+    assert svg.read_text().startswith("<svg ")
+
+
+def test_the_same_seed_gives_the_same_report(plan: str) -> None:
+    reports = [last(run("simulate", plan, PROFILE, SLO, *SHORT, "--json").stdout)["report"] for _ in range(2)]
+    assert reports[0] == reports[1]
+    other = last(run("simulate", plan, PROFILE, SLO, *SHORT, "--seed", "7", "--json").stdout)["report"]
+    assert other["apps"] != reports[0]["apps"]
+
+
+def test_bursts_break_the_promise_and_exit_6(plan: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--arrivals", "mmpp:0.1,2/2.8,1", "--json")
+    assert result.exit_code == 6, result.output
+    told = last(result.stdout)
+    assert told["exit"]["code"] == 6
+    broken = [line for line in told["report"]["lines"] if line["verdict"] == "broken"]
+    assert [line["by"] for line in broken] == ["slo"]
+
+
+def test_solve_and_simulate_in_one(tmp_path: Path) -> None:
+    target = tmp_path / "plan.json"
+    result = run("solve", PROFILE, SLO, "--simulate", "-o", str(target))
+    assert result.exit_code == 0, result.output
+    assert "Promised and simulated" in result.output
+    assert target.exists()
+
+
+def test_baselines_stand_beside_the_plan(plan: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--baselines")
+    assert result.exit_code == 0, result.output
+    assert "Beside what people run today" in result.output
+    for name in ("static-peak", "autoscale", "cheapest"):
+        assert name in result.output.replace("_", "-"), result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--arrivals", "teleport"), "--arrivals"),
+        (("--noise", "teleport"), "--noise"),
+        (("--trace", "nowhere.csv"), "nowhere.csv"),
+        (("--svg", "/nowhere/at/all.svg"), "all.svg"),
+    ],
+)
+def test_bad_usage_is_told(plan: str, arguments: tuple[str, ...], says: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, *arguments)
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+    assert "Traceback" not in result.output
