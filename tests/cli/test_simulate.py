@@ -47,8 +47,10 @@ def test_the_same_seed_gives_the_same_report(plan: str) -> None:
     assert other["apps"] != reports[0]["apps"]
 
 
-def test_bursts_break_the_promise_and_exit_6(plan: str) -> None:
-    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--arrivals", "mmpp:0.1,2/2.8,1", "--json")
+def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tmp_path: Path) -> None:
+    trace = tmp_path / "rush.csv"
+    trace.write_text("arrival_s\n" + "\n".join(f"{i / 1000:.4f}" for i in range(8000)))
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--trace", str(trace), "--json")
     assert result.exit_code == 6, result.output
     told = last(result.stdout)
     assert told["exit"]["code"] == 6
