@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
-from hetplan.errors import Fault, InputError
+from hetplan.errors import Fault, InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import OnEvent, Options, Problem, Tools
@@ -243,6 +243,9 @@ def plan_for(
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
+    if solver is not None and ask.records and not any(record.engine == solver for record in ask.records):
+        kinds = sorted({record.form.kind for record in ask.records})
+        raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if outcome.plan is None:
         return outcome
     report = _verify(outcome.plan, inputs)
@@ -252,8 +255,14 @@ def plan_for(
 
 def _verify(plan: Plan, inputs: Inputs) -> Report:
     from hetplan.verifier.check import verify_plan
+    from hetplan.verifier.report import Violation
 
-    return verify_plan(plan, inputs, registry.check_of(plan.question))
+    report = verify_plan(plan, inputs, registry.check_of(plan.question))
+    reason = registry.problem(plan.question).fits(inputs) if plan.question in registry.problem_names() else ""
+    if reason:
+        text = f"the files do not ask the question {plan.question}: {reason}"
+        report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
+    return report
 
 
 def _infer(inputs: Inputs) -> type[Problem]:

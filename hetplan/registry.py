@@ -16,7 +16,17 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem, Solver, Tools
 
-__all__ = ["PROBLEMS", "SOLVERS", "check_of", "importers", "problem", "problem_names", "solvers", "tools_of"]
+__all__ = [
+    "BROKEN_PLUGINS",
+    "PROBLEMS",
+    "SOLVERS",
+    "check_of",
+    "importers",
+    "problem",
+    "problem_names",
+    "solvers",
+    "tools_of",
+]
 
 PROBLEMS = {
     "pool": "hetplan.problems.pool:Pool",
@@ -39,6 +49,7 @@ SOLVERS = {
     "cp-sat": "hetplan.solvers.cp_sat:CpSat",
     "cp-sat-scaled": "hetplan.solvers.cp_sat:CpSatScaled",
     "pyomo": "hetplan.solvers.pyomo_bridge:Pyomo",
+    "columns": "hetplan.solvers.columns:ColumnsEngine",
     "bound-order": "hetplan.solvers.catalog_orders:BoundOrder",
     "exhaustive": "hetplan.solvers.catalog_orders:Exhaustive",
     "random-order": "hetplan.solvers.catalog_orders:RandomOrder",
@@ -56,6 +67,16 @@ SOLVERS = {
     "greedy-l2": "hetplan.solvers.packing_greedy:GreedyL2",
     "greedy-stop": "hetplan.solvers.packing_greedy:GreedyStop",
     "fcfs": "hetplan.solvers.packing_greedy:Fcfs",
+    "struct-ci": "hetplan.solvers.search_cmbo:StructCi",
+    "struct": "hetplan.solvers.search_cmbo:Struct",
+    "cmbo": "hetplan.solvers.search_cmbo:Cmbo",
+    "cmbo-ci": "hetplan.solvers.search_cmbo:CmboCi",
+    "struct-ci-botorch": "hetplan.solvers.search_botorch:StructCiBotorch",
+    "cmbo-botorch": "hetplan.solvers.search_botorch:CmboBotorch",
+    "vulcan": "hetplan.solvers.search_baselines:Vulcan",
+    "videostorm": "hetplan.solvers.search_baselines:VideoStorm",
+    "random-plans": "hetplan.solvers.search_baselines:RandomPlans",
+    "priced-columns": "hetplan.solvers.priced_columns:PricedColumns",
 }
 """Engines in order of preference within each kind of form."""
 
@@ -78,10 +99,13 @@ IMPORTERS = {
 }
 """Kind of foreign file -> its converter."""
 
+BROKEN_PLUGINS: dict[str, str] = {}
+"""Plugins that could not be loaded, and why; filled as they are met."""
+
 
 def problem_names() -> list[str]:
     """Every question at hand, hetplan's own first."""
-    return [*PROBLEMS, *sorted(_plugins("problems").keys() - PROBLEMS.keys())]
+    return [*PROBLEMS, *_sound_plugins("problems", PROBLEMS)]
 
 
 def problem(name: str) -> type[Problem]:
@@ -105,7 +129,7 @@ def solvers(form: str | None = None, *, named: Sequence[str | None] = ()) -> lis
 
     `named` may hold ``pyomo:ENGINE``, for any engine that Pyomo finds on this machine.
     """
-    names = [*SOLVERS, *sorted(_plugins("solvers").keys() - SOLVERS.keys())]
+    names = [*SOLVERS, *_sound_plugins("solvers", SOLVERS)]
     made: list[Solver] = [_find(SOLVERS, "solvers", name)() for name in names]
     for name in dict.fromkeys(named):
         if name is not None and name.startswith("pyomo:"):
@@ -143,7 +167,7 @@ def _on_first_call(where: str) -> Callable[..., Any]:
 
 def importers() -> dict[str, Callable[..., Any]]:
     """Converters of foreign files."""
-    names = [*IMPORTERS, *sorted(_plugins("importers").keys() - IMPORTERS.keys())]
+    names = [*IMPORTERS, *_sound_plugins("importers", IMPORTERS)]
     return {name: _find(IMPORTERS, "importers", name) for name in names}
 
 
@@ -153,6 +177,21 @@ def _find(own: dict[str, str], group: str, name: str) -> Any:
         return getattr(import_module(module), attribute)
     plugin = _plugins(group).get(name)
     return plugin.load() if plugin is not None else None
+
+
+def _sound_plugins(group: str, own: dict[str, str]) -> list[str]:
+    """The plugins of a group that load; a broken one must not take the rest down (`hetplan doctor` names it)."""
+    sound = []
+    for name, point in sorted(_plugins(group).items()):
+        if name in own:
+            continue
+        try:
+            point.load()
+        except Exception as error:
+            BROKEN_PLUGINS[f"{group}.{name}"] = f"{type(error).__name__}: {error}"
+        else:
+            sound.append(name)
+    return sound
 
 
 def _plugins(group: str) -> dict[str, Any]:

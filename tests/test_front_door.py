@@ -117,3 +117,17 @@ def test_every_public_name_is_there() -> None:
     assert set(hp.__all__) <= set(dir(hp))
     with pytest.raises(AttributeError):
         hp.teleport  # noqa: B018
+
+
+def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) -> None:
+    with pytest.raises(hp.NoSolver, match="another kind of form"):
+        hp.solve(PROFILE, slo, solver="genetic")
+    assert hp.solve(PROFILE, slo, recheck="genetic").exit_code == 6
+    assert hp.solve(PROFILE, slo, recheck="scipy").exit_code == 0
+
+
+def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:
+    plan = hp.solve(PROFILE, slo).require()
+    for question in ("pipeline", "teleport"):
+        report = hp.verify(plan.model_copy(update={"question": question}), PROFILE, slo)
+        assert report.violations or report.unchecked

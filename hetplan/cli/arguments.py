@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "SloFile",
     "StateFile",
+    "Unchecked",
     "method_from",
 ]
 
@@ -63,6 +64,9 @@ MethodFile = Annotated[
     typer.Option(
         "--method", metavar="FILE", readable=False, help="JSON with `formulation` and `options`; --set wins over it."
     ),
+]
+Unchecked = Annotated[
+    bool, typer.Option("--allow-unchecked", help="Accept a plugin's plan that no check of its own covers.")
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Write NDJSON to stdout: a format line, events, a last object with `exit`.")

@@ -9,7 +9,7 @@ from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
-    from hetplan.simulator.statistics import Estimate
+    from hetplan.simulator.figures import Estimate
 
 __all__ = ["show_baselines", "show_simulation"]
 

@@ -20,6 +20,7 @@ from hetplan.cli.arguments import (
     Settings,
     SloFile,
     StateFile,
+    Unchecked,
     method_from,
 )
 from hetplan.cli.exits import WRITES_A_PLAN
@@ -58,10 +59,6 @@ Work = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads an engine may use.")]
-Unchecked = Annotated[
-    bool, typer.Option("--allow-unchecked", help="Accept a plugin's plan that no check of its own covers.")
-]
-
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
 

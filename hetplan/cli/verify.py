@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked
 from hetplan.cli.exits import Exit
 from hetplan.cli.output import Output
 from hetplan.cli.plan_source import plan_from
@@ -16,6 +16,7 @@ def verify(
     slo: SloFile,
     state: StateFile = None,
     measured: Measured = None,
+    allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a plan's promises from its inputs.
@@ -38,4 +39,8 @@ def verify(
             reason = "verified"
         out.people.line(reason)
         out.people.line(f"checked: {checked}")
-        out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, checked=list(report.checked))
+        for what in report.skipped:
+            out.people.line(f"not checked: {what}")
+        sound = not report.violations and (allow_unchecked or not report.unchecked)
+        told = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
+        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **told)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from hetplan.errors import InputError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -50,6 +52,23 @@ class Limits:
     seed: int = 0
     threads: int = 1
     cancel: threading.Event | None = None
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "seconds": self.seconds is not None and not self.seconds >= 0,
+            "work": self.work is not None and self.work < 1,
+            "gap": self.gap is not None and not self.gap >= 0,
+            "seed": self.seed < 0,
+            "threads": self.threads < 1,
+        }
+        for name, is_wrong in wrong.items():
+            if is_wrong:
+                raise InputError.one(
+                    path=f"limits.{name}",
+                    value=getattr(self, name),
+                    why="a limit is a number that is not negative; work and threads are at least 1",
+                    remedy="Give such a number, or leave the limit out.",
+                )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Record:
     answers: list[Answer[Any]]
     certificates: list[Certificate]
     recheck: str = ""
+    rechecked: bool = False
     disagrees: bool = False
     refused: list[str] = field(default_factory=list)
 
@@ -125,6 +126,11 @@ class Asking:
         """Whether a second engine contradicted any answer."""
         return any(record.disagrees for record in self.records)
 
+    @property
+    def recheck_absent(self) -> bool:
+        """Whether a second engine was named and confirmed or contradicted nothing."""
+        return self._recheck is not None and not any(record.rechecked or record.disagrees for record in self.records)
+
     def _limits(self, gap: float | None) -> Limits:
         wanted = replace(self.limits, gap=self.limits.gap if self.limits.gap is not None else gap)
         cancelled = self.limits.cancel is not None and self.limits.cancel.is_set()
@@ -162,14 +168,19 @@ class Asking:
         reasons: dict[str, str] = {}
         refused: list[str] = []
         for engine in engines:
-            if reason := engine.refuses(forms[0]):
+            try:
+                reason = engine.refuses(forms[0])
+            except Exception as error:
+                reason = f"it fails before it begins: {error}"
+            if reason:
                 reasons[engine.name] = reason
                 continue
             self.note(Event("solve", f"{about or forms[0].kind} with {engine.name}"))
             try:
                 answers = run(engine)
                 certificates = [self._certify(form, a, engine, limits) for form, a in zip(forms, answers, strict=True)]
-            except (HetplanError, ImportError, ArithmeticError, RuntimeError, ValueError) as error:
+            except Exception as error:
+                # An engine may be anybody's: whatever it throws, the next one is asked.
                 if was_named or isinstance(error, Cancelled):
                     raise error if isinstance(error, HetplanError) else SolverFailed(engine.name, str(error)) from error
                 refused.append(f"{engine.name}: {error}")
@@ -225,24 +236,31 @@ class Asking:
         return certificate
 
     def _check_again(self, record: Record, forms: list[Form[Any]], limits: Limits) -> None:
+        """Ask the second engine the same, and write into the record what it said."""
         second = next((e for e in self._solvers if e.name == self._recheck and e.form == forms[0].kind), None)
-        if second is None or second.name == record.engine:
+        if second is None:
             return
-        if reason := second.refuses(forms[0]):
-            record.recheck = f"{second.name} refused: {reason}"
+        if second.name == record.engine:
+            record.recheck = f"{second.name} gave the answer itself"
             return
-        for form, mine, verdict in zip(forms, record.answers, record.certificates, strict=True):
-            try:
+        try:
+            if reason := second.refuses(forms[0]):
+                record.recheck = f"{second.name} refused: {reason}"
+                return
+            for form, mine, verdict in zip(forms, record.answers, record.certificates, strict=True):
                 theirs = second.solve(form, limits)
-                other = certify(form, theirs)
-            except (HetplanError, ArithmeticError, RuntimeError, ValueError) as error:
-                record.recheck = f"{second.name} failed: {error}"
-                return
-            said = _contradiction(form, mine, verdict, theirs, other)
-            if said:
-                record.recheck, record.disagrees = f"{second.name}: {said}", True
-                return
-        record.recheck = f"{second.name} agrees"
+                said = _contradiction(form, mine, verdict, theirs, certify(form, theirs))
+                if said:
+                    record.recheck, record.disagrees = f"{second.name}: {said}", True
+                    return
+        except _Unusable as error:
+            record.recheck = f"{second.name} {error}"
+        except Cancelled:
+            raise
+        except Exception as error:
+            record.recheck = f"{second.name} failed: {error}"
+        else:
+            record.recheck, record.rechecked = f"{second.name} agrees", True
 
     def _outcome(self, record: Record) -> list[Answer[Any]]:
         for answer in record.answers:
@@ -251,11 +269,17 @@ class Asking:
         return record.answers
 
 
+class _Unusable(Exception):
+    """A second engine's answer says nothing about the first one's."""
+
+
 def _contradiction(form: Form[Any], mine: Answer[Any], a: Certificate, theirs: Answer[Any], b: Certificate) -> str:
     """What two certified answers say that cannot both be true ("" if nothing)."""
-    if theirs.status is Status.NO_ANSWER or mine.status is Status.NO_ANSWER:
-        return ""
+    if theirs.status is Status.NO_ANSWER:
+        raise _Unusable(f"gave no answer ({theirs.stop})")
     if b.faults:
+        raise _Unusable(f"gave an answer that its form refutes: {b.faults[0]}")
+    if mine.status is Status.NO_ANSWER:
         return ""
     if (mine.status is Status.INFEASIBLE) != (theirs.status is Status.INFEASIBLE):
         return f"it says {theirs.status} where {mine.engine or 'the first'} says {mine.status}"

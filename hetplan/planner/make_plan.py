@@ -16,7 +16,7 @@ from hetplan.planner.outcome import Outcome
 from hetplan.planner.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.planner.plan_file import with_digest
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
-from hetplan.planner.tolerances import GAP, PROOF_ROWS
+from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_ROWS
 from hetplan.profiles.inputs import Inputs
 
 __all__ = ["make_plan"]
@@ -45,7 +45,12 @@ def make_plan(
     notices = _notices(inputs, ask)
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
-        finding = Finding(found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees)
+        finding = Finding(
+            found,
+            interrupted=interrupted,
+            recheck_disagrees=ask.recheck_disagrees,
+            recheck_absent=ask.recheck_absent,
+        )
         return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=notices)
     claims = tuple(_claim(reported, ask) for reported in result.reported)
     first = claims[0] if claims else None
@@ -67,6 +72,7 @@ def make_plan(
         and first is not None
         and first.vouched == "certified",
         recheck_disagrees=ask.recheck_disagrees,
+        recheck_absent=ask.recheck_absent,
     )
     why = (result.target_missed,) if result.target_missed else ()
     return Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
@@ -126,9 +132,15 @@ def _claim(reported: Reported, ask: Asking) -> Claim:
             bound, vouched = reported.scale * certificate.bound + reported.shift, certificate.vouched.value
     if value is None:
         raise ValueError(f"the claim about {reported.about} has neither a value nor an answer to take one from")
-    if bound is not None:
-        # A bound re-proved with safe rounding may stand a hair inside the value that it bounds.
-        bound = min(bound, value) if reported.sense == "min" else max(bound, value)
+    note = reported.note
+    if bound is not None and (bound - value if reported.sense == "min" else value - bound) > 0:
+        # The plan's own value, solved again after rounding, may pass an engine's bound by a hair. By more, the bound
+        # was false: nothing is claimed from it.
+        if abs(bound - value) <= BOUND_SLIP * max(abs(bound), abs(value), reported.floor):
+            bound = value
+        else:
+            note = f"the bound {bound:.9g} of solve {solve} is refuted by this value"
+            bound = None
     return Claim(
         about=reported.about,
         sense=reported.sense,
@@ -138,7 +150,7 @@ def _claim(reported: Reported, ask: Asking) -> Claim:
         scope=reported.scope if bound is not None else "none",
         vouched=vouched if bound is not None else "none",
         solve=solve,
-        note=reported.note,
+        note=note,
     )
 
 

@@ -64,7 +64,14 @@ def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Into a file beside it first, flushed to disk, then renamed over it."""
+    """Into a file beside it first, flushed to disk, then renamed over it.
+
+    A link is followed to the file it names. A device or a pipe cannot be replaced, only written to.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

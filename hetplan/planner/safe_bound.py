@@ -129,7 +129,8 @@ def _least(d: Vector, lower: Vector, upper: Vector) -> Vector:
 def implied_bounds(form: Milp, *, cut: float = np.inf) -> tuple[Vector, Vector]:
     """The form's column bounds, with what rows (and cost <= cut, as a minimum) imply in place of infinities.
 
-    Widened by 1e-9 relative, far above the rounding of the few operations behind each.
+    Each is widened by more than the rounding behind it: of its own division, and of the sum of its row, where large
+    terms may cancel.
     """
     lower, upper = form.lower.copy(), form.upper.copy()
     if np.isfinite(lower).all() and np.isfinite(upper).all():
@@ -175,19 +176,27 @@ class _Rows:
         with np.errstate(invalid="ignore"):
             low_terms = np.where(a > 0, a * lower[column], a * upper[column])
             high_terms = np.where(a > 0, a * upper[column], a * lower[column])
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             up = self.most[row] - _rest(row, low_terms, self.most.size)
             down = self.least[row] - _rest(row, high_terms, self.most.size)
+            up += self._rounding(low_terms, self.most)[row]
+            down -= self._rounding(high_terms, self.least)[row]
             high = np.where(a > 0, up / a, down / a)
             low = np.where(a > 0, down / a, up / a)
         high = np.where(np.isnan(high), np.inf, high)
         low = np.where(np.isnan(low), -np.inf, low)
-        high += 1e-9 * np.where(np.isfinite(high), np.abs(high) + 1.0, 0.0)
-        low -= 1e-9 * np.where(np.isfinite(low), np.abs(low) + 1.0, 0.0)
+        high += 4 * EPS * np.where(np.isfinite(high), np.abs(high), 0.0)
+        low -= 4 * EPS * np.where(np.isfinite(low), np.abs(low), 0.0)
         new_upper, new_lower = np.full(upper.size, np.inf), np.full(lower.size, -np.inf)
         np.minimum.at(new_upper, column, high)
         np.maximum.at(new_lower, column, low)
         return new_lower, new_upper
+
+    def _rounding(self, terms: Vector, side: Vector) -> Vector:
+        """Per row, more than the sum of its finite terms and the difference to its side can be off by rounding."""
+        size = np.where(np.isinf(terms), 0.0, np.abs(terms))
+        total = np.bincount(self.row, size, side.size) + np.where(np.isinf(side), 0.0, np.abs(side))
+        return 2 * EPS * (np.bincount(self.row, minlength=side.size) + 3) * total
 
 
 def _rest(row: NDArray[np.integer], terms: Vector, n_rows: int) -> Vector:

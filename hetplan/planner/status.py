@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from hetplan.planner.tolerances import OPTIMAL_GAP
+from hetplan.planner.tolerances import OPTIMAL_GAP, ROUNDING
 
 __all__ = ["Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
@@ -61,6 +61,8 @@ class Finding:
     unchecked: bool = False
     unchecked_allowed: bool = False
     recheck_disagrees: bool = False
+    recheck_absent: bool = False
+    """A second engine was named and checked nothing."""
     promise_broken: bool = False
 
 
@@ -86,6 +88,8 @@ def verdict(finding: Finding) -> Verdict:
         return Verdict(Exit.INTERRUPTED, "interrupted before a plan was found")
     if finding.recheck_disagrees:
         return Verdict(Exit.CHECK_FAILED, "a second engine disagrees that no plan can exist")
+    if finding.recheck_absent and finding.found is not Found.NOTHING:
+        return Verdict(Exit.CHECK_FAILED, "the second engine that was named took no part")
     if finding.found is Found.INFEASIBLE:
         return Verdict(Exit.INFEASIBLE, "no plan can satisfy all of it")
     if finding.found is Found.NOT_FOUND:
@@ -98,6 +102,8 @@ def _with_plan(finding: Finding) -> Verdict:
         return Verdict(Exit.CHECK_FAILED, f"the plan fails its verification ({finding.violations} violations)")
     if finding.recheck_disagrees:
         return Verdict(Exit.CHECK_FAILED, "a second engine disagrees")
+    if finding.recheck_absent:
+        return Verdict(Exit.CHECK_FAILED, "the second engine that was named took no part")
     if finding.promise_broken:
         return Verdict(Exit.CHECK_FAILED, "simulation or measurement breaks a promise")
     if finding.unchecked and not finding.unchecked_allowed:
@@ -108,12 +114,16 @@ def _with_plan(finding: Finding) -> Verdict:
         return Verdict(Exit.INFEASIBLE, "a stated target cannot be met")
     if finding.proof_required and not finding.proved:
         return Verdict(Exit.GAP_NOT_REACHED, "the plan is verified, its bound is not proved")
-    if finding.gap_asked is not None and (finding.gap_reached is None or finding.gap_reached > finding.gap_asked):
+    if finding.gap_asked is not None and not _within(finding.gap_reached, finding.gap_asked):
         reached = "no gap" if finding.gap_reached is None else f"gap {finding.gap_reached:.2g}"
         return Verdict(
             Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {finding.gap_asked:g} was asked"
         )
     return Verdict(Exit.OK, "verified")
+
+
+def _within(reached: float | None, asked: float) -> bool:
+    return reached is not None and reached <= asked + ROUNDING
 
 
 def plan_status(*, gap: float | None, scope: str, allowed: float, searched: bool = False) -> PlanStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BOUND_SLIP", "FEASIBILITY", "GAP", "INTEGRALITY", "OPTIMAL_GAP", "PROOF_ROWS", "VALUE"]
+__all__ = ["BOUND_SLIP", "FEASIBILITY", "GAP", "INTEGRALITY", "OPTIMAL_GAP", "PROOF_ROWS", "ROUNDING", "VALUE"]
 
 FEASIBILITY = 1e-6
 """How far a row or bound may be broken, relative to its own scale (the largest term of the row, at least 1).
@@ -25,6 +25,9 @@ GAP = 1e-4
 
 OPTIMAL_GAP = 1e-6
 """At or below this gap a plan is called optimal rather than within a gap: it is what VALUE can tell apart."""
+
+ROUNDING = 1e-12
+"""What a gap of nothing may come to in floating point; a gap of 0 that is asked for is reached within this."""
 
 PROOF_ROWS = 500
 """Proof vectors with more nonzeros than this stay out of the plan file (the solve says so): people read plans."""

@@ -20,7 +20,7 @@ from hetplan.cli.doctor import clashes
 from hetplan.cli.page import Page, printable
 
 NAMES = sorted(get_command(build_app()).commands)  # type: ignore[attr-defined]
-NEED_ARGUMENTS = ["check", "diff", "export", "import", "options", "schema", "show", "solve", "verify"]
+NEED_ARGUMENTS = ["check", "diff", "export", "import", "options", "schema", "show", "simulate", "solve", "verify"]
 
 
 def test_hetplan_alone_says_what_to_do_next(run: Callable[..., Any]) -> None:
@@ -254,7 +254,7 @@ def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatc
 
     assert complete("hetplan so") == {"solve", "solvers"}
     assert "scipy" in complete("hetplan solve p.json s.json --solver s")
-    assert complete("hetplan options p") == {"pool"}
+    assert complete("hetplan options poo") == {"pool"}
 
 
 def test_a_muted_page_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

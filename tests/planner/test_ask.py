@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from hetplan.errors import Cancelled, NoSolver, SolverFailed
+from hetplan.errors import Cancelled, InputError, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Builder, Milp
@@ -208,3 +208,38 @@ def test_the_grace_is_short(reference) -> None:
         now[0] = moment
         ask(form())
     assert given == [10.0, 2.0, 0.5, 0.0]
+
+
+def test_a_recheck_that_took_no_part_does_not_count(reference) -> None:
+    silent = Liar(reference, lambda form, a: Answer(Status.NO_ANSWER, stop=Stop.TIME), name="second")
+    ask = Asking([reference, silent], recheck="second")
+    ask(form())
+    assert ask.records[0].recheck == "second gave no answer (time)"
+    assert ask.recheck_absent
+    wrong = Liar(reference, lambda form, a: replace(a, value=a.value + 1.0), name="second")
+    ask = Asking([reference, wrong], recheck="second")
+    ask(form())
+    assert "its form refutes" in ask.records[0].recheck
+    assert ask.recheck_absent
+    ask = Asking([reference], recheck="reference")
+    ask(form())
+    assert ask.recheck_absent
+    agreeing = Asking([reference, Liar(reference, lambda form, a: a, name="second")], recheck="second")
+    agreeing(form())
+    assert not agreeing.recheck_absent
+
+
+def test_an_engine_that_cannot_even_refuse_is_passed_over(reference) -> None:
+    class Raw(Refusing):
+        def refuses(self, form: Any) -> str:
+            raise TypeError("unhashable duty")
+
+    assert Asking([Raw(), reference])(form()).value == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"seconds": -1.0}, {"gap": float("nan")}, {"work": 0}, {"seed": -1}, {"threads": 0}]
+)
+def test_absurd_limits_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"limits\."):
+        Limits(**limits)

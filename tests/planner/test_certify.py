@@ -174,3 +174,17 @@ def test_an_unbounded_answer_needs_a_ray_and_a_point() -> None:
     assert certify(form, good).vouched is Vouched.CERTIFIED
     assert not certify(form, replace(good, ray=np.array([1.0, 0.0]))).sound
     assert certify(form, Answer(Status.UNBOUNDED)).vouched is Vouched.NONE
+
+
+@pytest.mark.parametrize("large", [1e9, 1e12, 1e15])
+def test_large_terms_that_cancel_leave_no_false_bound(large: float) -> None:
+    """max x over z = 1, M z + x + y <= M + 1: what y gives x room for is lost in the rounding of M + 1."""
+    least = -0.48 * float(np.spacing(large))
+    m = Builder("max")
+    columns = m.columns("v", ["z", "x", "y"], lower=[1.0, 0.0, least], upper=[1.0, np.inf, 0.0], cost=[0.0, 1.0, 0.0])
+    m.add(m.rows("room", ["r"], upper=large + 1.0), columns, [large, 1.0, 1.0])
+    form = m.build()
+    answer = Answer(Status.OPTIMAL, point=np.array([1.0, 1.0, 0.0]), value=1.0, bound=1.0, row_duals=np.zeros(1))
+    proved = certify(form, answer).certified_bound
+    best = Fraction(large + 1.0) - Fraction(large) - Fraction(least)
+    assert proved is None or Fraction(proved) >= best

@@ -1,9 +1,10 @@
-"""From a toy problem to a plan with its proof: claims, solves, digests, bytes, and reading back what nobody may trust."""
+"""From a toy problem to a plan with its proof: claims, solves, digests, bytes, and reading back what none may trust."""
 
 from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -98,7 +99,7 @@ def test_infeasible_has_reasons_and_repairs_and_no_plan(reference) -> None:
     assert outcome.plan is None
     assert outcome.exit_code == Exit.INFEASIBLE
     assert outcome.repairs[0].text == "lower demand to 8 qps"
-    with pytest.raises(NoPlan, match="too much.*lower demand") as caught:
+    with pytest.raises(NoPlan, match=r"too much.*lower demand") as caught:
         outcome.require()
     assert caught.value.exit_code == 3
 
@@ -202,3 +203,38 @@ def test_the_schema_is_a_json_schema() -> None:
     schema = plan_schema()
     assert schema["$id"] == "urn:hetplan:schema:plan:1.0"
     assert "workers" in schema["properties"]
+
+
+def test_a_bound_that_the_plans_own_value_refutes_is_not_claimed(reference) -> None:
+    @dataclass
+    class Better(Toy):
+        """Finds, after rounding, a better value than the engine's bound allows: the bound was false."""
+
+        def decide(self, ask: Any) -> Draft | Infeasible:
+            draft = super().decide(ask)
+            assert isinstance(draft, Draft)
+            better = Reported("cost_per_hour", "min", "problem", draft.reported[0].answer, value=6.0)
+            return Draft(workers=draft.workers, reported=(better,))
+
+    plan = made(reference, Better()).require()
+    assert plan.claims[0].bound is None
+    assert plan.claims[0].vouched == "none"
+    assert "refuted" in (plan.claims[0].note or "")
+    assert plan.status == "heuristic"
+
+
+def test_links_are_followed_and_pipes_written_to(reference, tmp_path) -> None:
+    plan = made(reference, Toy()).require()
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_plan(plan, link)
+    assert link.is_symlink()
+    assert read_plan(target) == plan
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(pipe.read_bytes)
+        write_plan(plan, pipe)
+        assert reading.result(10) == plan_bytes(plan)
+    assert pipe.is_fifo()

@@ -57,7 +57,9 @@ COUNTS = st.lists(st.integers(0, 4), min_size=4, max_size=4)
 def test_every_way_arrives_and_keeps_the_least_of_now_and_planned(now: list[int], then: list[int], stock: int) -> None:
     def workers(counts: list[int]) -> tuple[Worker, ...]:
         return tuple(
-            group(f"g{i}", count, variant=f"m{i}", offer="o" if i < 2 else None) for i, count in enumerate(counts) if count
+            group(f"g{i}", count, variant=f"m{i}", offer="o" if i < 2 else None)
+            for i, count in enumerate(counts)
+            if count
         )
 
     offers = {"o": Offer(hardware="gpu", price_per_hour="1", stock=stock)}
