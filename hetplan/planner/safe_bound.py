@@ -196,7 +196,8 @@ class _Rows:
         """Per row, more than the sum of its finite terms and the difference to its side can be off by rounding."""
         size = np.where(np.isinf(terms), 0.0, np.abs(terms))
         total = np.bincount(self.row, size, side.size) + np.where(np.isinf(side), 0.0, np.abs(side))
-        return 2 * EPS * (np.bincount(self.row, minlength=side.size) + 3) * total
+        terms_per_row = np.bincount(self.row, minlength=side.size)
+        return np.asarray(2 * EPS * (terms_per_row + 3) * total, dtype=np.float64)
 
 
 def _rest(row: NDArray[np.integer], terms: Vector, n_rows: int) -> Vector:

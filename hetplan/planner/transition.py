@@ -107,7 +107,8 @@ class _Way:
 
     def _room(self, worker: Worker) -> int:
         """How many more machines of its offer may be up."""
-        stock = self.offers[worker.offer].stock if worker.offer in self.offers else None
+        offer = self.offers.get(worker.offer) if worker.offer is not None else None
+        stock = offer.stock if offer is not None else None
         if stock is None:
             return WITHOUT_END
         return stock - sum(count for name, count in self.up.items() if self.kept[name].offer == worker.offer)
