@@ -1,0 +1,193 @@
+"""Figures of a run, and what several runs say together: means with intervals, percentiles, warm-up, run length.
+
+**Run length.** A percentile is only as good as the queries beyond it. A run has at least 200 queries beyond the
+highest percentile asked for (20,000 for p99), spans at least 200 times the latency limit (so that it cannot be over
+before its queues have grown), and, where the rate itself varies, ten stays in every state or one whole day.
+
+**Warm-up.** A run starts empty, so its first queries are luckier than later ones. Left out are the first 1,000, or the
+first 20 latency limits' worth where that is more, never more than a fifth. Where the load follows a day or a trace
+nothing is left out: then the start is part of the question.
+
+**Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds. A single seed is cut into
+ten stretches instead, whose values stand for seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetplan.profiles.slo import Arrivals
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetplan.simulator.simulation import RunResult
+
+__all__ = [
+    "BATCHES",
+    "TAIL_QUERIES",
+    "AppFigures",
+    "Estimate",
+    "estimate",
+    "figures_of",
+    "run_length_s",
+    "warm_up_queries",
+]
+
+TAIL_QUERIES = 200
+SPANS = 200.0
+BATCHES = 10
+LATE_SLACK_MS = 1e-6
+"""A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
+_WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its interval; `low` and `high` equal `value` where there is no spread to see."""
+
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON: what is infinite (a percentile that some queries never reach) is null."""
+        finite = [self.value, self.low, self.high]
+        value, low, high = (round(item, 9) if math.isfinite(item) else None for item in finite)
+        return {"value": value, "interval": [low, high]}
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with its 95% interval.
+
+    >>> found = estimate([1.0, 2.0, 3.0])
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    import numpy as np
+
+    found = np.asarray(values, dtype=np.float64)
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return Estimate(math.nan, math.nan, math.nan)
+    if not np.isfinite(found).all():
+        return Estimate(math.inf, float(found.min()), math.inf)
+    mean, first = float(found.mean()), float(found[0])
+    if np.ptp(found) <= 1e-12 * abs(first):
+        return Estimate(first, first, first)
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(found) - 1, 0.975)) * float(found.std(ddof=1)) / math.sqrt(len(found))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def queries_needed(percentile: float, *, rate_qps: float, slo_ms: float) -> int:
+    """How many queries a run must have to say something about a percentile.
+
+    >>> queries_needed(99.0, rate_qps=100.0, slo_ms=350.0), queries_needed(99.0, rate_qps=1200.0, slo_ms=350.0)
+    (20000, 84000)
+    """
+    tail = TAIL_QUERIES / max(1.0 - percentile / 100.0, 1e-4)
+    spans = SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
+    return math.ceil(round(max(tail, spans), 6))
+
+
+def warm_up_queries(count: int, *, rate_qps: float, slo_ms: float, arrivals: Arrivals) -> int:
+    """How many of the first queries are left out."""
+    if arrivals.process in ("diurnal", "empirical"):
+        return 0
+    spans = _WARM_SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
+    return int(min(max(_WARM_QUERIES, spans), _WARM_SHARE * count))
+
+
+def run_length_s(percentile: float, *, rate_qps: float, slo_ms: float, arrivals: Arrivals) -> float:
+    """How long a run must be, warm-up included.
+
+    >>> run_length_s(99.0, rate_qps=100.0, slo_ms=350.0, arrivals=Arrivals())
+    210.0
+    """
+    if rate_qps <= 0:
+        return 0.0
+    wanted = queries_needed(percentile, rate_qps=rate_qps, slo_ms=slo_ms)
+    spans = _WARM_SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
+    warm = 0.0 if arrivals.process in ("diurnal", "empirical") else max(_WARM_QUERIES, spans)
+    length = max(wanted + warm, wanted / (1.0 - _WARM_SHARE) if warm > _WARM_SHARE * wanted else 0.0) / rate_qps
+    if arrivals.process == "mmpp":
+        length = max(length, 10.0 * sum(arrivals.stay_s or ()))
+    if arrivals.process == "diurnal":
+        length = max(length, arrivals.period_s or 0.0)
+    return float(length)
+
+
+@dataclass(frozen=True)
+class AppFigures:
+    """What one run says of one application, its warm-up left out.
+
+    Response percentiles count a query without an answer as never answered. `in_time` is a share of all queries,
+    `accuracy` the mean quality of the answers in time, `goodput_qps` answers in time per second.
+    """
+
+    queries: int
+    mean_ms: float
+    percentiles_ms: dict[float, float]
+    in_time: float
+    late: float
+    dropped: float
+    accuracy: float
+    served_accuracy: float
+    rate_qps: float
+    goodput_qps: float
+    unfinished: int
+
+
+def figures_of(
+    result: RunResult, app: str, *, percentiles: Sequence[float], warm_up: int = 0, part: tuple[int, int] = (0, 1)
+) -> AppFigures:
+    """The figures of an application; `part` (i, n) is the i-th of n stretches of equal numbers of queries."""
+    import numpy as np
+
+    number = result.apps.index(app)
+    asked = result.queries[result.queries["app"] == number]
+    asked = asked[~np.isnan(asked["arrival"])]
+    asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
+    low, high = len(asked) * part[0] // part[1], len(asked) * (part[0] + 1) // part[1]
+    mine = asked[low:high]
+    count = len(mine)
+    if not count:
+        empty = dict.fromkeys(percentiles, math.nan)
+        return AppFigures(0, math.nan, empty, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0, 0.0, 0)
+    served = mine["status"] == 1
+    response = np.where(served, mine["finish"] - mine["arrival"], np.inf)
+    in_time = served & (mine["finish"] <= mine["deadline"] + LATE_SLACK_MS)
+    ordered = np.sort(response)
+    span_s = _span_s(mine["arrival"], result.horizon_ms, part[0] + 1 == part[1])
+    return AppFigures(
+        queries=count,
+        mean_ms=float(response[served].mean()) if served.any() else math.nan,
+        percentiles_ms={percentile: _percentile(ordered, percentile) for percentile in percentiles},
+        in_time=float(in_time.mean()),
+        late=float((served & ~in_time).mean()),
+        dropped=float(((mine["status"] == 2) | (mine["status"] == 3)).mean()),
+        accuracy=float(mine["quality"][in_time].mean()) if in_time.any() else math.nan,
+        served_accuracy=float(mine["quality"][served].mean()) if served.any() else math.nan,
+        rate_qps=count / span_s,
+        goodput_qps=float(in_time.sum()) / span_s,
+        unfinished=int((mine["status"] == 0).sum()),
+    )
+
+
+def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:
+    """The time that these queries stand for: to the horizon where they are the last, else to their last arrival."""
+    end = max(horizon_ms, float(arrival_ms[-1])) if last else float(arrival_ms[-1])
+    span = end - float(arrival_ms[0])
+    return span / 1000.0 if span > 0 else 1e-9
+
+
+def _percentile(ordered: NDArray[np.float64], percentile: float) -> float:
+    """The least response that at least so many percent of the queries do not exceed."""
+    place = math.ceil(percentile / 100.0 * len(ordered) - 1e-9) - 1
+    return float(ordered[min(max(place, 0), len(ordered) - 1)])

@@ -1,0 +1,220 @@
+"""From a plan's routing and dispatch sections to routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hetplan.dispatch.matching import Matching
+from hetplan.errors import InputError
+from hetplan.planner.plan import Plan
+from hetplan.planner.plan import Route as PlannedRoute
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.workers import Worker
+from hetplan.simulator.plan_service import kinds_of
+from hetplan.simulator.system import App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
+
+__all__ = ["RULES", "routes_of"]
+
+RULES = ("shares/1", "path-shares/1", "queue-slack/1", "matching/1", "fcfs/1", "threshold/1", "earliest/1")
+"""The dispatch rules that a plan may name and the simulator plays."""
+
+
+def routes_of(plan: Plan, inputs: Inputs, app: App, groups: Sequence[Group], workers: Sequence[Worker]) -> list[Route]:
+    """The routes of one application."""
+    dispatch = plan.dispatch.get(app.id)
+    rule = dispatch.rule if dispatch is not None else "shares/1"
+    if rule not in RULES:
+        raise InputError.one(
+            file="plan",
+            path=f"$.dispatch.{app.id}.rule",
+            value=rule,
+            why="a rule that the simulator does not know",
+            remedy="Upgrade hetplan.",
+        )
+    home = {load.id: group.id for group in groups for load in group.loads}
+    if rule in ("matching/1", "fcfs/1", "threshold/1", "earliest/1"):
+        return _pool_routes(inputs, app, groups, dispatch, str(rule))
+    return _share_routes(plan, inputs, app, home, dispatch, {worker.id: worker for worker in workers})
+
+
+# Pools: one queue, or one decision, over all workers that hold a load of the application
+
+
+def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: Any, rule: str) -> list[Route]:
+    weight: Mapping[str, float] = getattr(dispatch, "weight", {}) or {}
+    members = [(group, load.id) for group in groups for load in group.loads if app.id in load.services]
+    # The heaviest type is the base: where nothing else decides, it is asked first.
+    members.sort(key=lambda member: -weight.get(member[0].hardware, 0.0))
+    stage = app.entry
+    if rule == "earliest/1":
+        return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.EARLIEST)]
+    if rule == "fcfs/1":
+        return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.CENTRAL)]
+    if rule == "threshold/1":
+        return _threshold_routes(inputs, app, members, dispatch)
+    matching = Matching(
+        slo_ms=dispatch.slo_ms,
+        weight=tuple(weight.get(group.hardware, 1.0) for group, _ in members) or (1.0,),
+        xi=dispatch.xi,
+        penalty=dispatch.penalty,
+    )
+    costs = matching.late_cost().tolist()
+    ways = tuple(
+        Way(group.id, load, weight=own, late_cost=cost)
+        for (group, load), own, cost in zip(members, matching.weight, costs, strict=True)
+    )
+    return [
+        Route(
+            app.id,
+            stage,
+            ways,
+            rule=Rule.CENTRAL,
+            pull=Pull.MATCHING,
+            limit_ms=matching.limit_ms,
+            merge=matching.merges,
+        )
+    ]
+
+
+def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:
+    kinds = kinds_of(inputs.slo.apps[app.id].demand.mix)
+    small = tuple(n for n, kind in enumerate(kinds) if kind.get("batch", 0.0) <= dispatch.threshold)
+    large = tuple(n for n in range(len(kinds)) if n not in small)
+    base = dispatch.base if isinstance(dispatch.base, str) else members[0][0].hardware
+    basic = tuple(Way(group.id, load) for group, load in members if group.hardware == base)
+    others = tuple(Way(group.id, load) for group, load in members if group.hardware != base)
+    routes = [(large, basic), (small, others)]
+    return [
+        Route(app.id, app.entry, ways, rule=Rule.CENTRAL, kinds=part, name=name)
+        for (part, ways), name in zip(routes, ("", "small"), strict=True)
+        if part
+    ]
+
+
+# Shares, along paths where the plan has them
+
+
+def _share_routes(
+    plan: Plan,
+    inputs: Inputs,
+    app: App,
+    home: Mapping[str, str],
+    dispatch: Any,
+    workers: Mapping[str, Worker],
+) -> list[Route]:
+    entries = plan.routing.get(app.id, ())
+    kinds = kinds_of(inputs.slo.apps[app.id].demand.mix)
+    rule, inner = _balancing(inputs, app, dispatch)
+    by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
+    variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
+    paths = _measured_paths(inputs, app)
+    keyed = bool(paths) or any(entry.prefix for entry in entries)
+    made: dict[tuple[str, tuple[str, ...]], list[Route]] = {}
+
+    def add(stage: Stage, prefix: tuple[str, ...], named: tuple[str, ...] = ()) -> str:
+        """Routes of a stage after a path of loads, and of all stages after it; the name of that path's routes."""
+        name = "/".join(prefix)
+        if (stage.id, prefix) in made:
+            return name
+        made[stage.id, prefix] = []
+        for entry, part in _by_kind(by_stage[stage.id], kinds, prefix, app, stage):
+            ways = []
+            for load, share in entry.to.items():
+                if load not in home:
+                    continue  # of another period
+                path, told = (*prefix, load), (*named, f"{stage.id}={variants[load]}")
+                after = {edge.to: add(stages[edge.to], path, told) for edge in stage.edges} if keyed else {}
+                ways.append(
+                    Way(
+                        home[load],
+                        load,
+                        share=share,
+                        inner=inner,
+                        then=after,
+                        quality=paths.get("/".join(told)) if not stage.edges else None,
+                    )
+                )
+            made[stage.id, prefix].append(
+                Route(
+                    app.id,
+                    stage.id,
+                    tuple(ways),
+                    rule=rule,
+                    name=name,
+                    kinds=part,
+                    backups=_backups(dispatch, stage.id, entry, home),
+                )
+            )
+        return name
+
+    stages = {stage.id: stage for stage in app.stages}
+    reached = {edge.to for stage in app.stages for edge in stage.edges}
+    for stage in app.stages:
+        if stage.id not in reached or not keyed:
+            add(stage, ())
+    return [route for routes in made.values() for route in routes]
+
+
+def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
+    wanted = getattr(dispatch, "balancing", None) or inputs.slo.apps[app.id].balancing
+    if wanted == "shortest_queue":
+        return (Rule.SHORTEST if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES), Inner.SHORTEST
+    if wanted == "round_robin":
+        return (
+            Rule.ROUND_ROBIN if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES
+        ), Inner.ROUND_ROBIN
+    return Rule.SHARES, Inner.RANDOM
+
+
+def _by_kind(
+    entries: Sequence[PlannedRoute],
+    kinds: Sequence[Mapping[str, float]],
+    prefix: tuple[str, ...],
+    app: App,
+    stage: Stage,
+) -> list[tuple[PlannedRoute, tuple[int, ...]]]:
+    """Which entry routes which classes: the most exact one about the path so far, then about the class."""
+    chosen: dict[int, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        best, rank = -1, (-1, -1)
+        for place, entry in enumerate(entries):
+            if entry.prefix and tuple(entry.prefix) != prefix[-len(entry.prefix) :]:
+                continue
+            if any(kind.get(axis) != value for axis, value in entry.when.items()):
+                continue
+            if (len(entry.prefix), len(entry.when)) > rank:
+                best, rank = place, (len(entry.prefix), len(entry.when))
+        if best < 0:
+            raise InputError.one(
+                file="plan",
+                path=f"$.routing.{app.id}",
+                value=dict(kind) or stage.id,
+                why=f"no entry routes these queries at {stage.id}",
+                remedy="Make the plan again for this SLO file.",
+            )
+        chosen.setdefault(best, []).append(number)
+    return [(entries[place], tuple(numbers)) for place, numbers in chosen.items()]
+
+
+def _measured_paths(inputs: Inputs, app: App) -> Mapping[str, float]:
+    runs = inputs.slo.apps[app.id].runs
+    if runs is None or runs.pipeline is None:
+        return {}
+    return inputs.profile.pipelines[runs.pipeline].quality.paths
+
+
+def _backups(dispatch: Any, stage: str, entry: PlannedRoute, home: Mapping[str, str]) -> tuple[Backup, ...]:
+    found: list[Backup] = []
+    for backup in getattr(dispatch, "backup", ()) or ():
+        load = _get(backup, "to")
+        node = _get(backup, "node")
+        if load in home and (node == stage if node is not None else load in entry.to):
+            found.append(
+                Backup(home[load], load, float(_get(backup, "latency_ms") or 0.0), float(_get(backup, "left_qps")))
+            )
+    return tuple(found)
+
+
+def _get(record: Any, name: str) -> Any:
+    return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)

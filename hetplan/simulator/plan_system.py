@@ -1,0 +1,368 @@
+"""From a plan file to the system that it describes: one `System` per period."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hetplan.errors import InputError
+from hetplan.planner.plan import Plan, Promise
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.slo import App as WantedApp
+from hetplan.profiles.slo import RateRange
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load as PlannedLoad
+from hetplan.profiles.workers import Worker
+from hetplan.simulator.plan_routes import routes_of
+from hetplan.simulator.plan_service import NoiseName, kinds_of, run_of, service_of, slowdown_of
+from hetplan.simulator.system import App, Combine, Edge, Group, Late, Link, Load, PolicyTable, Service, Stage, System
+
+__all__ = ["PlannedSystem", "offered_qps", "planned_systems", "served_apps", "slo_ms_of"]
+
+_LATE = {
+    "serve": Late.SERVE,
+    "drop": Late.DROP,
+    "drop-last-task": Late.DROP_LAST_TASK,
+    "drop-per-task": Late.DROP_PER_TASK,
+    "reroute": Late.REROUTE,
+}
+_SINGLE = "serve"
+
+
+@dataclass(frozen=True)
+class PlannedSystem:
+    """A period of a plan: from when to when, and what then runs."""
+
+    start_s: float
+    end_s: float | None
+    system: System
+    notes: tuple[tuple[str, str, str], ...] = field(default=())
+
+
+def slo_ms_of(app: WantedApp) -> float:
+    """The deadline by which an application's queries are judged: its strictest limit on response (else none)."""
+    limits = [target.max_ms for target in app.latency if target.of == "response"]
+    return min(limits) if limits else float("inf")
+
+
+def offered_qps(plan: Plan, app_id: str, wanted: WantedApp) -> float:
+    """The load to simulate: what the plan promises to carry where the wish is a maximum, else what is wished."""
+    demand = wanted.demand
+    if isinstance(demand.rate_qps, int | float):
+        return float(demand.rate_qps)
+    promised = [
+        promise.value
+        for promise in plan.promises
+        if promise.app == app_id and promise.quantity == "rate_qps" and _carries(promise)
+    ]
+    if promised:
+        return min(promised)
+    upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
+    if upper is not None:
+        return float(upper)
+    if isinstance(demand.rate_qps, RateRange):
+        return demand.rate_qps.high
+    if demand.history_qps:
+        return max(demand.history_qps)
+    return 0.0
+
+
+def _carries(promise: Promise) -> bool:
+    return promise.relation in (">=", "=")
+
+
+def planned_systems(
+    plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
+) -> list[PlannedSystem]:
+    """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
+    return [
+        PlannedSystem(period.start_s, period.end_s, *_system(plan, inputs, period.id, noise, services or {}))
+        for period in plan.periods
+    ]
+
+
+def _system(
+    plan: Plan, inputs: Inputs, period: str, noise: NoiseName, services: Mapping[str, Service]
+) -> tuple[System, tuple[tuple[str, str, str], ...]]:
+    notes: list[tuple[str, str, str]] = []
+    workers = [worker for worker in plan.workers if worker.period == period]
+    served = {app_id: inputs.slo.apps[app_id] for app_id in served_apps(plan, inputs)}
+    if not served:
+        raise InputError.one(
+            file="plan",
+            path="$.routing",
+            why="no application of the SLO file is routed anywhere",
+            remedy="Simulate with the SLO file that the plan was made from.",
+        )
+    tiers = inputs.profile.tiers if inputs.profile.links else ()
+    apps = tuple(_app(plan, inputs, app_id, wanted, workers, tiers) for app_id, wanted in served.items())
+    groups = tuple(
+        _group(plan, inputs, worker, served, noise, services, notes, f"$.workers[{number}]")
+        for number, worker in enumerate(workers)
+    )
+    routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
+    links = tuple(_link(link) for link in inputs.profile.links)
+    return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(notes))
+
+
+def served_apps(plan: Plan, inputs: Inputs) -> list[str]:
+    """The applications of the SLO file that a plan serves, sorted."""
+    named = {load.app for worker in plan.workers for load in worker.loads if load.app is not None}
+    return sorted((named | set(plan.routing)) & set(inputs.slo.apps))
+
+
+# Applications
+
+
+def _app(
+    plan: Plan, inputs: Inputs, app_id: str, wanted: WantedApp, workers: list[Worker], tiers: tuple[str, ...]
+) -> App:
+    dispatch = plan.dispatch.get(app_id)
+    late = getattr(dispatch, "late", wanted.late)
+    stages, combine = _stages(inputs, wanted, getattr(dispatch, "budget_ms", {}) or {})
+    tier = _home_tier(inputs, app_id, wanted, workers, tiers)
+    return App(
+        id=app_id,
+        stages=stages,
+        slo_ms=slo_ms_of(wanted),
+        kinds=len(kinds_of(wanted.demand.mix)),
+        late=_LATE.get(late, Late.SERVE),
+        hop_ms=wanted.network_ms_per_hop,
+        combine=combine,
+        tier=tier,
+        links=tuple(_link(link) for link in wanted.device.links) if wanted.device else (),
+        clients=wanted.demand.streams or 0,
+    )
+
+
+def _home_tier(inputs: Inputs, app_id: str, wanted: WantedApp, workers: list[Worker], tiers: tuple[str, ...]) -> str:
+    """Where queries come from: the first tier for an application with a device, else where it is served first."""
+    if not tiers:
+        return ""
+    if wanted.device is not None:
+        return tiers[0]
+    for worker in workers:
+        if any(load.app in (app_id, None) for load in worker.loads):
+            return inputs.profile.hardware[worker.hardware].tier or tiers[-1]
+    return tiers[-1]
+
+
+def _link(link: Any) -> Link:
+    return Link(between=link.between, bandwidth_mbps=link.bandwidth_mbps, latency_ms=link.latency_ms)
+
+
+def _stages(inputs: Inputs, wanted: WantedApp, budgets: Mapping[str, float]) -> tuple[tuple[Stage, ...], Combine]:
+    name = wanted.runs.pipeline if wanted.runs is not None else None
+    if name is None:
+        return (Stage(_SINGLE, budget_ms=budgets.get(_SINGLE, float("inf"))),), Combine.PRODUCT
+    pipeline = inputs.profile.pipelines[name]
+    parents = {node: {edge.from_ for edge in pipeline.edges if edge.to == node} for node in pipeline.nodes}
+    ordered: list[str] = [node for node in pipeline.nodes if not parents[node]]
+    while len(ordered) < len(parents):
+        ready = [node for node in pipeline.nodes if node not in ordered and parents[node] <= set(ordered)]
+        if not ready:
+            raise InputError.one(
+                file=inputs.files.get("profile", ""),
+                path=f"$.pipelines.{name}.edges",
+                why="the steps form a cycle",
+                remedy="Remove an edge of it.",
+            )
+        ordered += ready
+    stages = tuple(
+        Stage(
+            node,
+            edges=tuple(
+                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=edge.bytes)
+                for edge in pipeline.edges
+                if edge.from_ == node
+            ),
+            budget_ms=budgets.get(node, float("inf")),
+        )
+        for node in ordered
+    )
+    return stages, Combine.ADDITIVE if pipeline.quality.rule == "additive" else Combine.PRODUCT
+
+
+def _fanout(given: float | Mapping[str, float], variant: str | None) -> float:
+    """A variant's own figure, else that of "*", else the largest (where none is asked for: what bounds the rest)."""
+    if not isinstance(given, Mapping):
+        return float(given)
+    if variant is not None and variant in given:
+        return float(given[variant])
+    if variant is not None and "*" in given:
+        return float(given["*"])
+    return float(max(given.values(), default=1.0)) if variant is None else 1.0
+
+
+# Groups
+
+
+def _group(
+    plan: Plan,
+    inputs: Inputs,
+    worker: Worker,
+    served: Mapping[str, WantedApp],
+    noise: NoiseName,
+    services: Mapping[str, Service],
+    notes: list[tuple[str, str, str]],
+    at: str,
+) -> Group:
+    loads, ready_s = [], 0.0
+    for number, load in enumerate(worker.loads):
+        made, load_s = _load(plan, inputs, worker, load, served, noise, services, notes, f"{at}.loads[{number}]")
+        if made is not None:
+            loads.append(made)
+        ready_s = max(ready_s, load_s)
+    hardware = inputs.profile.hardware[worker.hardware]
+    return Group(
+        id=worker.id,
+        loads=tuple(loads),
+        count=worker.count,
+        standby=worker.standby,
+        shared=worker.queue == "shared",
+        servers=max((load.servers for load in loads), default=1),
+        policies=_policies(plan, worker),
+        hardware=worker.hardware,
+        tier=hardware.tier or "",
+        price_nanos=_price(inputs, worker),
+        ready_ms=1000.0 * (hardware.startup_s + ready_s),
+        offline_below=inputs.slo.change.offline_below,
+    )
+
+
+def _load(
+    plan: Plan,
+    inputs: Inputs,
+    worker: Worker,
+    load: PlannedLoad,
+    served: Mapping[str, WantedApp],
+    noise: NoiseName,
+    services: Mapping[str, Service],
+    notes: list[tuple[str, str, str]],
+    at: str,
+) -> tuple[Load | None, float]:
+    apps = (
+        [load.app]
+        if load.app is not None
+        else [app for app, entries in plan.routing.items() if any(load.id in entry.to for entry in entries)]
+    )
+    apps = [app for app in apps if app in served]
+    if not apps:
+        return None, 0.0
+    shared: dict[str, Any] = {
+        "id": load.id,
+        "stages": (load.node,) if load.node else (),
+        "max_wait_ms": load.serve.max_wait_ms,
+        "servers": load.instances * load.serve.concurrency,
+    }
+    if load.id in services:
+        return Load(services=dict.fromkeys(apps, services[load.id]), **shared), 0.0
+    run = run_of(inputs, load, worker.hardware, at=at)
+    if run.rate is not None:
+        notes.append(
+            (
+                "W-rate-table",
+                at,
+                f"{load.variant} is timed by a rate: a request is taken to occupy its server for "
+                "1 / rate, so its response time shows queueing, not its own latency",
+            )
+        )
+    variant = inputs.profile.variants[load.variant or ""]
+    quality = variant.quality.value if variant.quality is not None else 1.0
+    made = Load(
+        services={app: _service(plan, inputs, worker, load, run, served[app], noise, app) for app in apps},
+        quality=quality * _weight(inputs, served[apps[0]], load.node),
+        slowdown=slowdown_of(inputs, run),
+        fanout=_fanouts(inputs, served[apps[0]], load),
+        **shared,
+    )
+    return made, run.load_s
+
+
+def _service(
+    plan: Plan,
+    inputs: Inputs,
+    worker: Worker,
+    load: PlannedLoad,
+    run: Any,
+    wanted: WantedApp,
+    noise: NoiseName,
+    app: str,
+) -> Service:
+    predict = getattr(plan.dispatch.get(app), "predict", {})
+    believed: Table | None = plan.tables.get(predict.get(f"{load.variant}@{worker.hardware}", ""))
+    return service_of(inputs, load, run, wanted.demand.mix, noise=noise, believed=believed)
+
+
+def _weight(inputs: Inputs, wanted: WantedApp, node: str | None) -> float:
+    name = wanted.runs.pipeline if wanted.runs is not None else None
+    if name is None or node is None or inputs.profile.pipelines[name].quality.rule != "additive":
+        return 1.0
+    return float(inputs.profile.pipelines[name].quality.weights.get(node, 1.0))
+
+
+def _fanouts(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str, float]:
+    name = wanted.runs.pipeline if wanted.runs is not None else None
+    if name is None:
+        return {}
+    edges = inputs.profile.pipelines[name].edges
+    return {edge.to: _fanout(edge.fanout, load.variant or "") for edge in edges if edge.from_ == load.node}
+
+
+def _price(inputs: Inputs, worker: Worker) -> int:
+    """What one worker costs per hour: the prices of its runs, else of its offer; 1 where nothing is offered at all."""
+    profile = inputs.profile
+    own = [
+        load.instances * run.price_per_hour
+        for load in worker.loads
+        for run in (profile.variants[load.variant].runs if load.variant in profile.variants else ())
+        if run.hardware == worker.hardware and run.price_per_hour is not None
+    ]
+    if own:
+        return sum(own)
+    offer = profile.offers.get(worker.offer or "")
+    if offer is None:
+        return 0 if profile.offers else NANO
+    return (
+        offer.price_per_hour if offer.per is None else round(offer.price_per_hour * _amount(inputs, worker, offer.per))
+    )
+
+
+def _amount(inputs: Inputs, worker: Worker, resource: str) -> float:
+    """How much is paid for of a resource that is paid by the unit: the loads' shares, or else the whole machine."""
+    slices: list[float | None] = [getattr(load.share, resource, None) for load in worker.loads]
+    taken = [load.instances * part for load, part in zip(worker.loads, slices, strict=True) if part is not None]
+    if taken and len(taken) == len(slices):
+        return sum(taken)
+    return inputs.profile.hardware[worker.hardware].provides.get(resource, 1.0)
+
+
+def _policies(plan: Plan, worker: Worker) -> tuple[PolicyTable, ...]:
+    """The worker's tables, lowest load first."""
+    tables = [table for listed in plan.policies.values() for table in listed if _field(table, "workers") == worker.id]
+    by_variant = {load.variant: place for place, load in enumerate(worker.loads)}
+    return tuple(_policy(table, by_variant) for table in sorted(tables, key=lambda item: _field(item, "rate_qps")))
+
+
+def _field(table: Any, name: str) -> Any:
+    return table[name] if isinstance(table, Mapping) else getattr(table, name)
+
+
+def _policy(table: Any, by_variant: Mapping[str | None, int]) -> PolicyTable:
+    from hetplan.planner.plan_policy import PolicyTable as Written
+
+    written = Written.model_validate(table) if isinstance(table, Mapping) else table
+    place = np.array([by_variant[model] for model in written.models], np.int32)
+    most = written.otherwise.batch
+    return PolicyTable(
+        slack_ms=np.array(written.slack_ms),
+        choice=place[np.array(written.model_rows())],
+        batch=np.array(written.batch_rows(), np.int32),
+        otherwise=by_variant[written.otherwise.model],
+        otherwise_batch=0 if most == "max" else int(most),
+        rate_qps=written.rate_qps,
+    )

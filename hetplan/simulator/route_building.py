@@ -1,0 +1,126 @@
+"""Routes, their targets and backups as rows of the world."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.simulator.building import Crew, WorldBuilder
+from hetplan.simulator.system import Route, Rule, System, Way
+
+__all__ = ["add_routes"]
+
+
+def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, int], int]:
+    """New routes; returns the default route of each (application, stage, class of query)."""
+    builder.route_of = {}
+    numbers: list[int] = []
+    for route in system.routes:
+        lane = builder.add(
+            "lane", station=-1, load=-1, policy=-1, head=-1, tail=-1, room=-1, row=builder.apps[route.app]
+        )
+        number = builder.add(
+            "route",
+            rule=int(route.rule),
+            pull=int(route.pull),
+            lane=lane,
+            heir=-1,
+            limit=route.limit_ms,
+            merge=int(route.merge),
+        )
+        builder.add("dirty")
+        numbers.append(number)
+        for kind in route.kinds if route.kinds is not None else range(builder.spec[route.app].kinds):
+            builder.route_of.setdefault((route.app, route.stage, route.name, kind), number)
+    defaults: dict[tuple[str, str, int], int] = {}
+    for (app, stage, _, kind), number in builder.route_of.items():
+        defaults.setdefault((app, stage, kind), number)
+    for number, route in zip(numbers, system.routes, strict=True):
+        _add_targets(builder, number, route, defaults)
+    return defaults
+
+
+def _add_targets(builder: WorldBuilder, number: int, route: Route, defaults: dict[tuple[str, str, int], int]) -> None:
+    record = builder.fresh["route"][number - (builder.size["route"] - len(builder.fresh["route"]))]
+    record["target0"] = builder.size["target"]
+    shares: list[tuple[Way, Crew, int, int, float]] = []
+    for way in route.ways:
+        crew = builder.crews[way.group]
+        made = sum(workers for _, workers in crew.chunks)
+        shares += [(way, crew, lane0, workers, way.share * workers / made) for lane0, workers in crew.chunks]
+    total = sum(item[-1] for item in shares) or 1.0
+    upto = 0.0
+    for way, crew, lane0, workers, share in shares:
+        upto += share / total
+        then0 = builder.extend("indices", _thens(builder, route, way, defaults))
+        builder.add(
+            "target",
+            lane0=lane0 + crew.lane_offset(way.load),
+            lanes=workers,
+            stride=crew.stride,
+            inner=int(way.inner),
+            then0=then0,
+            load=crew.loads[way.load or crew.group.loads[0].id],
+            upto=upto,
+            quality=math.nan if way.quality is None else way.quality,
+            weight=way.weight,
+            late_cost=way.late_cost,
+            share=way.share,
+            way=route.ways.index(way),
+        )
+    record["targets"] = len(shares)
+    if route.rule is Rule.CENTRAL and any(crew.stride > 1 and crew.group.shared for _, crew, *_ in shares):
+        raise InputError.one(path=f"routing.{route.app}", why="a central queue needs workers with one load each")
+    _add_backups(builder, record, route)
+
+
+def _add_backups(builder: WorldBuilder, record: Any, route: Route) -> None:
+    record["backup0"] = builder.size["backup"]
+    record["backups"] = len(route.backups)
+    for backup in route.backups:
+        crew = builder.crews[backup.group]
+        lane0, workers = crew.chunks[0]
+        target = next(
+            (
+                record["target0"] + place
+                for place, way in enumerate(route.ways)
+                if (way.group, way.load) == (backup.group, backup.load)
+            ),
+            None,
+        )
+        if target is None:
+            target = builder.add(
+                "target",
+                lane0=lane0 + crew.lane_offset(backup.load),
+                lanes=workers,
+                stride=crew.stride,
+                inner=1,
+                then0=builder.extend("indices", _thens(builder, route, route.ways[0], {})),
+                load=crew.loads[backup.load],
+                upto=1.0,
+                quality=math.nan,
+                weight=1.0,
+            )
+        quality = next(load.quality for load in crew.group.loads if load.id == backup.load)
+        builder.add("backup", target=target, exec_ms=backup.exec_ms, quality=quality, each_s=backup.left_qps)
+
+
+def _thens(builder: WorldBuilder, route: Route, way: Way, defaults: dict[tuple[str, str, int], int]) -> list[int]:
+    app = builder.spec[route.app]
+    stage = next(item for item in app.stages if item.id == route.stage)
+    found: list[int] = []
+    for edge in stage.edges:
+        for kind in range(app.kinds):
+            named = builder.route_of.get((app.id, edge.to, way.then.get(edge.to, ""), kind))
+            if named is None:
+                named = defaults.get((app.id, edge.to, kind))
+            if named is None:
+                raise InputError.one(
+                    path=f"routing.{app.id}",
+                    value=edge.to,
+                    why="no route leads to this stage",
+                    remedy="Add a routing entry for it.",
+                )
+            found.append(named)
+    return found

@@ -1,0 +1,234 @@
+"""Which lane a job is sent to: by shares, in turn, to the shortest queue, or where it would be done first."""
+
+from __future__ import annotations
+
+from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
+from hetplan.simulator.heap_kernels import push_event
+from hetplan.simulator.lane_kernels import append_job, flag_route, flag_station
+from hetplan.simulator.world_kernels import (
+    BY_SHARE,
+    CENTRAL,
+    EARLIEST,
+    INNER_RANDOM,
+    INNER_ROUND,
+    ROUND_ROBIN,
+    SHORTEST,
+    TIMER,
+    World,
+)
+
+__all__ = [
+    "cell_of",
+    "choose_lane",
+    "current_route",
+    "enter_lane",
+    "is_open",
+    "lane_in_target",
+    "predicted_ms",
+    "wait_at_route",
+]
+
+
+@bare_kernel
+def current_route(world: World, route: int) -> int:
+    """The route that stands in for this one now (plans change; jobs under way keep the number they were given)."""
+    while world.parts[route]["route"]["heir"] >= 0:
+        route = world.parts[route]["route"]["heir"]
+    return route
+
+
+@bare_kernel
+def is_open(world: World, lane: int) -> bool:
+    """Whether the station behind a lane takes jobs."""
+    station = world.parts[world.parts[lane]["lane"]["station"]]["station"]
+    return bool(station["is_open"] == 1 and world.parts[station["worker"]]["worker"]["up"] == 1)
+
+
+@bare_kernel
+def cell_of(world: World, load: int, kind: int, size: int) -> int:
+    """Where the service law of a batch of this size of this class stands: mean, mu, sigma, most, predicted."""
+    record = world.parts[load]["load"]
+    return int(record["cell0"] + 5 * ((kind - record["kind0"]) * record["max_batch"] + size - 1))
+
+
+@bare_kernel
+def predicted_ms(world: World, load: int, query: int, size: int) -> float:
+    """What the dispatcher believes that a batch of this size, of this query's class, takes."""
+    clock = world.clock[0]
+    size = min(size, world.parts[load]["load"]["max_batch"])
+    mean = world.numbers[cell_of(world, load, world.queries[query]["kind"], size) + 4]
+    if clock["mispredict"] > 0.0:
+        error = clock["mispredict"] * draw_normal(clock["seed"], query, load, PREDICT)
+        return float(mean * max(0.0, 1.0 + error))
+    return float(mean)
+
+
+@bare_kernel
+def _random_open(world: World, target: int, draw: float) -> int:
+    """An open lane of a target, each with equal chance, or -1."""
+    record = world.parts[target]["target"]
+    lanes = record["lanes"]
+    place = min(int(draw * lanes), lanes - 1)
+    lane = record["lane0"] + place * record["stride"]
+    if is_open(world, lane):
+        return int(lane)
+    # What is left of the draw is uniform again: it chooses among those that are open.
+    opened = 0
+    for step in range(lanes):
+        opened += 1 if is_open(world, record["lane0"] + step * record["stride"]) else 0
+    skip = min(int((draw * lanes - place) * opened), opened - 1)
+    for step in range(lanes):
+        lane = record["lane0"] + step * record["stride"]
+        if is_open(world, lane):
+            if skip == 0:
+                return int(lane)
+            skip -= 1
+    return -1
+
+
+@bare_kernel
+def lane_in_target(world: World, target: int, draw: float) -> int:
+    """An open lane of a target by the target's inner rule, or -1."""
+    record = world.parts[target]["target"]
+    lane0, lanes = record["lane0"], record["lanes"]
+    if lanes == 1:
+        return int(lane0) if is_open(world, lane0) else -1
+    if record["inner"] == INNER_RANDOM:
+        return _random_open(world, target, draw)
+    start = record["cursor"]
+    record["cursor"] = start + 1 if start + 1 < lanes else 0
+    best = -1
+    for step in range(lanes):
+        place = start + step
+        if place >= lanes:
+            place -= lanes
+        lane = lane0 + place * record["stride"]
+        if not is_open(world, lane):
+            continue
+        if record["inner"] == INNER_ROUND:
+            record["cursor"] = place + 1 if place + 1 < lanes else 0
+            return int(lane)
+        if best < 0 or world.parts[lane]["lane"]["bound"] < world.parts[best]["lane"]["bound"]:
+            best = lane
+    return int(best)
+
+
+@bare_kernel
+def _by_share(world: World, route: int, query: int, serial: int) -> tuple[int, int]:
+    record = world.parts[route]["route"]
+    first, count = record["target0"], record["targets"]
+    draw = 0.0
+    if count > 1 or world.parts[first]["target"]["inner"] == INNER_RANDOM:
+        draw = draw_uniform(world.clock[0]["seed"], query, serial, ROUTE)
+    chosen = first
+    while chosen < first + count - 1 and draw >= world.parts[chosen]["target"]["upto"]:
+        chosen += 1
+    below = world.parts[chosen - 1]["target"]["upto"] if chosen > first else 0.0
+    width = world.parts[chosen]["target"]["upto"] - below
+    inside = (draw - below) / width if width > 0.0 else 0.0
+    for step in range(count):
+        # When a whole group is closed its share goes to the next one that is open.
+        target = chosen + step
+        if target >= first + count:
+            target -= count
+        lane = lane_in_target(world, target, inside)
+        if lane >= 0:
+            return int(lane), int(target)
+    return -1, -1
+
+
+@bare_kernel
+def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
+    record = world.parts[route]["route"]
+    first, count = record["target0"], record["targets"]
+    total = 0
+    for target in range(first, first + count):
+        total += world.parts[target]["target"]["lanes"]
+    start = record["cursor"]
+    if start >= total:
+        start = 0
+    record["cursor"] = start + 1
+    target, place = first, start
+    while place >= world.parts[target]["target"]["lanes"]:
+        place -= world.parts[target]["target"]["lanes"]
+        target += 1
+    best, best_target = -1, -1
+    for step in range(total):
+        lane = world.parts[target]["target"]["lane0"] + place * world.parts[target]["target"]["stride"]
+        if is_open(world, lane):
+            if not shortest:
+                record["cursor"] = start + step + 1 if start + step + 1 < total else start + step + 1 - total
+                return int(lane), int(target)
+            if best < 0 or world.parts[lane]["lane"]["bound"] < world.parts[best]["lane"]["bound"]:
+                best, best_target = lane, target
+                if world.parts[best]["lane"]["bound"] == 0:
+                    break
+        place += 1
+        if place >= world.parts[target]["target"]["lanes"]:
+            place = 0
+            target = target + 1 if target + 1 < first + count else first
+    return int(best), int(best_target)
+
+
+@bare_kernel
+def _earliest(world: World, route: int, query: int) -> tuple[int, int]:
+    record = world.parts[route]["route"]
+    now = world.clock[0]["now"]
+    best, best_target, best_end = -1, -1, 0.0
+    for target in range(record["target0"], record["target0"] + record["targets"]):
+        took = predicted_ms(world, world.parts[target]["target"]["load"], query, 1)
+        for place in range(world.parts[target]["target"]["lanes"]):
+            lane = world.parts[target]["target"]["lane0"] + place * world.parts[target]["target"]["stride"]
+            if not is_open(world, lane):
+                continue
+            station = world.parts[world.parts[lane]["lane"]["station"]]["station"]
+            free_at = station["free_at"]
+            if station["busy"] > 0 and station["due"] < now:
+                free_at += now - station["due"]
+            end = max(now, free_at) + took
+            if best < 0 or end < best_end:
+                best, best_target, best_end = lane, target, end
+    if best >= 0:
+        world.parts[world.parts[best]["lane"]["station"]]["station"]["free_at"] = best_end
+    return int(best), int(best_target)
+
+
+@bare_kernel
+def choose_lane(world: World, route: int, query: int, serial: int) -> tuple[int, int]:
+    """The lane and the target that a job is sent to; (-1, -1) when it waits at the route."""
+    rule = world.parts[route]["route"]["rule"]
+    if rule == CENTRAL or world.parts[route]["route"]["targets"] == 0:
+        return -1, -1
+    if rule == BY_SHARE:
+        return _by_share(world, route, query, serial)
+    if rule in (ROUND_ROBIN, SHORTEST):
+        return _in_turn(world, route, rule == SHORTEST)
+    if rule == EARLIEST:
+        return _earliest(world, route, query)
+    return -1, -1
+
+
+@bare_kernel
+def wait_at_route(world: World, route: int, job: int) -> None:
+    """Put a job into the route's own lane: a central queue, or the wait for a station to open."""
+    record = world.parts[route]["route"]
+    world.jobs[job]["route"] = route
+    append_job(world, record["lane"], job)
+    flag_route(world, route)
+
+
+@bare_kernel
+def enter_lane(world: World, lane: int, job: int) -> bool:
+    """Put a job into a lane; False when the lane has no room for it."""
+    queue = world.parts[lane]["lane"]
+    station = queue["station"]
+    if queue["room"] >= 0 and queue["length"] + world.parts[station]["station"]["busy"] >= queue["room"]:
+        queue["bound"] -= 1
+        return False
+    append_job(world, lane, job)
+    flag_station(world, station)
+    wait = world.parts[queue["load"]]["load"]["max_wait"] if queue["policy"] < 0 else 0.0
+    if wait > 0.0:
+        push_event(world, world.jobs[job]["entered"] + wait, TIMER, lane)
+    return True

@@ -1,0 +1,154 @@
+"""What goes into a run and what comes out of it: streams of queries, observations, results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.simulator.building import WorldBuilder
+from hetplan.simulator.world_kernels import QUERY, Rows, World
+
+__all__ = ["Observation", "RunResult", "Stream", "query_rows", "result_of"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The queries of one application: when they come and of which class they are.
+
+    With the application's `clients`, only so many are under way at once and `times_ms` beyond those are ignored.
+    """
+
+    app: str
+    times_ms: NDArray[np.float64]
+    kinds: NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a monitor sees at `now_ms`, over the time since it last looked."""
+
+    now_ms: float
+    span_ms: float
+    arrived: Mapping[str, int]
+    utilisation: Mapping[str, float]
+    waiting: Mapping[str, int]
+    workers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What happened: one record per query, and counts over time.
+
+    `queries` has app, kind, arrival, deadline, finish (NaN while unfinished), status (0 unfinished, 1 served,
+    2 dropped, 3 lost) and quality (of which only means say something: where a stage is not always reached, the queries
+    that reach it count for those that do not). `waiting[g, b]` and `busy[g, b]` are means over time bucket b of jobs
+    waiting and servers busy per group; `central[a, b]` of those in central queues per application. `paid_ms` says how
+    long workers of each group were paid for, summed over workers.
+    """
+
+    apps: tuple[str, ...]
+    groups: tuple[str, ...]
+    queries: Rows
+    events: int
+    horizon_ms: float
+    end_ms: float
+    waiting: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    central: NDArray[np.float64]
+    open_servers: NDArray[np.float64]
+    paid_ms: Mapping[str, float]
+    served: Mapping[str, int]
+    batches: Mapping[str, int]
+    prices: Mapping[str, int]
+
+
+def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:
+    """The queries of all streams in order of arrival, those of waiting clients last; room for the books of joins."""
+    parts: list[Rows] = []
+    closed: list[tuple[int, Rows]] = []
+    for stream in streams:
+        spec = builder.spec[stream.app]
+        part = np.zeros(len(stream.times_ms), QUERY)
+        part["app"] = builder.apps[stream.app]
+        part["kind"] = builder.kind0[stream.app] + (0 if stream.kinds is None else stream.kinds)
+        part["arrival"] = stream.times_ms
+        if spec.clients:
+            part["arrival"] = np.nan
+            closed.append((builder.apps[stream.app], part))
+        else:
+            parts.append(part)
+    queries = np.concatenate(parts) if parts else np.zeros(0, QUERY)
+    queries = queries[np.argsort(queries["arrival"], kind="stable")]
+    world.clock[0]["open_loop"] = len(queries)
+    apps = world.parts["app"]
+    for app, part in closed:
+        apps[app]["next"] = len(queries)
+        queries = np.concatenate([queries, part])
+        apps[app]["last"] = len(queries)
+    queries["finish"] = np.nan
+    queries["deadline"] = queries["arrival"] + apps["slo"][queries["app"]]
+    with_joins = apps["joins"][queries["app"]] == 1
+    sizes = np.where(with_joins, apps["nodes"][queries["app"]], 0)
+    if with_joins.any():
+        start = builder.extend("numbers", np.zeros(4 * int(sizes.sum())))
+        queries["joins"] = np.where(with_joins, start + 4 * (np.cumsum(sizes) - sizes), -1)
+    return queries
+
+
+def result_of(
+    world: World,
+    builder: WorldBuilder,
+    *,
+    horizon_ms: float,
+    paid_ms: Mapping[str, float],
+    open_steps: Sequence[tuple[float, str, int]],
+) -> RunResult:
+    """What a world holds when its run is over."""
+    buckets, width = int(world.clock[0]["buckets"]), float(world.clock[0]["width"])
+    start = int(world.clock[0]["marks"])
+    marks = world.numbers[start : start + builder.rows * (buckets + 2) * 2].reshape(builder.rows, buckets + 2, 2)
+    held = marks[:, :buckets, 0] + np.cumsum(marks[:, :buckets, 1], axis=1) * width
+    means = held / width if buckets else held
+    names = tuple(builder.crews)
+    rows = [builder.crews[name].row for name in names]
+    stations = world.parts["station"]
+
+    def total(field: str) -> dict[str, int]:
+        return {
+            name: int(stations[field][[number for made in crew.stations for number in made]].sum())
+            if crew.stations
+            else 0
+            for name, crew in builder.crews.items()
+        }
+
+    return RunResult(
+        apps=tuple(builder.apps),
+        groups=names,
+        queries=world.queries,
+        events=int(world.clock[0]["events"]),
+        horizon_ms=horizon_ms,
+        end_ms=float(world.clock[0]["now"]),
+        waiting=means[rows],
+        busy=means[[row + 1 for row in rows]],
+        central=means[: len(builder.apps)],
+        open_servers=_open_means(names, buckets, width, open_steps),
+        paid_ms=dict(paid_ms),
+        served=total("served"),
+        batches=total("batches"),
+        prices={name: crew.group.price_nanos for name, crew in builder.crews.items()},
+    )
+
+
+def _open_means(
+    names: tuple[str, ...], buckets: int, width: float, steps: Sequence[tuple[float, str, int]]
+) -> NDArray[np.float64]:
+    """Mean number of open servers per group and bucket, from the steps by which they changed."""
+    means = np.zeros((len(names), buckets))
+    ends = (np.arange(buckets) + 1) * width
+    for when, group, change in steps:
+        if group in names:
+            means[names.index(group)] += change * np.clip((ends - when) / width, 0.0, 1.0)
+    return means

@@ -1,0 +1,330 @@
+"""Simulate a plan: what it promises against what a queueing simulation of it shows.
+
+The simulator plays the plan's workers, routes and dispatch under the demand of the SLO file, once per seed, and puts
+each wish and each promise beside the simulated figure. `SimulationReport.broken` lists what fails.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Event
+from hetplan.planner.plan import Plan
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.slo import Arrivals
+from hetplan.simulator.demand import AppDemand, arrivals_named
+from hetplan.simulator.figures import BATCHES, AppFigures, Estimate, estimate
+from hetplan.simulator.plan_service import NOISES, NoiseName, noise_of
+from hetplan.simulator.plan_system import PlannedSystem, offered_qps, planned_systems, served_apps, slo_ms_of
+from hetplan.simulator.policy_control import follow_load
+from hetplan.simulator.promises import lines_of
+from hetplan.simulator.replications import run_all, seed_of
+from hetplan.simulator.report import AppReport, SimulationReport
+from hetplan.simulator.simulation import Observation, Simulation
+from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
+from hetplan.simulator.system import Service, System
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Failure", "Replan", "demands_of", "simulate", "simulate_system"]
+
+_ALWAYS = (50.0, 90.0, 95.0, 99.0)
+_BUCKETS = 120
+
+Replan = Callable[[Observation], "System | None"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A worker that breaks, and comes back or does not; with `retry` its queries start over elsewhere."""
+
+    at_s: float
+    worker: str
+    number: int = 0
+    back_s: float | None = None
+    retry: bool = True
+
+
+def simulate(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    seeds: int = 5,
+    seed: int = 0,
+    duration_s: float | None = None,
+    noise: NoiseName = "table",
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
+    misprediction: float = 0.0,
+    failures: Sequence[Failure] = (),
+    replan: Replan | None = None,
+    replan_every_s: float = 10.0,
+    services: Mapping[str, Service] | None = None,
+    threads: int = 2,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> SimulationReport:
+    """Run a plan under its demand, once per seed, and compare.
+
+    The load is the wish's rate; where that is "max", the rate that the plan promises. `duration_s` defaults to what
+    the strictest percentile needs (`figures`). `noise` says how service times vary (`plan_service.NOISES`),
+    `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. `replan` is asked
+    every so often and may hand back another system to go over to.
+    """
+    if noise not in NOISES:
+        raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
+    if seeds < 1:
+        raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
+    stages = planned_systems(plan, inputs, noise=noise, services=services)
+    demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
+    reports = simulate_system(
+        stages,
+        demands,
+        seeds=seeds,
+        seed=seed,
+        duration_s=duration_s,
+        noise=noise,
+        misprediction=misprediction,
+        failures=failures,
+        replan=replan,
+        replan_every_s=replan_every_s,
+        threads=threads,
+        on_event=on_event,
+        cancel=cancel,
+        slo_percentiles=_asked(plan, inputs),
+    )
+    lines = lines_of(plan, inputs, reports)
+    currency = inputs.slo.limits.currency
+    warnings = tuple(dict.fromkeys((*reports.warnings, *(note for stage in stages for note in stage.notes))))
+    return SimulationReport(
+        plan=plan.digest,
+        seeds=reports.seeds,
+        duration_s=reports.duration_s,
+        noise=noise,
+        apps=reports.apps,
+        groups=reports.groups,
+        cost_per_hour=reports.cost_per_hour,
+        currency=currency,
+        lines=lines,
+        timeline=reports.timeline,
+        events=reports.events,
+        warnings=warnings,
+    )
+
+
+def _asked(plan: Plan, inputs: Inputs) -> tuple[float, ...]:
+    """Every percentile that a wish or a promise names, besides the usual ones."""
+    named = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    named |= {promise.percentile for promise in plan.promises if promise.percentile is not None}
+    return tuple(sorted({*_ALWAYS, *named}))
+
+
+def demands_of(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
+) -> list[AppDemand]:
+    """What each application that a plan serves will ask for."""
+    demands: list[AppDemand] = []
+    for number, app in enumerate(served_apps(plan, inputs)):
+        wanted = inputs.slo.apps[app]
+        given = trace.get(app) if isinstance(trace, Mapping) else trace
+        recorded = given if given is not None else inputs.traces.get(app)
+        process = arrivals_named(arrivals) if arrivals is not None else wanted.demand.arrivals
+        stated = isinstance(wanted.demand.rate_qps, int | float)
+        replayed = recorded is not None and (given is not None or (arrivals is None and not stated))
+        if recorded is not None and arrivals is None and not replayed:
+            process = Arrivals(process="empirical")
+        rate = offered_qps(plan, app, wanted)
+        rate = max(0.0, rate - sum(item.rate_qps for item in plan.unserved if item.app == app))
+        if replayed and recorded is not None and len(recorded) > 1:
+            rate = len(recorded) / max(float(recorded[-1]), 1e-9)
+        series = wanted.demand.series or ()
+        if series:
+            rate = sum(series) / len(series)
+        targets = [target.percentile for target in wanted.latency if target.of == "response"]
+        demands.append(
+            AppDemand(
+                app=app,
+                number=number,
+                rate_qps=rate,
+                arrivals=process,
+                slo_ms=slo_ms_of(wanted),
+                percentile=max(targets, default=99.0),
+                mix=wanted.demand.mix,
+                trace_s=recorded,
+                as_recorded=replayed,
+                series_qps=series,
+                period_s=inputs.slo.horizon.period_s,
+                clients=wanted.demand.streams or 0,
+            )
+        )
+    return demands
+
+
+def simulate_system(
+    stages: Sequence[PlannedSystem] | System,
+    demands: Sequence[AppDemand],
+    *,
+    seeds: int = 5,
+    seed: int = 0,
+    duration_s: float | None = None,
+    noise: NoiseName = "mean",
+    misprediction: float = 0.0,
+    failures: Sequence[Failure] = (),
+    replan: Replan | None = None,
+    replan_every_s: float = 10.0,
+    control: Callable[[Simulation], None] | None = None,
+    threads: int = 2,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+    slo_percentiles: Sequence[float] = _ALWAYS,
+) -> SimulationReport:
+    """Run a system (or one per period) under its demand; the report has no promises to compare with.
+
+    `control` is called once per run before it starts and may ask for changes (`Simulation.at`, `scale`, `change`).
+    """
+    plan_stages = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)
+    length_s = duration_s if duration_s is not None else _length_s(demands, plan_stages)
+    if length_s <= 0 and not any(demand.clients for demand in demands):
+        raise InputError.one(
+            path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
+        )
+    run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
+
+    def one(run_seed: int) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
+        def job(stop: threading.Event, told: Callable[[float], None]) -> RunSummary:
+            run = Simulation(
+                plan_stages[0].system,
+                [demand.stream(run_seed, length_s) for demand in demands],
+                seed=run_seed,
+                noise=noise_of(noise),
+                mispredict=misprediction,
+                horizon_ms=length_s * 1000.0,
+                buckets=_BUCKETS,
+            )
+            for stage in plan_stages[1:]:
+                run.at(stage.start_s * 1000.0, lambda stage=stage: run.change(stage.system))  # type: ignore[misc]
+            _ask_for_failures(run, failures)
+            if replan is not None:
+                _ask_for_plans(run, replan, replan_every_s * 1000.0)
+            follow_load(run, plan_stages[0].system)
+            if control is not None:
+                control(run)
+            return summary_of(run.run(cancel=stop, on_progress=told), demands, slo_percentiles, parts=_parts(seeds))
+
+        return job
+
+    runs = run_all([one(item) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
+    return _report(runs, demands, run_seeds, length_s, noise, plan_stages)
+
+
+def _parts(seeds: int) -> int:
+    return BATCHES if seeds == 1 else 1
+
+
+def _length_s(demands: Sequence[AppDemand], stages: Sequence[PlannedSystem]) -> float:
+    wanted = max((demand.length_s() for demand in demands), default=0.0)
+    last = stages[-1]
+    return max(wanted, last.end_s if last.end_s is not None else last.start_s + (wanted if len(stages) > 1 else 0.0))
+
+
+def _ask_for_failures(run: Simulation, failures: Sequence[Failure]) -> None:
+    for failure in failures:
+        run.at(
+            failure.at_s * 1000.0,
+            lambda item=failure: run.fail(item.worker, item.number, retry=item.retry),  # type: ignore[misc]
+        )
+        if failure.back_s is not None:
+            run.at(failure.back_s * 1000.0, lambda item=failure: run.recover(item.worker, item.number))  # type: ignore[misc]
+
+
+def _ask_for_plans(run: Simulation, replan: Replan, every_ms: float) -> None:
+    def look() -> None:
+        following = replan(run.observe())
+        if following is not None:
+            run.change(following)
+        if run.now_ms + every_ms <= run.horizon_ms:
+            run.at(run.now_ms + every_ms, look)
+
+    run.at(every_ms, look)
+
+
+def _report(
+    runs: Sequence[RunSummary],
+    demands: Sequence[AppDemand],
+    run_seeds: tuple[int, ...],
+    length_s: float,
+    noise: str,
+    stages: Sequence[PlannedSystem],
+) -> SimulationReport:
+    warnings: list[tuple[str, str, str]] = []
+    apps: dict[str, AppReport] = {}
+    for demand in demands:
+        figures = [part for run in runs for part in run.apps[demand.app]]
+        apps[demand.app] = _app_report(demand, figures, len(figures) // len(runs))
+        if demand.is_too_short(length_s):
+            warnings.append(
+                (
+                    "W-short-run",
+                    f"apps.{demand.app}",
+                    f"{length_s:g} s hold too few queries to judge "
+                    f"p{demand.percentile:g}; {demand.length_s():.3g} s would do",
+                )
+            )
+    late_end = max(run.overrun for run in runs)
+    if late_end > 0.05:
+        warnings.append(
+            (
+                "W-unstable",
+                "simulation",
+                f"after the last arrival it took {100 * late_end:.0f}% of the run's length to "
+                "serve what had queued: the load is at or above what these workers can serve",
+            )
+        )
+    costs = [run.cost_per_hour for run in runs if run.cost_per_hour is not None]
+    return SimulationReport(
+        plan=None,
+        seeds=run_seeds,
+        duration_s=length_s,
+        noise=noise,
+        apps=apps,
+        groups=group_reports(runs, stages[0].system),
+        cost_per_hour=estimate(costs) if costs else None,
+        currency="USD",
+        lines=(),
+        timeline=timeline_of(runs),
+        events=sum(run.events for run in runs),
+        warnings=tuple(warnings),
+    )
+
+
+def _app_report(demand: AppDemand, figures: Sequence[AppFigures], parts: int) -> AppReport:
+    names = ("mean_ms", "in_time", "late", "dropped", "accuracy", "served_accuracy", "rate_qps", "goodput_qps")
+    found: dict[str, Estimate] = {name: estimate([getattr(item, name) for item in figures]) for name in names}
+    found["violations"] = estimate([1.0 - item.in_time for item in figures])
+    found["goodput"] = estimate([item.in_time * _zero(item.accuracy) for item in figures])
+    process = "as recorded" if demand.as_recorded else demand.arrivals.process
+    return AppReport(
+        id=demand.app,
+        offered_qps=demand.rate_qps,
+        queries_per_seed=round(sum(item.queries for item in figures) * parts / len(figures)),
+        arrivals=process,
+        figures=found,
+        percentiles_ms={
+            at: estimate([item.percentiles_ms[at] for item in figures]) for at in figures[0].percentiles_ms
+        },
+    )
+
+
+def _zero(value: float) -> float:
+    return 0.0 if value != value else value

@@ -1,0 +1,114 @@
+"""From the records of a run to its figures, and from the figures of several runs to one report's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, estimate, figures_of
+from hetplan.simulator.report import GroupReport, Timeline, cost_of
+from hetplan.simulator.system import System
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetplan.simulator.simulation import RunResult
+
+__all__ = ["RunSummary", "group_reports", "summary_of", "timeline_of"]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What is kept of one run: figures per application (one per stretch), and courses over time."""
+
+    apps: Mapping[str, tuple[AppFigures, ...]]
+    utilisation: Mapping[str, float]
+    waiting: Mapping[str, float]
+    batch: Mapping[str, float]
+    cost_per_hour: float | None
+    timeline: Timeline
+    overrun: float
+    events: int
+
+
+def summary_of(
+    result: RunResult, demands: Sequence[AppDemand], percentiles: Sequence[float], *, parts: int = 1
+) -> RunSummary:
+    """The figures of one run, without its warm-up."""
+    apps: dict[str, tuple[AppFigures, ...]] = {}
+    for demand in demands:
+        count = int((result.queries["app"] == result.apps.index(demand.app)).sum())
+        warm = demand.warm_up(count)
+        apps[demand.app] = tuple(
+            figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, parts))
+            for part in range(parts)
+        )
+    first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
+    busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
+    use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
+    paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
+    priced = any(result.prices.values())
+    span = max(result.end_ms, result.horizon_ms)
+    return RunSummary(
+        apps=apps,
+        utilisation={name: float(value) for name, value in zip(result.groups, use, strict=True)},
+        waiting={
+            name: float(value)
+            for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)
+        },
+        batch={name: result.served[name] / max(result.batches[name], 1) for name in result.groups},
+        cost_per_hour=cost_of(paid, span) if priced else None,
+        timeline=_timeline(result),
+        overrun=max(0.0, result.end_ms - result.horizon_ms) / max(result.horizon_ms, 1e-9),
+        events=result.events,
+    )
+
+
+def _timeline(result: RunResult) -> Timeline:
+    buckets = result.busy.shape[1]
+    width = result.horizon_ms / max(buckets, 1)
+    coming = result.queries[result.queries["arrival"] < result.horizon_ms]
+    place = np.minimum((coming["arrival"] / width).astype(np.int64), buckets - 1)
+    count = np.bincount(place, minlength=buckets).astype(np.float64)
+    on_time = (coming["status"] == 1) & (coming["finish"] <= coming["deadline"] + LATE_SLACK_MS)
+    late = np.bincount(place, weights=(~on_time).astype(np.float64), minlength=buckets)
+    opened = result.open_servers.sum(axis=0)
+    return Timeline(
+        width_s=width / 1000.0,
+        waiting=result.waiting.sum(axis=0) + result.central.sum(axis=0),
+        utilisation=np.divide(result.busy.sum(axis=0), opened, out=np.zeros(buckets), where=opened > 0),
+        late=np.divide(late, count, out=np.zeros(buckets), where=count > 0),
+        rate_qps=count / width * 1000.0,
+        workers=opened,
+    )
+
+
+def timeline_of(runs: Sequence[RunSummary]) -> Timeline:
+    """The mean course over the runs."""
+
+    def mean(name: str) -> NDArray[np.float64]:
+        return np.asarray(np.mean([getattr(run.timeline, name) for run in runs], axis=0))
+
+    return Timeline(
+        runs[0].timeline.width_s, mean("waiting"), mean("utilisation"), mean("late"), mean("rate_qps"), mean("workers")
+    )
+
+
+def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, GroupReport]:
+    """The figures of every group that any run had."""
+    names = list(dict.fromkeys(name for run in runs for name in run.utilisation))
+    counts = {group.id: group.count for group in system.groups}
+    return {
+        name: GroupReport(
+            id=name,
+            workers=counts.get(name, 0),
+            utilisation=estimate([run.utilisation.get(name, 0.0) for run in runs]),
+            waiting=estimate([run.waiting.get(name, 0.0) for run in runs]),
+            batch=estimate([run.batch.get(name, 0.0) for run in runs]),
+        )
+        for name in names
+    }

@@ -1,0 +1,275 @@
+"""What is simulated, in words of its own: loads, groups of workers, routes, stages and applications.
+
+A plan file is one way to describe a system (`plan_system.py`); closed-form checks and baselines write theirs by hand::
+
+    >>> import numpy as np
+    >>> from hetplan.simulator.system import App, Group, Load, Route, Service, Stage, System, Way
+    >>> load = Load("serve", {"ask": Service(np.array([[10.0]]))})
+    >>> system = System(
+    ...     apps=(App("ask", (Stage("only"),), slo_ms=100.0),),
+    ...     groups=(Group("gpu", (load,), count=2),),
+    ...     routes=(Route("ask", "only", (Way("gpu", "serve"),), rule=Rule.CENTRAL),),
+    ... )
+    >>> system.apps[0].entry
+    'only'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "App",
+    "Backup",
+    "Combine",
+    "Edge",
+    "Group",
+    "Inner",
+    "Late",
+    "Link",
+    "Load",
+    "Noise",
+    "PolicyTable",
+    "Pull",
+    "Route",
+    "Rule",
+    "Service",
+    "Stage",
+    "System",
+    "Way",
+]
+
+
+class Rule(IntEnum):
+    """How a route chooses a lane; the numbers are those of `world_kernels`."""
+
+    SHARES = 0
+    ROUND_ROBIN = 1
+    SHORTEST = 2
+    EARLIEST = 3
+    CENTRAL = 4
+
+
+class Inner(IntEnum):
+    """How queries are spread over the alike workers of one way."""
+
+    RANDOM = 0
+    ROUND_ROBIN = 1
+    SHORTEST = 2
+
+
+class Pull(IntEnum):
+    """How a central queue is emptied."""
+
+    IN_ORDER = 0
+    MATCHING = 1
+
+
+class Late(IntEnum):
+    """When a request is given up."""
+
+    SERVE = 0
+    DROP = 1
+    DROP_LAST_TASK = 2
+    DROP_PER_TASK = 3
+    REROUTE = 4
+
+
+class Noise(IntEnum):
+    """How service times vary around their mean."""
+
+    MEAN = 0
+    LOGNORMAL = 1
+    EXPONENTIAL = 2
+
+
+class Combine(IntEnum):
+    """How qualities along a path combine."""
+
+    PRODUCT = 0
+    ADDITIVE = 1
+
+
+@dataclass(frozen=True)
+class Service:
+    """How long batches take: one row per class of query, one column per batch size from 1.
+
+    `predicted_ms` is what the dispatcher believes (default: the mean).
+    """
+
+    mean_ms: NDArray[np.float64]
+    std_ms: NDArray[np.float64] | None = None
+    most_ms: NDArray[np.float64] | None = None
+    predicted_ms: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """A variant (or operator) held by every worker of a group: the applications and stages that it serves.
+
+    `fanout` gives this load's own mean of jobs per job for an edge's far stage.
+    """
+
+    id: str
+    services: Mapping[str, Service]
+    stages: tuple[str, ...] = ()
+    max_wait_ms: float = 0.0
+    servers: int = 1
+    quality: float = 1.0
+    fanout: Mapping[str, float] = field(default_factory=dict)
+    bytes_out: float = 0.0
+    slowdown: tuple[float, ...] = ()
+    offline: bool = False
+    room: int | None = None
+
+
+@dataclass(frozen=True)
+class PolicyTable:
+    """(queue length, slack of the oldest query) -> (load, batch); `choice[n - 1][j]` indexes the group's loads.
+
+    Slack is floored to `slack_ms`; below its first entry the first column answers; beyond `queue_max` rows `otherwise`
+    does (a batch of 0 means all that wait). `rate_qps` is the load of the group that the table is for.
+    """
+
+    slack_ms: NDArray[np.float64]
+    choice: NDArray[np.int32]
+    batch: NDArray[np.int32]
+    otherwise: int = 0
+    otherwise_batch: int = 0
+    rate_qps: float = 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Alike workers. With `shared`, the loads of a worker share `servers`; else each load has its own.
+
+    With `policies`, there is one queue for all loads and a table (at first the first) decides which of them serves.
+    `ready_ms` is how long a worker of the group takes from being asked for to serving. One of `standby` workers, loaded
+    and paid for, takes over at once from one that breaks.
+    """
+
+    id: str
+    loads: tuple[Load, ...]
+    count: int = 1
+    standby: int = 0
+    shared: bool = True
+    servers: int = 1
+    policies: tuple[PolicyTable, ...] = ()
+    hardware: str = ""
+    tier: str = ""
+    price_nanos: int = 0
+    ready_ms: float = 0.0
+    offline_below: float = 0.4
+
+
+@dataclass(frozen=True)
+class Way:
+    """One target of a route: a load of a group, its share, and which routes the jobs that follow take.
+
+    `then` maps a stage to the name of a route; a stage not named takes its own default route. `quality` is the
+    measured quality of the whole path that ends here. `weight` and `late_cost` are what a timely
+    and a late pair cost the matching, `limit_ms` of the route is what it calls late.
+    """
+
+    group: str
+    load: str
+    share: float = 1.0
+    inner: Inner = Inner.ROUND_ROBIN
+    then: Mapping[str, str] = field(default_factory=dict)
+    quality: float | None = None
+    weight: float = 1.0
+    late_cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class Backup:
+    """Capacity left over for late requests: a load that takes `exec_ms`, `left_qps` of it free."""
+
+    group: str
+    load: str
+    exec_ms: float
+    left_qps: float
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where the jobs of an application's stage go; `kinds` restricts it to some classes of query."""
+
+    app: str
+    stage: str
+    ways: tuple[Way, ...]
+    rule: Rule = Rule.SHARES
+    pull: Pull = Pull.IN_ORDER
+    name: str = ""
+    kinds: tuple[int, ...] | None = None
+    backups: tuple[Backup, ...] = ()
+    limit_ms: float = 0.0
+    merge: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """To which stage, how many jobs per job (a load's own figure wins), and how many bytes each carries."""
+
+    to: str
+    fanout: float = 1.0
+    bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of an application; `budget_ms` is the time that a job may spend in it, where a drop rule asks."""
+
+    id: str
+    edges: tuple[Edge, ...] = ()
+    budget_ms: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network link between two tiers, both ways."""
+
+    between: tuple[str, str]
+    bandwidth_mbps: float
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class App:
+    """An application: its stages (those that nothing leads to stand first: queries enter there), classes, promises."""
+
+    id: str
+    stages: tuple[Stage, ...]
+    slo_ms: float
+    kinds: int = 1
+    late: Late = Late.SERVE
+    hop_ms: float = 0.0
+    combine: Combine = Combine.PRODUCT
+    tier: str = ""
+    bytes_in: float = 0.0
+    links: tuple[Link, ...] = ()
+    clients: int = 0
+    think_ms: float = 0.0
+
+    @property
+    def entry(self) -> str:
+        """The stage where queries enter."""
+        return self.stages[0].id
+
+
+@dataclass(frozen=True)
+class System:
+    """Applications, the groups of workers that serve them, and the routes between."""
+
+    apps: tuple[App, ...]
+    groups: tuple[Group, ...]
+    routes: tuple[Route, ...]
+    tiers: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
