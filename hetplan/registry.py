@@ -89,6 +89,7 @@ CHECKS = {
 """Question -> the verifier's check of its own promise."""
 
 TOOLS = {
+    "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
     "policy": {"simulate_policy": "hetplan.simulator.policy:simulate_policy"},
 }

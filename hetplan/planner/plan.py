@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field
 
+from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.planner.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.planner.plan_pool import (
@@ -93,6 +94,7 @@ class Route(Model):
 
 Dispatch = Annotated[
     SharesDispatch
+    | ChosenPlanDispatch
     | MatchingDispatch
     | FcfsDispatch
     | ThresholdDispatch

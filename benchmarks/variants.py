@@ -1,0 +1,134 @@
+"""How fast and how good variant autoscaling is: columns beside the whole program and the greedy rule, in one run.
+
+    python benchmarks/variants.py [--json] [--sizes 22,50,100,300,1000]
+
+Snapshots of the seeded generator at capacities with room (1.15 times what the loads use one by one) and without (1.0).
+CPU time of posing and deciding together; reading the files stands apart. The gaps of columns are certified.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.datasets import infaas_generator  # noqa: E402
+from hetplan import front_door, registry  # noqa: E402
+from hetplan.dispatch.get_variant import VariantQuery, get_variant  # noqa: E402
+from hetplan.dispatch.variant_snapshot import Machine, OnMachine, ProfiledVariant, VariantSnapshot  # noqa: E402
+from hetplan.dispatch.variant_state import VariantState  # noqa: E402
+from hetplan.planner.answer import Limits  # noqa: E402
+from hetplan.planner.ask import Asking  # noqa: E402
+from hetplan.planner.draft import Draft  # noqa: E402
+from hetplan.profiles.load import load_inputs  # noqa: E402
+
+Row = dict[str, Any]
+FORMULATIONS = ("columns", "milp", "greedy")
+MOST_FOR_MILP = 1000
+
+
+def cpu_ms(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU milliseconds of one call, and what it returned."""
+    began = time.process_time()
+    found = work()
+    return 1000 * (time.process_time() - began), found
+
+
+def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
+    """One snapshot by every formulation."""
+    profile, slo, state = infaas_generator.inputs(count, seed, tight)
+    load_ms, inputs = cpu_ms(lambda: load_inputs(profile, slo, state=state))
+    rows = []
+    for name in FORMULATIONS:
+        if name == "milp" and count > MOST_FOR_MILP:
+            continue
+        choice = front_door.choose(inputs, question="variants", formulation=name)
+        spent, draft, engine = [], None, ""
+        for _ in range(1 if name == "milp" and count > 100 else repeat):
+            ask = Asking(registry.solvers(), Limits())
+            ms, draft = cpu_ms(lambda choice=choice, ask=ask: front_door.pose(inputs, choice).decide(ask))
+            spent.append(ms)
+            engine = ", ".join(record.engine for record in ask.records)
+        row: Row = {
+            "architectures": count, "tight": tight, "formulation": name, "pose_and_decide_ms": statistics.median(spent),
+            "read_files_ms": load_ms, "engines": engine,
+        }  # fmt: skip
+        if isinstance(draft, Draft):
+            (gross,) = [p.value / 3600 for p in draft.promises if p.quantity == "gross_cost_per_hour"]
+            claim = draft.reported[0]
+            bound = claim.answer.bound if claim.answer is not None else None
+            row |= {
+                "gross_per_s": gross,
+                "gap": None if bound is None else abs(gross - bound / 3600) / gross,
+                "unserved": sum(1 for one in draft.unserved if one.rate_qps > 0),
+            }
+        rows.append(row)
+    return rows
+
+
+def choosing() -> Row:
+    """`get_variant` at 175 variants on 20 machines."""
+    rng = random.Random(0)
+    hardware = ("cpu", "gpu", "inferentia")
+    variants = {
+        f"v{k}": ProfiledVariant(
+            f"v{k}", f"a{k // 8}", rng.choice(hardware), rng.uniform(5, 300), rng.uniform(5, 500), rng.uniform(0.1, 10)
+        )
+        for k in range(175)
+    }
+    machines = {f"m{k}": Machine(f"m{k}", hardware[k % 3], {"busy": rng.random()}) for k in range(20)}
+    states = (VariantState.ACTIVE, VariantState.OVERLOADED, VariantState.INTERFERED)
+    pairs = tuple(
+        OnMachine(v, m, rng.choice(states), rng.random()) for v in variants for m in machines if rng.random() < 0.1
+    )
+    snapshot = VariantSnapshot(variants, machines, pairs)
+    first_ms, _ = cpu_ms(lambda: get_variant(snapshot, VariantQuery("a0", slo_ms=100)))
+    spent = []
+    for _ in range(5000):
+        query = VariantQuery(rng.choice(["", *(f"a{k}" for k in range(22))]), slo_ms=rng.uniform(5, 300))
+        began = time.perf_counter()
+        get_variant(snapshot, query)
+        spent.append(1e6 * (time.perf_counter() - began))
+    return {"get_variant_median_us": statistics.median(spent), "first_on_a_new_snapshot_us": 1000 * first_ms}
+
+
+def main(argv: list[str]) -> int:
+    """Print the table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sizes", default="22,50,100,300,1000")
+    chosen = parser.parse_args(argv)
+    planned(22, 1, 1.15, repeat=1)
+    rows: list[Row] = []
+    for size in (int(text) for text in chosen.sizes.split(",")):
+        for tight in (1.15, 1.0):
+            rows += planned(size, 0, tight, repeat=3)
+    choice = choosing()
+    if chosen.json:
+        print(json.dumps({"plans": rows, "get_variant": choice}, indent=1))
+        return 0
+    print(f"{'archs':>6} {'tight':>6} {'formulation':12} {'ms':>9} {'gross/s':>12} {'gap':>9} {'unserved':>8}  engines")
+    for row in rows:
+        gap = "" if row.get("gap") is None else f"{row['gap']:.1e}"
+        print(
+            f"{row['architectures']:6d} {row['tight']:6.2f} {row['formulation']:12} {row['pose_and_decide_ms']:9.1f} "
+            f"{row.get('gross_per_s', float('nan')):12.6f} {gap:>9} {row.get('unserved', '-')!s:>8}  {row['engines']}"
+        )
+    print(
+        f"get_variant: median {choice['get_variant_median_us']:.1f} us, "
+        f"the first of a snapshot {choice['first_on_a_new_snapshot_us']:.0f} us"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,216 @@
+r"""Loads covered one by one by whole counts, under a few capacities that all share: a form with its own exact oracle.
+
+::
+
+    min   sum_j cost_j x_j + sum_g surcharge_g max(sum_{j in g} x_j - free_g, 0)
+    (1)   sum_{j in b} gain_j x_j >= need_b                    for every block b
+    (2)   sum_j use_rj x_j <= capacity_r                       for every row r
+          0 <= x_j <= upper_j, whole
+
+Every j belongs to one block and one group, a group lies in one block, and its members have one gain. A *column* is a
+choice of counts that covers a block. For any prices mu >= 0 of the rows::
+
+    L(mu) = sum_b min { cost + mu use of a column of b } - mu capacity
+
+bounds the value from below over *all* columns, generated or not, because each minimum is taken exactly (a bounded
+covering knapsack, by depth-first branch and bound). So `certify` re-proves a bound from the prices alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.forms.columns_knapsack import cheapest_cover
+from hetplan.planner.forms.form import Form
+from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, VALUE
+
+if TYPE_CHECKING:
+    from hetplan.planner.certificate import Certificate
+
+__all__ = ["Columns", "Priced"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ROUNDING = 1e-10
+"""Relative to the sum of absolute terms: far above the rounding of the few thousand additions behind a bound."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The cheapest column of every block at some prices: their counts together, L(mu), and mu's place."""
+
+    x: Vector
+    bound: float
+    prices: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Form[Vector]):
+    """See the module.
+
+    >>> form = Columns(
+    ...     block=np.array([0, 0]), need=np.array([10.0]), gain=np.array([5.0, 100.0]), cost=np.array([1.0, 3.0]),
+    ...     group=np.array([0, 1]), free=np.zeros(2), surcharge=np.zeros(2), upper=np.array([2.0, 1.0]),
+    ...     use=np.array([[4.0, 0.0]]), capacity=np.array([4.0]),
+    ... )
+    >>> [round(form.price(np.array([mu])).bound, 6) for mu in (0.0, 0.125)]
+    [2.0, 2.5]
+    """
+
+    kind: ClassVar[str] = "columns"
+    sense: ClassVar[str] = "min"
+
+    block: Integers
+    need: Vector
+    gain: Vector
+    cost: Vector
+    group: Integers
+    free: Vector
+    surcharge: Vector
+    upper: Vector
+    use: Vector
+    capacity: Vector
+    rows: tuple[str, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.block.size and (np.diff(self.block) < 0).any():
+            raise ValueError("items stand in the order of their blocks")
+        _, first, of = np.unique(self.group, return_index=True, return_inverse=True)
+        if (self.block != self.block[first][of]).any() or (self.gain != self.gain[first][of]).any():
+            raise ValueError("a group lies in several blocks, or its members differ in gain")
+
+    def size(self) -> dict[str, int]:
+        """Blocks with the shared rows, and items."""
+        return {"rows": self.need.size + self.capacity.size, "columns": self.block.size, "blocks": self.need.size}
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each block's items begin, and one past the last."""
+        return np.searchsorted(self.block, np.arange(self.need.size + 1)).astype(np.int64)
+
+    def value(self, x: Vector) -> float:
+        """The objective."""
+        in_group = np.bincount(self.group, weights=x, minlength=self.free.size)
+        return float(self.cost @ x + self.surcharge @ np.maximum(in_group - self.free, 0.0))
+
+    def price(self, prices: Vector, *, costs: bool = True) -> Priced:
+        """The cheapest column of every block at these prices, exactly; without `costs` only the prices count."""
+        worth = prices @ self.use
+        plain = (self.cost + worth if costs else worth).tolist()
+        extra = self.surcharge.tolist() if costs else [0.0] * self.surcharge.size
+        x, total = np.zeros(self.block.size), 0.0
+        starts = self.starts.tolist()
+        for b, need in enumerate(self.need.tolist()):
+            if need <= 0:
+                continue
+            found = self._cheapest(range(starts[b], starts[b + 1]), need, plain, extra)
+            if found is None:
+                return Priced(x, np.inf, prices)
+            total += found[0]
+            for j, count in found[1]:
+                x[j] += count
+        spent = float(prices @ self.capacity)
+        slip = ROUNDING * (abs(total) + abs(spent))
+        return Priced(x, total - spent - slip, prices)
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[float], list[float], list[float]]:
+        """Group and gain of every item, what is free and how many there may be of every group, as plain numbers."""
+        most = np.bincount(self.group, weights=self.upper, minlength=self.free.size)
+        return self.group.tolist(), self.gain.tolist(), self.free.tolist(), most.tolist()
+
+    def _cheapest(
+        self, items: range, need: float, plain: list[float], extra: list[float]
+    ) -> tuple[float, list[tuple[int, int]]] | None:
+        """The least reduced cost of a column of one block, and its counts by item."""
+        group, gain, free_of, most_of = self._lists
+        best: dict[int, int] = {}
+        for j in items:
+            g = group[j]
+            if g not in best or plain[j] < plain[best[g]]:
+                best[g] = j
+        segments: list[tuple[float, float, float]] = []
+        owner: list[int] = []
+        for g, j in best.items():
+            most, free = most_of[g], min(free_of[g], most_of[g])
+            if free > 0:
+                segments.append((gain[j], plain[j], free))
+                owner.append(j)
+            if most > free:
+                segments.append((gain[j], plain[j] + extra[g], most - free))
+                owner.append(j)
+        found = cheapest_cover(segments, need)
+        if found is None:
+            return None
+        return found[0], [(owner[place], count) for place, count in found[1]]
+
+    def certify(self, answer: Answer[Vector]) -> Certificate:
+        """Feasibility and value recomputed; the bound (or infeasibility) re-proved from the prices by the oracle."""
+        from hetplan.planner.certificate import Certificate, Vouched
+
+        prices = _prices(answer.proof, self.capacity.size)
+        if answer.status is Status.INFEASIBLE:
+            proved = prices is not None and self.price(prices, costs=False).bound > 0
+            return Certificate(infeasible=Vouched.CERTIFIED if proved else Vouched.CLAIMED)
+        if answer.status is Status.UNBOUNDED:
+            return Certificate(faults=("unbounded, yet nothing costs less than nothing",))
+        if answer.point is None:
+            return Certificate()
+        faults = self._faults(answer)
+        if faults:
+            return Certificate(faults=tuple(faults))
+        value = self.value(np.rint(answer.point))
+        proved_bound = self.price(prices).bound if prices is not None else -np.inf
+        if answer.bound is not None and answer.bound > value + BOUND_SLIP * max(1.0, abs(value)):
+            return Certificate(faults=(f"bounds all by {answer.bound:.9g} from below, and {value:.9g} was found",))
+        if np.isfinite(proved_bound):
+            certified = min(proved_bound, value)
+            claimed = answer.bound if answer.bound is not None else -np.inf
+            if claimed <= certified + VALUE * max(1.0, abs(certified)):
+                return Certificate(value=value, bound=certified, vouched=Vouched.CERTIFIED, certified_bound=certified)
+            return Certificate(value=value, bound=float(claimed), vouched=Vouched.CLAIMED, certified_bound=certified)
+        vouched = Vouched.CLAIMED if answer.bound is not None else Vouched.NONE
+        return Certificate(value=value, bound=answer.bound, vouched=vouched)
+
+    def _faults(self, answer: Answer[Vector]) -> list[str]:
+        assert answer.point is not None
+        point = np.asarray(answer.point, dtype=float)
+        if point.shape != self.cost.shape or not np.isfinite(point).all():
+            return ["the point has not one finite count per item"]
+        x = np.rint(point)
+        faults = []
+        if np.abs(point - x).max(initial=0.0) > INTEGRALITY:
+            faults.append("a count is not whole")
+        if (x < 0).any() or (x > self.upper + 0.5).any():
+            faults.append("a count is beyond its limits")
+        covered = np.bincount(self.block, weights=self.gain * x, minlength=self.need.size)
+        short = np.flatnonzero(covered < self.need * (1 - FEASIBILITY))
+        if short.size:
+            faults.append(f"block {short[0]} is covered by {covered[short[0]]:.9g} of {self.need[short[0]]:.9g}")
+        taken = self.use @ x
+        over = np.flatnonzero(taken > self.capacity + FEASIBILITY * np.maximum(np.abs(self.capacity), 1.0))
+        if over.size:
+            faults.append(f"row {over[0]} takes {taken[over[0]]:.9g} of {self.capacity[over[0]]:.9g}")
+        value = self.value(x)
+        if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
+            faults.append(f"says {answer.value:.9g} where it is {value:.9g}")
+        return faults
+
+
+def _prices(proof: Mapping[str, object], size: int) -> Vector | None:
+    given = proof.get("prices")
+    if given is None:
+        return None
+    prices = np.asarray(given, dtype=float)
+    if prices.shape != (size,) or not np.isfinite(prices).all() or (prices < 0).any():
+        return None
+    return prices

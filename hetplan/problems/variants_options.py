@@ -1,0 +1,59 @@
+"""What may be set about variant autoscaling: one class of options per formulation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hetplan.planner.contract import Options
+
+__all__ = ["GreedyOptions", "PaperOptions", "SimpleOptions", "VariantsOptions"]
+
+LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
+
+
+class VariantsOptions(Options):
+    """What every formulation of variants understands."""
+
+    sharing: Literal["shared", "dedicated", "pooled"] = Field(
+        default="shared",
+        description="whether applications share instances, have their own, or are one (the paper's literal row)",
+    )
+    violators: Literal["ignore", "count"] = Field(
+        default="ignore",
+        description="running instances that break the SLO or the floor: unloaded, or (the paper) counted as serving",
+    )
+    slack_mode: Literal["factor", "additive"] | None = Field(
+        default=None, description="need = slack x load, or load + slack_qps; by default whichever the SLO states"
+    )
+    level: Literal["auto", "aggregate", "typed", "machine"] = Field(
+        default="auto", description="how closely machines are looked at: totals, totals per type, each machine"
+    )
+    latency_stat: LatencyStat = Field(
+        default="mean", description="which statistic of the latency tables is compared with the latency target"
+    )
+    size: Literal["planned", "simulated"] = Field(
+        default="planned", description="what the slack rests on: the SLO's number, or what simulation shows is needed"
+    )
+    evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated only)")
+
+
+class PaperOptions(VariantsOptions):
+    """`infaas-paper`: Section 4.2.1 as printed."""
+
+    sharing: Literal["shared", "dedicated", "pooled"] = Field(
+        default="dedicated", description="instances of its own for each application, or one row for all of a single one"
+    )
+    violators: Literal["ignore", "count"] = Field(default="count", description="as printed: what runs counts")
+    level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")
+
+
+class GreedyOptions(VariantsOptions):
+    """`greedy`: Section 4.2.2, with its counters for scaling down."""
+
+    slot_s: float = Field(default=1.0, gt=0, description="seconds between two looks: T_v = ceil(load time / slot)")
+
+
+class SimpleOptions(VariantsOptions):
+    """The baselines."""

@@ -1,0 +1,304 @@
+"""The paper's greedy rule (Section 4.2.2) with its counters, and the baselines: replicate-only, static, brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems.variants_draft import GROSS, draft
+from hetplan.problems.variants_machines import pack
+from hetplan.problems.variants_milp import CEILING, Room, rooms, spread, upper
+from hetplan.problems.variants_workers import placed_by_counts, placed_on_machines
+
+if TYPE_CHECKING:
+    from hetplan.problems.variants import Variants
+    from hetplan.problems.variants_options import GreedyOptions
+
+__all__ = ["by_brute_force", "by_greedy", "by_replication", "static"]
+
+Integers = NDArray[np.int64]
+
+COUNTER = "scale_down"
+"""The name of the counter of a running load, in the state's observations."""
+MOST_TRIED = 200_000
+
+
+@dataclass
+class _Scaler:
+    """Instances per application and item while the rule goes from one application to the next."""
+
+    v: Variants
+    own: dict[int, dict[int, int]] = field(default_factory=dict)
+    rooms: list[Room] = field(default_factory=list)
+    used: list[float] = field(default_factory=list)
+    serving: dict[int, dict[int, float]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, v: Variants) -> _Scaler:
+        """What runs now, each instance given to the first application that it may serve."""
+        made = cls(v, {b: {} for b in range(len(v.asked))})
+        left = v.running.copy()
+        for i, item in enumerate(v.items):
+            for s in item.serves:
+                made.serving.setdefault(s.app, {})[i] = s.qps
+            if left[item.kind] > 0:
+                made.own[item.serves[0].app][i] = int(left[item.kind])
+                left[item.kind] = 0
+        made.rooms = rooms(v, typed=v.level != "aggregate")
+        made.used = [float(room.use @ made.counts()) for room in made.rooms]
+        return made
+
+    def counts(self) -> Integers:
+        """All instances, per item."""
+        x = np.zeros(len(self.v.items), dtype=np.int64)
+        for mine in self.own.values():
+            for i, count in mine.items():
+                x[i] += count
+        return x
+
+    def rate(self, b: int) -> float:
+        """What the instances of an application serve at saturation."""
+        return sum(self.serving[b][i] * count for i, count in self.own[b].items())
+
+    def fits(self, change: Mapping[int, int]) -> bool:
+        """Whether the rooms allow a change of counts."""
+        for room, used in zip(self.rooms, self.used, strict=True):
+            more = sum(float(room.use[i]) * count for i, count in change.items())
+            if more > 0 and used + more > room.size * (1 + 1e-9) + 1e-9:
+                return False
+        return True
+
+    def apply(self, b: int, change: Mapping[int, int]) -> None:
+        """Make a change."""
+        for i, count in change.items():
+            self.own[b][i] = self.own[b].get(i, 0) + count
+            for k, room in enumerate(self.rooms):
+                self.used[k] += float(room.use[i]) * count
+
+    def come_inside(self) -> None:
+        """Where more runs than there is room for, the largest goes first."""
+        for k, room in enumerate(self.rooms):
+            while self.used[k] > room.size * (1 + 1e-9) + 1e-9:
+                here = [(float(room.use[i]), i, b) for b, mine in self.own.items() for i, n in mine.items() if n > 0]
+                _, i, b = max(here)
+                self.apply(b, {i: -1})
+
+    def price(self, change: Mapping[int, int]) -> float:
+        """Cost(delta): what comes is loaded, what goes is saved."""
+        v = self.v
+        return sum(float(v.C[i]) * n + float(v.loading[i]) * max(n, 0) for i, n in change.items())
+
+    def scale_up(self, b: int) -> None:
+        """Replicate what runs, or bring up another variant, on top or instead: the cheapest that fits."""
+        need, rate = self.v.asked[b].need_qps, self.rate(b)
+        missing = need - rate
+        if missing <= need * CEILING:
+            return
+        changes = [c for c in self._more(b, need, missing) if self.fits(c)]
+        if changes:
+            self.apply(b, min(changes, key=lambda c: (self.price(c), sorted(c.items()))))
+            return
+        self._as_much_as_fits(b, need)
+
+    def _more(self, b: int, need: float, missing: float) -> Iterator[dict[int, int]]:
+        now = {i: count for i, count in self.own[b].items() if count > 0}
+        slowest = min((self.serving[b][i] for i in now), default=0.0)
+        for i, qps in self.serving.get(b, {}).items():
+            if i in now:
+                yield {i: math.ceil(missing / qps - CEILING)}
+            elif qps > slowest:
+                yield {i: math.ceil(missing / qps - CEILING)}
+                yield {i: math.ceil(need / qps - CEILING), **{j: -count for j, count in now.items()}}
+
+    def _as_much_as_fits(self, b: int, need: float) -> None:
+        """Nothing serves all: what still fits, the cheapest rate first; the rest asks for a worker."""
+        v = self.v
+        for i in sorted(self.serving.get(b, {}), key=lambda i: (v.C[i] / self.serving[b][i], i)):
+            while self.rate(b) < need * (1 - CEILING) and self.fits({i: 1}):
+                self.apply(b, {i: 1})
+
+    def scale_down(self, b: int, slot_s: float) -> None:
+        """One instance fewer, or a cheaper variant: after T_v looks in a row at which it would have done."""
+        need = self.v.asked[b].need_qps
+        now = {i: count for i, count in self.own[b].items() if count > 0}
+        for i in sorted(now, key=lambda i: (-self.v.C[i], i)):
+            change = self._less(b, i, need)
+            slots = [s for s in self.v.slots if s.kind == self.v.items[i].kind]
+            before = max((self._counter(s.load.id) for s in slots), default=0)
+            if change is None:
+                for slot in slots:
+                    self.counters[slot.load.id] = 0
+                continue
+            wanted = max(1, math.ceil(self.v.kinds[self.v.items[i].kind].load_s / slot_s))
+            acts = before + 1 >= wanted or need <= 0
+            for slot in slots:
+                self.counters[slot.load.id] = 0 if acts else before + 1
+            if acts:
+                self.apply(b, change)
+                return
+
+    def _less(self, b: int, i: int, need: float) -> dict[int, int] | None:
+        """The cheaper counts that would still do (None: there are none)."""
+        qps, count = self.serving[b][i], self.own[b][i]
+        if need <= 0:
+            return {i: -count}
+        if self.rate(b) - qps >= need * (1 - CEILING):
+            return {i: -1}
+        rest = need - (self.rate(b) - qps * count)
+        others = [
+            {j: math.ceil(rest / rate - CEILING), i: -count}
+            for j, rate in self.serving[b].items()
+            if j != i and rest > 0
+        ]
+        fitting = [c for c in others if self.price(c) < 0 and self.fits(c)]
+        return min(fitting, key=lambda c: (self.price(c), sorted(c.items()))) if fitting else None
+
+    def _counter(self, load: str) -> int:
+        state = self.v.inputs.state
+        seen = state.observed.get(load) if state is not None else None
+        return int(seen.counters.get(COUNTER, 0)) if seen is not None else 0
+
+
+def by_greedy(v: Variants, ask: Ask) -> Draft | Infeasible:
+    """Section 4.2.2: application by application, no look at the whole."""
+    scaler = _Scaler.of(v)
+    scaler.come_inside()
+    slot_s = cast("GreedyOptions", v.options).slot_s
+    for b, one in enumerate(v.asked):
+        if one.need_qps > 0 and scaler.rate(b) < one.need_qps * (1 - CEILING):
+            scaler.scale_up(b)
+            for i, count in scaler.own[b].items():
+                if count > 0:
+                    for slot in v.slots:
+                        if slot.kind == v.items[i].kind:
+                            scaler.counters[slot.load.id] = 0
+        else:
+            scaler.scale_down(b, slot_s)
+    told = [{"counters": {COUNTER: dict(sorted(scaler.counters.items()))}}] if scaler.counters else []
+    return _partly(v, ask, scaler.counts(), told)
+
+
+def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
+    """As many of the one variant that each application runs (or would start with) as its load needs."""
+    scaler = _Scaler.of(v)
+    scaler.come_inside()
+    for b, one in enumerate(v.asked):
+        if not scaler.serving.get(b):
+            continue
+        i = _chosen(scaler, b)
+        for j, count in list(scaler.own[b].items()):
+            if j != i:
+                scaler.apply(b, {j: -count})
+        wanted = math.ceil(one.need_qps / scaler.serving[b][i] - CEILING)
+        step = wanted - scaler.own[b].get(i, 0)
+        while step > 0 and not scaler.fits({i: step}):
+            step -= 1
+        scaler.apply(b, {i: step})
+    return _partly(v, ask, scaler.counts(), [])
+
+
+def static(v: Variants, ask: Ask) -> Draft | Infeasible:
+    """What runs stays; an application of which nothing runs starts with enough of the cheapest single variant."""
+    scaler = _Scaler.of(v)
+    scaler.come_inside()
+    for b, one in enumerate(v.asked):
+        if scaler.serving.get(b) and not any(scaler.own[b].values()):
+            i = _chosen(scaler, b)
+            step = math.ceil(one.need_qps / scaler.serving[b][i] - CEILING)
+            while step > 0 and not scaler.fits({i: step}):
+                step -= 1
+            scaler.apply(b, {i: step})
+    return _partly(v, ask, scaler.counts(), [])
+
+
+def _chosen(scaler: _Scaler, b: int) -> int:
+    """The variant of most running instances, else the cheapest that serves the load alone."""
+    v, need = scaler.v, scaler.v.asked[b].need_qps
+    now = [(count, -i) for i, count in scaler.own[b].items() if count > 0]
+    if now:
+        return -max(now)[1]
+    serving = scaler.serving[b]
+    return min(serving, key=lambda i: (math.ceil(need / serving[i] - CEILING) * (v.C[i] + v.loading[i]), i))
+
+
+def by_brute_force(v: Variants, ask: Ask) -> Draft | Infeasible:
+    """Every choice of counts, one by one: the oracle of the tests."""
+    most = upper(v).astype(int) if len(v.items) else np.zeros(0, dtype=int)
+    tries = math.prod(int(n) + 1 for n in most)
+    if tries > MOST_TRIED or any(len(item.serves) > 1 for item in v.items):
+        raise InputError.one(
+            path="formulation", value="brute-force", why=f"{tries:,} choices, or instances that are shared",
+            remedy="Use columns or milp; this is for the smallest of snapshots.",
+        )  # fmt: skip
+    bounds = rooms(v, typed=v.level != "aggregate")
+    gain = np.zeros((len(v.asked), len(v.items)))
+    for i, item in enumerate(v.items):
+        gain[item.serves[0].app, i] = item.serves[0].qps
+    best: tuple[float, Any] | None = None
+    for counts in itertools.product(*(range(int(n) + 1) for n in most)):
+        x = np.array(counts, dtype=np.int64)
+        if (gain @ x < v.need * (1 - 1e-9)).any() or any(room.use @ x > room.size * (1 + 1e-9) for room in bounds):
+            continue
+        cost = v.gross(x)
+        if best is None or cost < best[0] - 1e-12:
+            best = (cost, x)
+    if best is None:
+        return Infeasible(why=("no choice of counts serves all loads within the capacities",))
+    claim = Reported(GROSS, "min", "problem", value=best[0], bound=best[0], vouched="claimed", note="all were tried")
+    flows = spread(v, best[1], ask)
+    assert flows is not None
+    return draft(v, best[1], flows, _placed(v, best[1], ask), (claim,))
+
+
+def _placed(v: Variants, x: Integers, ask: Ask) -> Any:
+    if not any(kind.count is not None for kind in v.types):
+        return placed_by_counts(v, x)
+    return placed_on_machines(v, pack(v, x, ask).machines)
+
+
+def _partly(v: Variants, ask: Ask, x: Integers, told: list[dict[str, Any]]) -> Draft | Infeasible:
+    """A draft that serves what these counts can; what finds no machine is left out, what is not served is said."""
+    if any(kind.count is not None for kind in v.types):
+        left = pack(v, x, ask).left
+        for i, count in left.items():
+            x[i] -= count
+    loads, unserved = _loads(v, x), dict[int, tuple[float, str]]()
+    for b, one in enumerate(v.asked):
+        if loads[b] < one.load_qps * (1 - 1e-9):
+            unserved[b] = (one.load_qps - loads[b], "nothing more fits: ask for a worker")
+    flows = spread(v, x, ask, loads)
+    if flows is None:
+        return Infeasible(
+            why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
+        )
+    claim = Reported(GROSS, "min", "none", value=v.gross(x), note="a rule, without a bound")
+    return draft(v, x, flows, _placed(v, x, ask), (claim,), unserved=unserved, alternatives=told)
+
+
+def _loads(v: Variants, x: Integers) -> list[float]:
+    """What of each load these counts can serve; common instances go to their applications in order."""
+    left = x.astype(float)
+    serving: dict[int, list[tuple[int, float]]] = {}
+    for i, item in enumerate(v.items):
+        for s in item.serves:
+            serving.setdefault(s.app, []).append((i, s.qps))
+    found = []
+    for b, one in enumerate(v.asked):
+        rest = one.load_qps
+        for i, qps in serving.get(b, ()):
+            if left[i] > 0 and rest > 0:
+                used = min(left[i], rest / qps)
+                left[i] -= used
+                rest -= used * qps
+        found.append(one.load_qps - max(rest, 0.0))
+    return found

@@ -1,0 +1,152 @@
+"""Which column each block takes: among a few cheap ones, so that all fit, at least cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.columns import Columns
+from hetplan.planner.forms.milp import Builder
+
+if TYPE_CHECKING:
+    from hetplan.planner.answer import Limits
+    from hetplan.solvers.columns_pairs import Pairs
+
+__all__ = ["Choices", "chosen_by_program", "fitted"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SLIP = 1e-9
+MOST_STEPS = 4000
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Some columns of every block: block, cost, use of the rows, and the counts by item (sparse, as triplets)."""
+
+    block: Integers
+    cost: Vector
+    use: Vector
+    entry: Integers
+    item: Integers
+    count: Vector
+
+    @classmethod
+    def of(cls, form: Columns, pairs: Pairs, exact: list[Vector], prices: Vector, *, keep: int) -> Choices:
+        """The `keep` cheapest pairs of every block at these prices, and whatever exact pricing found."""
+        worth = pairs.reduced(prices)
+        order = np.lexsort((worth, pairs.block))
+        rank = np.arange(order.size) - np.repeat(pairs.starts, np.diff(np.append(pairs.starts, order.size)))
+        # Beside the cheapest by price, the cheapest by cost and the most frugal of each row.
+        kept = [order[rank < keep]]
+        for measure in (pairs.cost, *(pairs.use / np.maximum(np.abs(form.capacity), 1e-12)[:, None])):
+            by = np.lexsort((worth, measure, pairs.block))
+            kept.append(by[rank < 2])
+        chosen = np.unique(np.concatenate(kept))
+        block, cost, use = pairs.block[chosen], pairs.cost[chosen], pairs.use[:, chosen]
+        number = np.arange(chosen.size)
+        entry = np.concatenate([number, number])
+        item = np.concatenate([pairs.first[chosen], pairs.second[chosen]])
+        count = np.concatenate([pairs.k[chosen], pairs.m[chosen]])
+        parts = [(block, cost, use, entry, item, count)]
+        size = chosen.size
+        for x in exact:
+            parts.append(_whole(form, x, size))
+            size += form.need.size
+        joined = [np.concatenate(column, axis=-1) for column in zip(*parts, strict=True)]
+        return cls(*joined)
+
+    def counts(self, form: Columns, taken: Integers) -> Vector:
+        """The counts of the taken columns together."""
+        mine = np.isin(self.entry, taken)
+        return np.asarray(np.bincount(self.item[mine], self.count[mine], form.cost.size), dtype=np.float64)
+
+
+def _whole(form: Columns, x: Vector, number: int) -> tuple[Any, ...]:
+    """A full choice (a column of every block) cut into its columns."""
+    in_group = np.bincount(form.group, weights=x, minlength=form.free.size)
+    block_of_group = np.zeros(form.free.size, dtype=np.int64)
+    block_of_group[form.group] = form.block
+    size = form.need.size
+    cost = np.bincount(form.block, weights=form.cost * x, minlength=size)
+    cost += np.bincount(block_of_group, weights=form.surcharge * np.maximum(in_group - form.free, 0.0), minlength=size)
+    use = np.array([np.bincount(form.block, weights=row * x, minlength=size) for row in form.use])
+    use = use.reshape(form.capacity.size, size)
+    used = np.flatnonzero(x)
+    return np.arange(size), cost, use, number + form.block[used], used, x[used]
+
+
+def fitted(form: Columns, choices: Choices, prices: Vector) -> Vector | None:
+    """A choice that fits: from the cheapest at these prices, exchanges that cost least per violation undone."""
+    worth = choices.cost + prices @ choices.use
+    order = np.lexsort((worth, choices.block))
+    _, lead = np.unique(choices.block[order], return_index=True)
+    taken = np.full(form.need.size, -1, dtype=np.int64)
+    taken[choices.block[order[lead]]] = order[lead]
+    if (taken < 0)[form.need > 0].any():
+        return None
+    taken = taken[choices.block[order[lead]]] if (taken < 0).any() else taken
+    position = np.full(form.need.size, -1, dtype=np.int64)
+    position[choices.block[taken]] = np.arange(taken.size)
+    scale = np.maximum(np.abs(form.capacity), 1e-12)
+    use = choices.use / scale[:, None]
+    room = form.capacity / scale
+    total = use[:, taken].sum(axis=1)
+    for _ in range(MOST_STEPS):
+        over = np.maximum(total - room - SLIP, 0.0)
+        if not over.any():
+            break
+        now = taken[position[choices.block]]
+        step = use - use[:, now]
+        undone = over.sum() - np.maximum(total[:, None] + step - room[:, None] - SLIP, 0.0).sum(axis=0)
+        dearer = np.maximum(worth - worth[now], 0.0) + 1e-12
+        ratio = np.divide(dearer, undone, out=np.full(undone.size, np.inf), where=undone > 1e-12)
+        best = int(np.argmin(ratio))
+        if not np.isfinite(ratio[best]):
+            return None
+        total = total + step[:, best]
+        taken[position[choices.block[best]]] = best
+    else:
+        return None
+    _improve(choices, use, room, total, taken, position)
+    return choices.counts(form, taken)
+
+
+def _improve(choices: Choices, use: Vector, room: Vector, total: Vector, taken: Integers, position: Integers) -> None:
+    """Exchanges that make it cheaper and still fit, the largest saving first."""
+    for _ in range(MOST_STEPS):
+        now = taken[position[choices.block]]
+        saved = choices.cost[now] - choices.cost
+        candidates = np.flatnonzero(saved > 1e-9)
+        fits = (total[:, None] + use[:, candidates] - use[:, now[candidates]] <= room[:, None] + SLIP).all(axis=0)
+        candidates = candidates[fits]
+        if not candidates.size:
+            return
+        best = int(candidates[np.argmax(saved[candidates])])
+        total = total + use[:, best] - use[:, now[best]]
+        taken[position[choices.block[best]]] = best
+
+
+def chosen_by_program(form: Columns, choices: Choices, limits: Limits, gap: float) -> Vector | None:
+    """The best choice among these columns, by a mixed-integer program."""
+    from dataclasses import replace
+
+    from hetplan.solvers.highs import Highs
+
+    m = Builder("min", name="columns chosen")
+    scale = np.maximum(np.abs(form.capacity), 1e-12)
+    take = m.columns("take", lambda k: str(k), size=choices.block.size, cost=choices.cost, upper=1.0, whole=True)
+    blocks = np.unique(choices.block)
+    one = m.rows("one", lambda k: f"block {blocks[k]}", size=blocks.size, lower=1.0, upper=1.0)
+    m.add(one[np.searchsorted(blocks, choices.block)], take, 1.0)
+    for r in range(form.capacity.size):
+        row = m.rows(f"row {r}", ["fits"], upper=form.capacity[r] / scale[r])
+        m.add(row, take, choices.use[r] / scale[r])
+    answer = Highs().solve(m.build(), replace(limits, gap=max(gap / 4, 1e-6), work=None))
+    if answer.point is None:
+        return None
+    return choices.counts(form, np.flatnonzero(answer.point > 0.5))

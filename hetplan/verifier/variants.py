@@ -1,0 +1,398 @@
+"""The promise of a variants plan, recomputed: what one must write into a plan so that it passes here.
+
+What a plan of question ``variants`` holds beyond the generic checks
+--------------------------------------------------------------------
+``workers``
+    Without machines a group is the instances of one load. With machines a worker is one machine; where the profile
+    names hosts under its offer, the worker names one of them.
+``promises``
+    ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
+    machine), N what the state says to run, per variant (per variant and hardware, where the state names hosts).
+    ``net_cost_per_hour`` (no app, "="): gross less sum C N.
+``actions``
+    ``keep`` with a count: so many instances of the load stay. ``move`` without a host: instances go off their machine
+    before what replaces them is up; ``unload``, ``stop`` or ``keep`` says so for good later.
+``warnings``
+    ``W-swap`` at ``actions.<id>``: from that action on a load may be unserved, for want of room.
+
+What is checked
+---------------
+The need of each application (slack x load, or load + slack_qps, less what is said to stay unserved) fits the saturation
+rates of the loads that may serve it in time and well enough; where loads serve several applications, all needs at once.
+Instances slowed down by others on their machine still serve in time. At every action no machine and no total takes
+more than it has (or had), and no application is served less than before and after.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hetplan.planner.plan import Action, Plan
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Run
+from hetplan.profiles.slo import App
+from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
+from hetplan.verifier.facts import Seat, gather, run_of
+from hetplan.verifier.report import Violation
+from hetplan.verifier.service import service_of
+
+__all__ = ["check"]
+
+_WITHOUT_SLACK = ("greedy", "replicate-only", "static")
+"""Formulations that serve what they can; what they cannot is said to be unserved."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Instances of a load: where, by which run, at what rate and time for each application that it may serve."""
+
+    worker: Worker
+    load: Load
+    run: Run | None
+    instances: int
+    qps: Mapping[str, float]
+
+    @property
+    def needs(self) -> Mapping[str, float]:
+        return self.run.needs if self.run is not None else {}
+
+
+class _Reading:
+    """The plan and the state, each load with what it can serve."""
+
+    def __init__(self, plan: Plan, inputs: Inputs) -> None:
+        self.facts = gather(plan, inputs)
+        self.plan, self.inputs = plan, inputs
+        self.allowed = _allowed(inputs)
+        self.cache: dict[tuple[str | None, str, int, str], dict[str, float]] = {}
+        self.now = [held for worker in (inputs.state.workers if inputs.state else ()) for held in self._held(worker)]
+        self.then = [held for worker in plan.workers for held in self._held(worker)]
+
+    def _held(self, worker: Worker) -> Iterator[_Held]:
+        for load in worker.loads:
+            run = None
+            if load.variant in self.inputs.profile.variants:
+                run = run_of(self.inputs.profile, worker, load)
+            knobs = str(sorted(load.knobs.items()))
+            key = (load.variant, worker.hardware, load.serve.max_batch, knobs)
+            if key not in self.cache:
+                self.cache[key] = self._rates(worker, load, run)
+            qps = {app: rate for app, rate in self.cache[key].items() if load.app in (None, app)}
+            yield _Held(worker, load, run, worker.count * load.instances, qps)
+
+    def _rates(self, worker: Worker, load: Load, run: Run | None) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name in self.allowed.get(load.variant or "", ()):
+            app = self.inputs.slo.apps[name]
+            classes = classes_of(app)
+            service = service_of(self.facts, Seat(worker, load, run), classes)
+            limit = min((ms for ms, _ in response_targets(app)), default=float("inf")) - app.network_ms_per_hop
+            comes = [k for k, share in enumerate(classes.share) if share > 0]
+            # Written so that a time that was not measured (NaN) is none in time.
+            in_time = all(service.latency_ms[k] <= limit * (1 + FEASIBILITY) for k in comes)
+            seconds = sum(classes.share[k] * service.seconds[k] for k in comes)
+            if in_time and seconds > 0 and self._good(app, load):
+                found[name] = 1.0 / seconds
+        return found
+
+    def _good(self, app: App, load: Load) -> bool:
+        if app.quality is None:
+            return True
+        quality = self.inputs.profile.variants[load.variant or ""].quality
+        if quality is None:
+            return False
+        low, high = app.quality.min, app.quality.max
+        return (low is None or quality.value >= low - VALUE) and (high is None or quality.value <= high + VALUE)
+
+
+def _allowed(inputs: Inputs) -> dict[str, list[str]]:
+    """The applications that each variant may serve."""
+    families, tasks = defaultdict(list), defaultdict(list)
+    for name, variant in inputs.profile.variants.items():
+        families[variant.family].append(name)
+        tasks[variant.task].append(name)
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, app in inputs.slo.apps.items():
+        if app.runs is None:
+            continue
+        names = list(app.runs.variants or ())
+        names += [variant for family in app.runs.families or () for variant in families[family]]
+        names += tasks[app.runs.task] if app.runs.task is not None else []
+        for one in names:
+            found[one].append(name)
+    return found
+
+
+def _needs(reading: _Reading) -> dict[str, float]:
+    """What each application needs, with the slack, of what is not said to stay unserved."""
+    change = reading.inputs.slo.change
+    mode = reading.plan.method.options.get("slack_mode")
+    additive = mode == "additive" or (mode is None and change.slack_qps is not None)
+    unserved: dict[str, float] = defaultdict(float)
+    for entry in reading.plan.unserved:
+        unserved[entry.app] += entry.rate_qps
+    found: dict[str, float] = {}
+    for name, app in reading.inputs.slo.apps.items():
+        wanted = wanted_rate(app) or 0.0
+        load = wanted - unserved[name]
+        if load <= VALUE * max(wanted, 1.0):
+            continue
+        # A load that is partly declined has no room to keep a slack of, and baselines keep none.
+        if unserved[name] > 0 or reading.plan.method.formulation in _WITHOUT_SLACK:
+            found[name] = load
+        else:
+            found[name] = load + (change.slack_qps or 0.0) if additive else load * change.slack
+    return found
+
+
+def _covered(reading: _Reading) -> Iterator[Violation]:
+    needs = _needs(reading)
+    alone: dict[str, float] = defaultdict(float)
+    common: list[_Held] = []
+    for held in reading.then:
+        serving = [app for app in held.qps if app in needs]
+        if len(serving) == 1:
+            alone[serving[0]] += held.instances * held.qps[serving[0]]
+        elif serving:
+            common.append(held)
+    mixed = {app for held in common for app in held.qps if app in needs}
+    for app, need in needs.items():
+        if app not in mixed and alone[app] < need * (1 - FEASIBILITY):
+            text = f"{app} needs {need:.6g} queries/s with its slack, instances for it saturate at {alone[app]:.6g}"
+            yield Violation("variants-need", f"routing.{app}", text)
+    if mixed:
+        missing = _together(sorted(mixed), needs, alone, common)
+        if missing > FEASIBILITY * max(1.0, sum(needs[app] for app in mixed)):
+            text = f"{', '.join(sorted(mixed)[:5])} share instances, {missing:.6g} queries/s of their needs do not fit"
+            yield Violation("variants-need", "routing", text)
+
+
+def _together(apps: list[str], needs: Mapping[str, float], alone: Mapping[str, float], common: list[_Held]) -> float:
+    """The least of these needs that cannot be served by what they share: a linear program."""
+    import numpy as np
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, vstack
+
+    pairs = [(k, app) for k, held in enumerate(common) for app in apps if app in held.qps]
+    size = len(pairs) + len(apps)
+    cost = np.concatenate([np.zeros(len(pairs)), np.ones(len(apps))])
+    rows = [apps.index(app) for _, app in pairs] + list(range(len(apps)))
+    cover = coo_array((np.full(size, -1.0), (rows, range(size))), shape=(len(apps), size))
+    full = coo_array(
+        ([1.0 / common[k].qps[app] for k, app in pairs], ([k for k, _ in pairs], range(len(pairs)))),
+        shape=(len(common), size),
+    )
+    wanted = [-(needs[app] - alone[app]) for app in apps]
+    limits = np.array([*wanted, *(float(held.instances) for held in common)])
+    matrix: Any = vstack([cover, full]).tocsr()
+    answer: Any = linprog(cost, matrix, limits, method="highs")
+    return float(answer.fun or 0.0)
+
+
+def _prices(reading: _Reading, held: _Held) -> float:
+    """C of an instance, per hour."""
+    if held.run is not None and held.run.price_per_hour is not None:
+        return held.run.price_per_hour / NANO
+    offers = reading.inputs.profile.offers
+    named = held.worker.offer
+    if named is None and held.worker.host is not None:
+        named = reading.inputs.profile.hosts[held.worker.host].offer
+    at_hand = sorted(name for name, offer in offers.items() if offer.hardware == held.worker.hardware)
+    if named is None and at_hand:
+        named = at_hand[0]
+    if named is None:
+        return 1.0
+    offer = offers[named]
+    amount = 1.0
+    if offer.per is not None:
+        provided = reading.inputs.profile.hardware[held.worker.hardware].provides.get(offer.per, 1.0)
+        amount = held.needs.get(offer.per, provided) if offer.per in ("gpu", "cpu_cores") else provided
+    return offer.price_per_hour * amount / NANO
+
+
+def _money(reading: _Reading) -> Iterator[Violation]:
+    weight = reading.inputs.slo.change.load_weight_per_s
+    known = {held.load.variant for held in reading.now if held.worker.host is not None}
+    groups: dict[object, list[float]] = {}
+    steady = spent = 0.0
+    for sign, side in ((-1, reading.now), (1, reading.then)):
+        for held in side:
+            if held.run is None:
+                continue
+            price = _prices(reading, held)
+            where = (held.worker.hardware, held.worker.offer) if held.load.variant in known else None
+            if where is not None and where[1] is None and held.worker.host is not None:
+                where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
+            key = (held.load.variant, held.load.serve.max_batch, str(sorted(held.load.knobs.items())), where)
+            group = groups.setdefault(key, [0.0, 0.0])
+            group[0] += sign * held.instances
+            group[1] = max(group[1], weight * price * held.run.load_s)
+            steady += price * held.instances if sign > 0 else 0.0
+            spent += price * held.instances if sign < 0 else 0.0
+    gross = steady + sum(price * max(count, 0.0) for count, price in groups.values())
+    for name, value in (("gross_cost_per_hour", gross), ("net_cost_per_hour", gross - spent)):
+        said = next((promise for promise in reading.plan.promises if promise.quantity == name), None)
+        if said is None:
+            yield Violation("variants-cost", "promises", f"no {name} is promised")
+        elif abs(said.value - value) > VALUE * max(gross, spent, VALUE):
+            yield Violation("variants-cost", "promises", f"{name} is {said.value:.9g}, recomputed it is {value:.9g}")
+
+
+def _hosts(reading: _Reading) -> Iterator[Violation]:
+    named = {host.offer for host in reading.inputs.profile.hosts.values()}
+    placed = reading.plan.method.options.get("level") != "aggregate"
+    for worker in reading.plan.workers:
+        if placed and worker.host is None and worker.offer in named and worker.loads:
+            text = f"machines under {worker.offer} are known by name, and none is named"
+            yield Violation("variants-host", f"workers.{worker.id}", text)
+
+
+def _slowed(reading: _Reading) -> Iterator[Violation]:
+    """Beside so many others on its machine, a load must still be in time."""
+    for held in reading.then:
+        if held.run is None or held.run.slowdown is None:
+            continue
+        table = reading.inputs.profile.tables[held.run.slowdown]
+        if "co_load" not in table.axes:
+            continue
+        beside = float(sum(load.instances for load in held.worker.loads) - 1)
+        most = max(table.axes["co_load"])
+        at = f"workers.{held.worker.id}.loads.{held.load.id}"
+        if beside > most:
+            yield Violation("variants-slowdown", at, f"runs beside {beside:g} others, measured up to {most:g}")
+            continue
+        point = {name: beside if name == "co_load" else held.run.at.get(name, 0.0) for name in table.axes}
+        factor = float(table.read([point]).values[0])
+        for app in held.qps:
+            routes = reading.plan.routing.get(app, ())
+            if not any(held.load.id in route.to for route in routes):
+                continue
+            wanted = reading.inputs.slo.apps[app]
+            classes = classes_of(wanted)
+            service = service_of(reading.facts, Seat(held.worker, held.load, held.run), classes)
+            limit = min((ms for ms, _ in response_targets(wanted)), default=float("inf")) - wanted.network_ms_per_hop
+            worst = max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
+            if factor * worst > limit * (1 + FEASIBILITY):
+                yield Violation(
+                    "variants-slowdown", at, f"{factor:g} times slower beside {beside:g} others: over {limit:g} ms"
+                )
+
+
+class _Walk:
+    """What stands where while the actions are followed; sums are kept up to date load by load."""
+
+    def __init__(self, reading: _Reading) -> None:
+        self.held = {held.load.id: held for held in reading.now}
+        self.count = {held.load.id: held.instances for held in reading.now}
+        self.new = {held.load.id: held for held in reading.then}
+        self.of_worker: dict[str, list[str]] = defaultdict(list)
+        self.use: dict[tuple[str | None, str], float] = defaultdict(float)
+        self.served: dict[str, float] = defaultdict(float)
+        self.end_served: dict[str, float] = defaultdict(float)
+        self.aside: dict[str, int] = {}
+        self.touched: set[tuple[str | None, str]] = set()
+        self.less: set[str] = set()
+        for held in (*reading.now, *reading.then):
+            if held.load.id not in self.of_worker[held.worker.id]:
+                self.of_worker[held.worker.id].append(held.load.id)
+        for held in reading.now:
+            planned = self.new.get(held.load.id)
+            if planned is not None and planned.load.variant == held.load.variant:
+                # What goes on may serve other applications from now on; that is no matter of the way.
+                self.held[held.load.id] = held = replace(held, qps=planned.qps)
+            self._add(held, held.instances)
+        for held in reading.then:
+            for app, rate in held.qps.items():
+                self.end_served[app] += rate * held.instances
+        self.start_use, self.start_served = dict(self.use), dict(self.served)
+
+    def _add(self, held: _Held, instances: int) -> None:
+        for resource, amount in held.needs.items():
+            for host in (None, held.worker.host) if held.worker.host is not None else (None,):
+                self.use[host, resource] += amount * instances
+                self.touched.add((host, resource))
+        for app, rate in held.qps.items():
+            self.served[app] += rate * instances
+            self.less.add(app)
+
+    def _set(self, name: str, count: int) -> None:
+        if name in self.held:
+            self._add(self.held[name], count - self.count[name])
+        self.count[name] = count
+
+    def follow(self, action: Action) -> None:
+        """One action; `touched` and `less` say what it changed."""
+        self.touched, self.less = set(), set()
+        name = action.load or ""
+        if action.do in ("load", "replicate", "upgrade", "downgrade") and name in self.new:
+            planned, before = self.new[name], self.held.get(name)
+            same = before is not None and before.load.variant == planned.load.variant
+            already = self.count.get(name, 0) if same else 0
+            if before is not None:
+                self._set(name, 0)
+            self.held[name], self.count[name] = planned, 0
+            self._set(name, already + (action.count or planned.instances))
+        elif action.do == "keep" and action.count is not None and name in self.count:
+            self._set(name, min(self.count[name], action.count))
+        elif action.do == "move" and action.host is None and name in self.count:
+            gone = min(self.count[name], action.count or self.count[name])
+            self._set(name, self.count[name] - gone)
+            self.aside[name] = gone
+        elif action.do == "unload" and name in self.count:
+            self._set(name, 0)
+        elif action.do == "stop":
+            for load in self.of_worker.get(action.worker or "", ()):
+                if load in self.held:
+                    gone = self.count[load]
+                    if action.count is not None:
+                        stopped = action.count * self.held[load].load.instances - self.aside.pop(load, 0)
+                        gone = min(gone, max(stopped, 0))
+                    self._set(load, self.count[load] - gone)
+
+
+def _way(reading: _Reading) -> Iterator[Violation]:
+    if reading.inputs.state is None:
+        return
+    walk = _Walk(reading)
+    limits = reading.inputs.slo.limits.resources
+    provides = {
+        held.worker.host: reading.inputs.profile.hardware[held.worker.hardware].provides
+        for held in (*reading.now, *reading.then)
+    }
+    gap = min((_number(n.at) for n in reading.plan.warnings if n.code == "W-swap"), default=10**9)
+    for action in reading.plan.actions:
+        walk.follow(action)
+        at = f"actions.{action.id}"
+        for host, resource in sorted(walk.touched, key=str):
+            taken = walk.use[host, resource]
+            room = limits.get(resource) if host is None else provides[host].get(resource)
+            allowed = max(room or 0.0, walk.start_use.get((host, resource), 0.0))
+            if room is not None and taken > allowed + FEASIBILITY * max(allowed, 1.0):
+                where = host or "all machines"
+                yield Violation("variants-room", at, f"{taken:g} {resource} are taken on {where}, there are {room:g}")
+        for app in sorted(walk.less) if action.id < gap else ():
+            least = min(walk.end_served[app], walk.start_served.get(app, 0.0))
+            if walk.served[app] < least * (1 - FEASIBILITY) - FEASIBILITY:
+                text = f"{app} is left with {walk.served[app]:.6g} queries/s, before and after it has {least:.6g}"
+                yield Violation("variants-served", at, text)
+    for name, held in walk.new.items():
+        if walk.count.get(name, 0) != held.instances:
+            text = f"{walk.count.get(name, 0)} instances in the end, the plan has {held.instances}"
+            yield Violation("variants-end", f"workers.{held.worker.id}.loads.{name}", text)
+
+
+def _number(at: str) -> int:
+    tail = at.rpartition(".")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def check(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
+    reading = _Reading(plan, inputs)
+    return [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_way(reading)]

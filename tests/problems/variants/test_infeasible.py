@@ -1,0 +1,64 @@
+"""What a plan cannot be: named, with what is missing and the least that would do."""
+
+import pytest
+from cases.variants import NEEDS, machines, solve, table2
+
+
+@pytest.mark.parametrize("formulation", ["columns", "milp"])
+def test_each_type_alone_would_cure_it(formulation):
+    documents = table2(1000.0, needs=NEEDS, resources={"inf_cores": 1.0, "cpu_cores": 40.0, "gpus": 1.0})
+    found = solve(documents, formulation)
+    assert found.exit_code == 3
+    assert found.why[0].startswith("950 of 1000 queries/s")
+    amounts = {repair.field.rpartition(".")[2]: (repair.verb, repair.amount) for repair in found.repairs}
+    assert amounts["cpu_cores"] == ("raise", pytest.approx(40))
+    assert amounts["inf_cores"] == ("raise", pytest.approx(1))
+    assert amounts["gpus"] == ("raise", pytest.approx(1))
+    assert amounts["rate_qps"] == ("lower", pytest.approx(50))
+
+
+def test_the_repair_does_repair():
+    resources = {"inf_cores": 1.0, "cpu_cores": 40.0, "gpus": 1.0}
+    for repair in solve(table2(1000.0, needs=NEEDS, resources=resources)).repairs:
+        if repair.verb == "raise":
+            name = repair.field.rpartition(".")[2]
+            assert solve(table2(1000.0, needs=NEEDS, resources={**resources, name: repair.to})).exit_code == 0
+
+
+def test_nothing_is_fast_enough():
+    found = solve(table2(10.0, 10.0))
+    assert found.exit_code == 3
+    assert "nearest in time is c with 15 ms" in found.why[0]
+    assert [(repair.field, repair.to) for repair in found.repairs] == [("slo.apps.images.latency[0].max_ms", 15.0)]
+
+
+def test_nothing_is_both_fast_and_good():
+    documents = table2(10.0, 50.0)
+    for name, quality in {"a": 0.9, "b": 0.7, "c": 0.6}.items():
+        documents[0]["variants"][name]["quality"] = {"value": quality}
+    documents[1]["apps"]["images"]["quality"] = {"min": 0.8}
+    found = solve(documents)
+    assert {(repair.field, repair.to) for repair in found.repairs} == {
+        ("slo.apps.images.latency[0].max_ms", 200.0),
+        ("slo.apps.images.quality.min", 0.7),
+    }
+
+
+def test_one_more_machine_is_the_cure():
+    documents = machines({"m": (1, {"units": 6.0})}, {"x-v": ("m", 10.0, 10.0, 1, {"units": 3.0})}, {"x": 30.0})
+    found = solve(documents)
+    assert found.exit_code == 3
+    assert "20 of 30 queries/s" in found.why[0]
+    assert found.repairs[0].field == "profile.hosts (under m)"
+    assert found.repairs[0].amount == 1
+
+
+def test_more_runs_than_there_is_room_for():
+    # Six cores hold one; two run. The plan comes back inside.
+    documents = machines(
+        {"m": (1, {"units": 6.0})}, {"x-v": ("m", 10.0, 10.0, 1, {"units": 4.0})}, {"x": 10.0},
+        on={"m-0": {"x-v": 2}},
+    )  # fmt: skip
+    found = solve(documents)
+    assert found.exit_code == 0, found.violations
+    assert [(action.do, action.count) for action in found.plan.actions] == [("keep", 1)]

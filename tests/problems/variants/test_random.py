@@ -1,0 +1,50 @@
+"""Over random snapshots: every plan passes its verification machine by machine, and two exact ways agree."""
+
+import pytest
+from cases.random_variants import random_snapshot
+from cases.variants import money, solve
+
+GROSS = "gross_cost_per_hour"
+
+
+def check(seed):
+    documents = random_snapshot(seed)
+    columns, milp = solve(documents, "columns"), solve(documents, "milp")
+    greedy = solve(documents, "greedy")
+    for found in (columns, milp, greedy):
+        assert found.exit_code in (0, 3), (seed, found.reason, found.violations)
+        assert found.plan is not None or found.why, seed
+    assert (columns.plan is None) == (milp.plan is None), seed
+    if columns.plan is not None:
+        best, other = money(milp, GROSS), money(columns, GROSS)
+        assert abs(best - other) <= 1.1e-3 * max(best, other), seed
+        claim = columns.claims[0]
+        assert claim.bound is not None
+        assert claim.bound <= money(milp, GROSS) * 3600 * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_every_plan_is_verified(first):
+    for seed in range(first, first + 10):
+        check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_every_plan_of_a_thousand_is_verified(first):
+    for seed in range(first, first + 100):
+        check(seed)
+
+
+def test_the_order_in_the_files_changes_nothing():
+    for seed in (3, 8, 21, 34):
+        profile, slo, state = random_snapshot(seed)
+        turned = (
+            {**profile, "variants": dict(reversed(profile["variants"].items()))},
+            {**slo, "apps": dict(reversed(slo["apps"].items()))},
+            {**state, "workers": state["workers"][::-1]},
+        )
+        here, there = solve((profile, slo, state)), solve(turned)
+        assert here.status == there.status
+        if here.plan is not None:
+            assert money(here, GROSS) == pytest.approx(money(there, GROSS), rel=1e-9)

@@ -1,0 +1,105 @@
+"""The greedy rule with its counters, the baselines, sizing by simulation, and all of them over time."""
+
+import pytest
+from cases.variants import LOAD_S, NEEDS, counts, money, solve, table2
+
+import hetplan as hp
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.state import State
+from hetplan.simulator.autoscale import OfflineWork, autoscale
+
+GROSS = "gross_cost_per_hour"
+
+
+def grown(load, **more):
+    return table2(load, 300.0, weight_per_s=0.1, load_s=LOAD_S, **more)
+
+
+def test_greedy_replicates_or_changes_whichever_is_cheaper():
+    assert counts(solve(grown(20.0, running={"a": 3}), "greedy")) == {"a": 4}
+    assert counts(solve(grown(90.0, running={"a": 3}), "greedy")) == {"b": 1}
+    assert counts(solve(grown(10.0), "greedy")) == {"a": 2}
+
+
+def test_greedy_scales_down_only_after_its_count_is_full():
+    # C takes 10 s to load: ten looks in a row.
+    documents = grown(10.0, running={"c": 1})
+    first = solve(documents, "greedy")
+    assert counts(first) == {"c": 1}
+    assert first.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 1}
+    documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 8}}}
+    assert counts(solve(documents, "greedy")) == {"c": 1}
+    documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 9}}}
+    last = solve(documents, "greedy")
+    assert counts(last) == {"a": 2}
+    assert last.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 0}
+
+
+def test_a_look_at_which_it_would_not_do_starts_the_count_anew():
+    documents = grown(790.0, running={"c": 1})
+    documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 9}}}
+    found = solve(documents, "greedy")
+    assert found.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 0}
+
+
+def test_greedy_says_what_it_leaves_unserved():
+    found = solve(table2(1000.0, needs=NEEDS, resources={"inf_cores": 1.0, "cpu_cores": 8.0, "gpus": 1.0}), "greedy")
+    assert found.exit_code == 0, found.violations
+    assert [(one.app, one.rate_qps) for one in found.plan.unserved] == [("images", pytest.approx(90.0))]
+
+
+def test_baselines_do_less():
+    assert counts(solve(grown(90.0, running={"a": 3}), "replicate-only")) == {"a": 18}
+    assert counts(solve(grown(90.0, running={"a": 3}), "static")) == {"a": 3}
+    assert solve(grown(90.0, running={"a": 3}), "static").plan.unserved[0].rate_qps == pytest.approx(75)
+    assert counts(solve(grown(10.0, running={"a": 5}), "replicate-only")) == {"a": 2}
+
+
+@pytest.mark.parametrize("load", [3.0, 40.0, 130.0, 700.0, 1900.0])
+def test_rules_are_never_cheaper_than_the_optimum(load):
+    best = money(solve(grown(load, running={"a": 2})), GROSS)
+    for rule in ("greedy", "replicate-only"):
+        found = solve(grown(load, running={"a": 2}), rule)
+        if not found.plan.unserved:
+            assert money(found, GROSS) >= best * (1 - 1e-9)
+
+
+def test_sized_by_simulation():
+    documents = table2(90.0, 100.0)
+    plain, simulated = solve(documents), solve(documents, size="simulated")
+    assert simulated.exit_code == 0, (simulated.violations, simulated.why)
+    assert simulated.status == "best-of-measured"
+    assert money(simulated, GROSS) >= money(plain, GROSS)
+    (shown,) = [p for p in simulated.plan.promises if p.quantity == "response_ms"]
+    assert (shown.percentile, shown.model, shown.value) == (99, "simulation/1", 100.0)
+
+
+def played(formulation, series, offline=None):
+    profile, slo, _ = grown(series[0], slack=1.3)
+    inputs = load_inputs(profile, slo)
+    first = hp.solve(profile, slo, question="variants").require()
+
+    def plan_for(rates, now):
+        wanted = {**slo, "apps": {"images": {**slo["apps"]["images"], "demand": {"rate_qps": rates["images"]}}}}
+        state = State(workers=now.workers)
+        return hp.solve(profile, wanted, state=state, question="variants", formulation=formulation).plan
+
+    return autoscale(first, inputs, plan_for, series={"images": series}, period_s=20.0, offline=offline)
+
+
+def test_over_time_choosing_variants_beats_replicating_and_standing_still():
+    series = [20.0, 20.0, 400.0, 20.0, 20.0]
+    shown = {name: played(name, series) for name in ("columns", "replicate-only", "static")}
+    late = {name: report.apps["images"].figures["violations"].value for name, report in shown.items()}
+    cost = {name: report.cost_per_hour.value for name, report in shown.items()}
+    assert late["columns"] < late["static"] / 2
+    # Replicating alone also keeps up, with many of what was right for little load.
+    assert cost["columns"] < 1.3 * cost["replicate-only"]
+
+
+def test_offline_work_beside_online_queries():
+    quiet = played("static", [12.0, 12.0], OfflineWork(job_ms=50.0, rate_qps=4.0))
+    assert quiet.apps["offline-work"].figures["rate_qps"].value > 0
+    rude = played("static", [12.0, 12.0], OfflineWork(job_ms=50.0, rate_qps=40.0, gated=False))
+    gated = played("static", [12.0, 12.0], OfflineWork(job_ms=50.0, rate_qps=40.0))
+    assert gated.apps["images"].figures["mean_ms"].value <= rude.apps["images"].figures["mean_ms"].value
