@@ -1,0 +1,91 @@
+"""Packings of growing size: what each packer serves, its certified gap, its time (Figs. 10 and 11)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw_machines, draw_packing
+from hetplan.planner.answer import Limits
+from hetplan.planner.certificate import certify
+from hetplan.planner.forms.packing import Items, Packing
+from hetplan.solvers.packing_dual import Dual
+from hetplan.solvers.packing_exact import DualCore, Exact
+from hetplan.solvers.packing_greedy import Fcfs, GreedyL2, GreedyMax, GreedyNorm, GreedySum, PackingEngine
+
+__all__ = ["cost_rows", "goodput_rows", "in_totals", "on_machines"]
+
+PRICE = np.array([0.0, 2.48, 3.67])
+
+
+def in_totals(drawn: SyntheticPacking) -> Packing:
+    """Demands against the tiers' totals."""
+    counts = np.array([len(rows) for rows in drawn.demands])
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Packing("max", first, np.repeat(drawn.weight, counts), np.concatenate(drawn.demands), drawn.capacity)
+
+
+def on_machines(drawn: SyntheticPacking) -> Packing:
+    """Each tier's demand on one GPU of it."""
+    flat = in_totals(drawn)
+    option, tier = np.nonzero(flat.demand > 0)
+    items = Items(
+        first=np.searchsorted(option, np.arange(len(flat.demand) + 1)).astype(np.int64),
+        tier=tier.astype(np.int64),
+        size=flat.demand[option, tier][:, None],
+        machines=drawn.capacity.astype(float),
+        room=np.ones((3, 1)),
+        price=np.zeros(3),
+    )
+    return Packing("max", flat.first, flat.worth, np.zeros((len(flat.demand), 0)), np.zeros(0), items)
+
+
+def _timed(engine: PackingEngine, form: Packing, seconds: float | None) -> dict[str, Any]:
+    fresh = replace(form)
+    began = time.perf_counter()
+    answer = engine.solve(fresh, Limits(seconds=seconds, gap=1e-4))
+    took = time.perf_counter() - began
+    verdict = certify(fresh, answer)
+    gap = None
+    if verdict.value is not None and verdict.bound is not None:
+        gap = abs(verdict.bound - verdict.value) / max(abs(verdict.bound), 1e-9)
+    return {
+        "packer": engine.name, "value": verdict.value, "bound": verdict.bound, "certified": verdict.certified_bound,
+        "gap": gap, "ms": 1000 * took,
+    }  # fmt: skip
+
+
+def goodput_rows(quick: bool) -> Iterator[dict[str, Any]]:
+    """Most weight served, in totals and on machines."""
+    Dual().solve(in_totals(draw_packing(10, 0)), Limits())
+    for count in (100, 1000) if quick else (100, 1000, 10_000):
+        for seed in (0, 1):
+            form = in_totals(draw_packing(count, seed))
+            engines = [Fcfs(), GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2(), Dual(), DualCore()]
+            engines += [Exact()] if count <= 100 else []
+            for engine in engines:
+                yield {"kind": "totals", "queries": count, "seed": seed, **_timed(engine, form, 30.0)}
+    for count, seed, gpus in (
+        ((100, 0, 4), (30, 1, 1), (100, 1, 4)) if quick else ((100, 0, 4), (30, 1, 1), (1000, 0, 64))
+    ):
+        form = on_machines(draw_machines(count, seed, gpus))
+        engines = [Fcfs(), GreedySum(), Dual(), *([Exact()] if count <= 100 else [])]
+        for engine in engines:
+            yield {"kind": f"machines, {gpus} each", "queries": count, "seed": seed, **_timed(engine, form, 30.0)}
+
+
+def cost_rows(quick: bool) -> Iterator[dict[str, Any]]:
+    """All served at least cost: machines in use, with as many as wanted."""
+    for count in (10, 30) if quick else (10, 30, 100, 300):
+        form = on_machines(draw_machines(count, 0, 1))
+        assert form.items is not None
+        items = replace(form.items, machines=np.full(3, np.inf), price=PRICE)
+        least = Packing("min", form.first, np.zeros_like(form.worth), form.demand, form.capacity, items)
+        shares = least.taken @ PRICE
+        cheapest = float(np.minimum.reduceat(shares, least.first[:-1]).sum())
+        for engine in [Dual(), *([Exact()] if count <= 30 else [])]:
+            yield {"kind": "least cost", "queries": count, "fluid": cheapest, **_timed(engine, least, 20.0)}

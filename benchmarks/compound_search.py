@@ -1,0 +1,120 @@
+"""How soon each search finds a compliant plan and a cheap one, on synthetic queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hetplan.measure.evaluator_profiler import Profiler, Setup
+from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
+from hetplan.measure.sampling import Rule
+from hetplan.planner.forms.black_box import BlackBox
+from hetplan.problems.compound_options import CompoundOptions
+from hetplan.problems.compound_pipeline import Sought, read_sought
+from hetplan.problems.compound_wish import read_tiers
+from hetplan.problems.pool_wish import Faults
+from hetplan.profiles.load import load_inputs
+from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
+from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi
+from hetplan.solvers.search_engine import SearchEngine
+
+__all__ = ["METHODS", "Run", "run_search", "searched", "sought_of"]
+
+METHODS: dict[str, SearchEngine] = {
+    "random": RandomPlans(),
+    "videostorm": VideoStorm(),
+    "vulcan": Vulcan(),
+    "cmbo": Cmbo(),
+    "cmbo-ci": CmboCi(),
+    "struct": Struct(),
+    "struct-ci": StructCi(),
+}
+FIXED = ("random", "videostorm", "vulcan")
+NEAR, NEAR_DOLLARS = 1.05, 0.01
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search of one query; None where it did not happen within the steps."""
+
+    first: int | None
+    near: int | None
+    gpu_s_first: float | None
+    gpu_s_near: float | None
+    seconds_first: float | None
+    seconds_near: float | None
+    gpu_s: float
+    samples: float
+    wrong: int
+    proposal_ms: float
+    best: float
+    least: float
+
+
+def sought_of(query: SyntheticQuery) -> Sought:
+    """The query as the planner reads it."""
+    inputs = load_inputs(query.profile(), query.slo())
+    faults = Faults.of(inputs)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    faults.settle()
+    return sought
+
+
+def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int = 0, **changes: object) -> Run:
+    """Search one query, and note when the first truly compliant plan and a cheap one were found."""
+    options = CompoundOptions(steps=steps)
+    sought = sought_of(query)
+    setup = sought.setup(options)
+    rule = Rule(**setup.pop("rule"))
+    if method in FIXED:
+        rule = replace(rule, kind="fixed", n_max=query.app.fixed_samples)
+    rule = replace(rule, **{k: v for k, v in changes.items() if k in vars(rule)})  # type: ignore[arg-type]
+    cache = bool(changes.get("cache", method not in FIXED))
+    profiler = Profiler(Setup(rule=rule, use_cache=cache, **setup), query)
+    form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options, changes.get("past", ()))  # type: ignore[arg-type]
+    return _walk(METHODS[method], form, query, steps, seed, no_cache=not cache)
+
+
+def _walk(
+    engine: SearchEngine, form: BlackBox, query: SyntheticQuery, steps: int, seed: int,
+    *, no_cache: bool,
+) -> Run:  # fmt: skip
+    search = engine.begin(form, seed)
+    spent = clock = 0.0
+    first = near = None
+    best = np.inf
+    marks: dict[str, tuple[float, float]] = {}
+    samples, wrong, proposals = [], 0, []
+    for step in range(1, steps + 1):
+        began = time.perf_counter()
+        plans = search.suggest(1)
+        proposals.append(time.perf_counter() - began)
+        if not plans:
+            break
+        c = plans[0] // len(form.placements)
+        again = c in form.journal
+        found = form.observe(c)
+        gpu_s = sum(found.seconds) * found.samples if no_cache else (0.0 if again else found.gpu_s)
+        spent, clock = spent + gpu_s, clock + gpu_s + proposals[-1]
+        samples.append(found.samples)
+        wrong += (not again) and found.passes != bool(query.accuracy[c] >= query.accuracy_min)
+        search.observe(plans[0], found)
+        if found.passes and query.accuracy[c] >= query.accuracy_min:
+            best = min(best, float(form.costs(c).min()) if search.whole else form.cost(plans[0]))
+        if np.isfinite(best) and first is None:
+            first, marks["first"] = step, (spent, clock)
+        if best <= NEAR * query.least_cost + NEAR_DOLLARS:
+            near, marks["near"] = step, (spent, clock)
+            break
+    return Run(
+        first, near, *(marks.get(name, (None, None))[part] for part in (0, 1) for name in ("first", "near")),
+        spent, float(np.mean(samples)), wrong, 1000 * float(np.median(proposals)), best, query.least_cost,
+    )  # fmt: skip
+
+
+def searched(method: str, app: str, seeds: Sequence[int], **how: object) -> list[Run]:
+    """Many queries of one application."""
+    return [run_search(method, draw(app, seed), seed=seed, **how) for seed in seeds]  # type: ignore[arg-type]

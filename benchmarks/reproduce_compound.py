@@ -1,0 +1,138 @@
+"""Circinus: searches, packings and settings on synthetic queries, beside the figures that they are judged by.
+
+Tuning seeds are 100-109 and 200-219; figures here are of fresh seeds, at least 20 of them, with their quartiles.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compound_packing import cost_rows, goodput_rows
+from benchmarks.compound_search import METHODS, Run, searched
+from benchmarks.compound_settings import (
+    ablation_rows,
+    budget_rows,
+    drift_rows,
+    history_rows,
+    load_rows,
+    target_rows,
+    tier_rows,
+)
+from hetplan.measure.evaluator_synthetic_apps import APPS
+from hetplan.measure.sampling import Rule, false_stops
+
+__all__ = ["run"]
+
+FIRST = {"SR": 4, "VT": 4, "LVC": 4, "DVC": 4, "ACG": 4}
+SLACK = 2
+MOST_GAP = 0.004
+TUNED = range(100, 110)
+FRESH = range(500, 520)
+Row = dict[str, Any]
+
+
+def run(data: Path, *, json: bool, quick: bool = False, threads: int = 1) -> int:
+    """Print all sections; 1 when a figure misses its target."""
+    del data, threads
+    off = 0
+    for section, rows in _sections(quick):
+        told = []
+        for row in rows:
+            off += row.get("target") == "MISSED"
+            told.append(row)
+            if json:
+                print(json_text.dumps({"section": section, **row}, default=float), flush=True)
+        if not json:
+            _table(section, told)
+    return int(off > 0)
+
+
+def _sections(quick: bool) -> Iterator[tuple[str, Iterator[Row]]]:
+    fresh = FRESH[:5] if quick else FRESH
+    apps = ["VT", "ACG"] if quick else list(APPS)
+    yield "search, tuning seeds 100-109 (Figs. 12, 13)", _search_rows(["struct-ci"], list(APPS), TUNED, judged=True)
+    yield f"search, {len(fresh)} fresh seeds", _search_rows(list(METHODS), apps, fresh)
+    yield "false stops at and away from the target", _stop_rows(200 if quick else 2000)
+    yield "packing (Fig. 10)", _judged(goodput_rows(quick))
+    yield "least cost (Fig. 11)", cost_rows(quick)
+    yield "ablation (Fig. 14)", ablation_rows(apps[:2] if quick else ["SR", "VT", "LVC"], fresh)
+    yield "load (Fig. 15a)", load_rows("LVC", fresh, 200.0)
+    yield (
+        "planning budget (Fig. 15b)",
+        budget_rows("LVC", fresh, (50.0, 200.0) if quick else (25.0, 50.0, 100.0, 200.0, 800.0)),
+    )
+    yield "history (Fig. 15c)", history_rows(apps, range(600, 610), fresh)
+    yield "latency targets (Fig. 15d)", target_rows("SR", fresh, 100.0)
+    yield "tiers (Fig. 16)", tier_rows("VT", fresh, 60.0)
+    yield "drift (Fig. 17)", drift_rows(apps, fresh)
+
+
+def _search_rows(
+    methods: Sequence[str], apps: Sequence[str], seeds: Sequence[int], *, judged: bool = False
+) -> Iterator[Row]:
+    for app in apps:
+        for method in methods:
+            runs = searched(method, app, seeds)
+            row = {"app": app, "search": method, **_figures(runs)}
+            if judged:
+                kept = row["first"] <= FIRST[app] + SLACK and row["missed"] == 0
+                row["target"] = "kept" if kept else "MISSED"
+            yield row
+
+
+def _figures(runs: Sequence[Run]) -> Row:
+    return {
+        "first": _at([r.first for r in runs]), "first_p75": _at([r.first for r in runs], 75),
+        "near": _at([r.near for r in runs]), "near_p75": _at([r.near for r in runs], 75),
+        "missed": sum(r.first is None for r in runs),
+        "gpu_s_first": _at([r.gpu_s_first for r in runs]), "gpu_s_near": _at([r.gpu_s_near for r in runs]),
+        "s_first": _at([r.seconds_first for r in runs]), "s_near": _at([r.seconds_near for r in runs]),
+        "samples": float(np.mean([r.samples for r in runs])), "wrong": sum(r.wrong for r in runs),
+        "proposal_ms": float(np.median([r.proposal_ms for r in runs])),
+    }  # fmt: skip
+
+
+def _at(values: Sequence[float | None], percent: float = 50) -> float:
+    """A percentile, what did not happen counting as never."""
+    known = np.array([np.inf if value is None else value for value in values], dtype=float)
+    low = float(np.percentile(known, percent, method="lower"))
+    high = float(np.percentile(known, percent, method="higher"))
+    return high if np.isinf(high) else (low + high) / 2
+
+
+def _stop_rows(runs: int) -> Iterator[Row]:
+    for kind in ("t", "mixture", "spend"):
+        for mean in (0.70, 0.71, 0.75, 0.80):
+            wrong, samples = false_stops(Rule(0.7, kind=kind), mean, runs=runs)  # type: ignore[arg-type]
+            yield {"rule": kind, "mean": mean, "target accuracy": 0.7, "wrong stops": wrong, "median samples": samples}
+
+
+def _judged(rows: Iterator[Row]) -> Iterator[Row]:
+    for row in rows:
+        if row["packer"] == "dual" and row["queries"] >= 10_000:
+            row["target"] = "kept" if row["gap"] <= MOST_GAP and row["ms"] <= 500 else "MISSED"
+        yield row
+
+
+def _table(section: str, rows: Sequence[Row]) -> None:
+    print(f"\n{section}")
+    if not rows:
+        return
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_text(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+    for line in [names, *cells]:
+        print("  " + "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return "never" if np.isinf(value) else f"{value:.4g}"
+    return str(value)

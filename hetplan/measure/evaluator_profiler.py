@@ -1,0 +1,172 @@
+"""The profiler: measures configurations of one query just as far as its rule needs, and keeps account of all of it.
+
+Samples come from the strata in turn and in the same order for every configuration; what operators have computed for an
+earlier one is not charged again; every batch of samples is in the journal before it is used, so that a run that was
+killed goes on where it stopped and proposes the same next plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hetplan.measure.evaluator import EvaluationFailed, Guarded
+from hetplan.measure.journal import Journal
+from hetplan.measure.prefix_cache import PrefixCache
+from hetplan.measure.sampling import Rule, Seen
+from hetplan.planner.forms.black_box import Measured, Verdict
+
+__all__ = ["Profiler", "Setup", "measuring"]
+
+CHUNK = 64
+CONFIRM = 4
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured of one query: its operators with the knobs of each and of all before it, and the rule."""
+
+    app: str
+    evaluator: str
+    operators: tuple[str, ...]
+    knobs_of: Mapping[str, tuple[str, ...]]
+    shares: tuple[float, ...]
+    rule: Rule
+    low: float = 0.0
+    high: float = 1.0
+    use_cache: bool = True
+    charged: tuple[str, ...] | None = None
+
+
+@dataclass
+class Profiler:
+    """Measures configurations of one query; several threads may ask for different ones."""
+
+    setup: Setup
+    evaluate: Callable[..., Any]
+    journal: Journal = field(default_factory=Journal)
+    timeout_s: float = 60.0
+    gpu_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.cache = PrefixCache(self.setup.knobs_of, enabled=self.setup.use_cache)
+        self._guarded = Guarded(
+            self.evaluate, self.setup.operators, self.setup.low, self.setup.high, timeout_s=self.timeout_s
+        )
+        self._lock = threading.Lock()
+
+    def measure(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> Measured:
+        """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
+
+        `confirm` goes on under the rule that holds however often one looks, to four times the samples.
+        """
+        rule = self.setup.rule
+        if confirm:
+            rule = replace(rule, kind="mixture", n_max=CONFIRM * rule.n_max)
+        seen = Seen(rule, np.array(self.setup.shares))
+        sums = dict.fromkeys(self.setup.operators, 0.0)
+        sizes = dict.fromkeys(self.setup.operators, 0.0)
+        total_in = 0.0
+        known = self.journal.samples(self.setup.app, knobs)
+        while (ahead := seen.next_look()) > 0:
+            begin = seen.n
+            try:
+                batch = self._next(known, knobs, begin, min(ahead if ahead > 1 else CHUNK, rule.n_max - begin))
+            except EvaluationFailed as error:
+                return self._set_aside(configuration, knobs, seen.n, str(error))
+            scores = np.array(batch["scores"])
+            strata = (begin + np.arange(scores.size)) % seen.weights.size
+            taken = seen.add(strata, scores)
+            for name in self.setup.operators:
+                sums[name] += taken * batch["seconds"][name]
+                sizes[name] += taken * batch["bytes"][name]
+            total_in += taken * batch["input_bytes"]
+        return self._conclude(configuration, knobs, seen, rule, sums, sizes, total_in)
+
+    def _next(self, known: list[dict[str, Any]], knobs: Mapping[str, Any], begin: int, count: int) -> dict[str, Any]:
+        """The next batch of samples: from the journal, or measured and written down."""
+        for batch in known:
+            if batch["from"] <= begin < batch["from"] + len(batch["scores"]):
+                return {**batch, "scores": batch["scores"][begin - batch["from"] :]}
+        many = getattr(self.evaluate, "many", None)
+        if many is not None:
+            scores, costs = many(knobs, begin, count)
+            batch = {"from": begin, "scores": [float(s) for s in scores], **costs}
+        else:
+            stratum = begin % len(self.setup.shares)
+            sample = self._guarded(knobs, stratum, begin)
+            batch = {"from": begin, "scores": [sample.score], "seconds": dict(sample.seconds),
+                     "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
+        self.journal.add_samples(self.setup.app, knobs, batch)
+        known.append(batch)
+        return batch
+
+    def _conclude(
+        self, configuration: int, knobs: Mapping[str, Any], seen: Seen, rule: Rule,
+        sums: Mapping[str, float], sizes: Mapping[str, float], total_in: float,
+    ) -> Measured:  # fmt: skip
+        n, latest = seen.n, seen.latest
+        verdict = (Verdict.PASS if rule.passes(latest.mean) else Verdict.FAIL) if latest.decided else Verdict.UNDECIDED
+        sign = rule.passes(latest.mean)
+        passes = sign if latest.decided or rule.undecided == "sign" else False
+        seconds = {name: sums[name] / n for name in self.setup.operators}
+        charged = self.setup.charged or self.setup.operators
+        with self._lock:
+            gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
+            self.gpu_s += gpu_s
+        found = Measured(
+            configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict, passes=passes,
+            seconds=tuple(seconds.values()), bytes_out=tuple(sizes[name] / n for name in self.setup.operators),
+            bytes_in=total_in / n, gpu_s=gpu_s,
+        )  # fmt: skip
+        self._write(knobs, found)
+        return found
+
+    def _set_aside(self, configuration: int, knobs: Mapping[str, Any], samples: int, reason: str) -> Measured:
+        found = Measured(configuration=configuration, samples=samples, reason=reason)
+        self._write(knobs, found)
+        return found
+
+    def _write(self, knobs: Mapping[str, Any], found: Measured) -> None:
+        """The line of a measured plan: what verification and simulation need of it."""
+        line: dict[str, Any] = {"verdict": str(found.verdict), "passes": found.passes, "samples": found.samples}
+        if found.reason:
+            line["reason"] = found.reason
+        else:
+            line |= {"mean": found.mean, "se": found.se, "gpu_s": found.gpu_s, "input_bytes": found.bytes_in}
+            line["seconds"] = dict(zip(self.setup.operators, found.seconds, strict=True))
+            line["bytes"] = dict(zip(self.setup.operators, found.bytes_out, strict=True))
+        self.journal.add_plan(self.setup.app, knobs, line)
+
+
+def measuring(
+    evaluators: Mapping[str, Callable[..., Any]] | Callable[..., Any],
+    *,
+    journal: Journal | None = None,
+    timeout_s: float = 60.0,
+) -> Callable[..., Callable[[int, Mapping[str, Any]], Measured]]:
+    """What `Tools.evaluate` wants: for the setup of a query, a callable that measures its configurations.
+
+    `evaluators` maps the names in profiles to callables (or is the one for all).
+    """
+    kept = journal or Journal()
+
+    def begin(**setup: Any) -> Callable[[int, Mapping[str, Any]], Measured]:
+        rule = Rule(**setup.pop("rule"))
+        asked = Setup(rule=rule, **setup)
+        evaluate = evaluators if callable(evaluators) else evaluators.get(asked.evaluator)
+        if evaluate is None:
+            from hetplan.errors import InputError
+
+            listed: Sequence[str] = sorted(evaluators) if isinstance(evaluators, Mapping) else ()
+            raise InputError.one(
+                path="evaluate", value=asked.evaluator, why="there is no such evaluator",
+                remedy=f"Known are {', '.join(listed) or 'none'}: name it in the trusted configuration.",
+            )  # fmt: skip
+        return Profiler(asked, evaluate, kept, timeout_s).measure
+
+    return begin

@@ -1,0 +1,253 @@
+r"""Settings whose outcomes must be measured, each measurement at a price: which meets its targets cheapest?
+
+A setting is a configuration (a level per knob) and a placement (a tier per operator); in row-major order of their
+products, plan = configuration x placements + placement. Accuracy depends on the configuration alone and is measured
+sample by sample; each sample also gives the seconds of every operator on the reference and the bytes that it passes on.
+From those the latency of any placement follows (`Placed`), and so does what it costs with GPU shares cut down to what
+the latency target leaves (`black_box_shares`). What was measured stands in the form's own journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.forms.form import Form
+from hetplan.planner.tolerances import VALUE
+
+if TYPE_CHECKING:
+    from hetplan.planner.certificate import Certificate
+
+__all__ = ["BlackBox", "Measured", "Operator", "Past", "Placed", "Verdict"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Verdict(StrEnum):
+    """On which side of its target an accuracy is."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    SET_ASIDE = "set-aside"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What measuring one configuration gave: seconds on the reference and bytes out per operator, bytes that come in.
+
+    `passes` is the verdict with the rule for undecided ones applied; `gpu_s` is what measuring took of the reference
+    after what earlier measurements had cached. A configuration set aside says why in `reason`.
+    """
+
+    configuration: int
+    mean: float = float("nan")
+    se: float = float("nan")
+    samples: int = 0
+    verdict: Verdict = Verdict.SET_ASIDE
+    passes: bool = False
+    seconds: tuple[float, ...] = ()
+    bytes_out: tuple[float, ...] = ()
+    bytes_in: float = 0.0
+    gpu_s: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A step: the knobs that it reads and the operators before it (by number).
+
+    `by_share`: half a GPU takes twice the time (a batched operator's time stays). `paid`: its share is paid for.
+    """
+
+    name: str
+    reads: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    by_share: bool = True
+    paid: bool = True
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where operators may run: relative time and price per tier, seconds per byte and per crossing between tiers.
+
+    Tier 0 is where queries come from. `shares` is the grid of GPU shares; a tier that costs nothing is used whole.
+    """
+
+    relative_time: Vector
+    price: Vector
+    second_per_byte: Vector
+    crossing_s: Vector
+    shares: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.125)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What measuring an earlier query of the same operators and levels gave: a model of the past for a warm start."""
+
+    name: str
+    found: tuple[Measured, ...]
+
+
+@dataclass(frozen=True)
+class BlackBox(Form[int]):
+    """Settings with outcomes to be measured; see the module. `measure` finds out about one configuration.
+
+    The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes.
+    `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
+    measurements of this very query from before something changed: believed, with `drift` added to their error, but not
+    relied upon.
+    """
+
+    kind: ClassVar[str] = "black-box"
+    sense: ClassVar[str] = "min"
+
+    levels: tuple[int, ...]
+    operators: tuple[Operator, ...]
+    placed: Placed
+    target: float
+    limit_s: float
+    measure: Callable[[int], Measured]
+    placements: Integers
+    most: int = 60
+    gpu_s: float | None = None
+    first_random: int = 3
+    patience: int | None = None
+    parallel: int = 1
+    name: str = ""
+    lower: bool = False
+    seconds: float | None = None
+    past: tuple[Past, ...] = ()
+    past_models: int = 10
+    hard_votes: bool = False
+    old: tuple[Measured, ...] = ()
+    drift: float = 0.0
+    journal: dict[int, Measured] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def configurations(self) -> Integers:
+        """The level of each knob, a row per configuration."""
+        rows = list(product(*map(range, self.levels)))
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.levels))
+
+    def __len__(self) -> int:
+        return len(self.configurations) * len(self.placements)
+
+    def size(self) -> dict[str, int]:
+        """Plans, configurations, placements, and how many configurations were measured."""
+        return {
+            "plans": len(self),
+            "configurations": len(self.configurations),
+            "placements": len(self.placements),
+            "measured": len(self.journal),
+        }
+
+    def observe(self, configuration: int) -> Measured:
+        """What measuring a configuration gives; measured once."""
+        if configuration not in self.journal:
+            self.journal[configuration] = self.measure(configuration)
+        return self.journal[configuration]
+
+    def latency_s(self, seconds: Vector, bytes_out: Vector, bytes_in: Vector) -> Vector:
+        """End to end per (configuration, placement) with whole devices: the longest path through the operators."""
+        compute = seconds[:, None, :] * self.placed.relative_time[self.placements][None, :, :]
+        return self.finish(compute, bytes_out, bytes_in, self.placements)
+
+    def finish(self, compute: Vector, bytes_out: Vector, bytes_in: Vector, placements: Integers) -> Vector:
+        """The longest path where operators take `compute` seconds (configuration, placement, operator)."""
+        ends: list[Vector] = []
+        home = np.zeros(len(placements), dtype=np.int64)
+        for number, operator in enumerate(self.operators):
+            here = placements[:, number]
+            if operator.after:
+                ready = np.max(
+                    [ends[p] + self._transfer(bytes_out[:, p], placements[:, p], here) for p in operator.after],
+                    axis=0,
+                )
+            else:
+                ready = self._transfer(bytes_in, home, here)
+            ends.append(ready + compute[:, :, number])
+        inner = {p for operator in self.operators for p in operator.after}
+        return np.asarray(np.max([ends[o] for o in range(len(ends)) if o not in inner], axis=0))
+
+    def _transfer(self, size: Vector, source: Integers, to: Integers) -> Vector:
+        return size[:, None] * self.placed.second_per_byte[source, to][None, :] + self.placed.crossing_s[source, to]
+
+    @cached_property
+    def price(self) -> Vector:
+        """The price per hour of a whole device, per placement and operator."""
+        paid = np.array([operator.paid for operator in self.operators])
+        return np.asarray(self.placed.price[self.placements] * paid)
+
+    @cached_property
+    def full_price(self) -> Vector:
+        """Per placement the price per hour of whole devices."""
+        return np.asarray(self.price.sum(axis=1))
+
+    def orient(self, accuracy: float) -> float:
+        """Accuracy so that more is better."""
+        return -accuracy if self.lower else accuracy
+
+    def at_full(self, found: Measured) -> Vector:
+        """The latency of a measured configuration under each placement, with whole devices."""
+        seconds, sizes = np.array([found.seconds]), np.array([found.bytes_out])
+        return np.asarray(self.latency_s(seconds, sizes, np.array([found.bytes_in]))[0])
+
+    def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
+        """Per placement the least cost of a measured configuration within the limit, where that may be below this."""
+        from hetplan.planner.forms.black_box_shares import cheapest
+
+        found = self.journal[configuration]
+        costs = np.full(len(self.placements), np.inf)
+        if not found.passes:
+            return costs
+        least = min(self.placed.shares) * self.full_price
+        for placement in np.flatnonzero((self.at_full(found) <= self.limit_s) & (least < below)):
+            costs[placement] = cheapest(self, found, int(placement))[0]
+        return costs
+
+    @property
+    def failed(self) -> Sequence[Measured]:
+        """Configurations that were set aside, with their reasons."""
+        return [one for one in self.journal.values() if one.verdict is Verdict.SET_ASIDE]
+
+    def cost(self, plan: int) -> float:
+        """The least cost per hour of a measured plan within the limit (infinite where it misses a target)."""
+        from hetplan.planner.forms.black_box_shares import cheapest
+
+        configuration, placement = divmod(plan, len(self.placements))
+        measured = self.journal.get(configuration)
+        if measured is None or not measured.passes:
+            return float("inf")
+        return cheapest(self, measured, placement)[0]
+
+    def certify(self, answer: Answer[int]) -> Certificate:
+        """Values from the journal; no bound is proved but by measuring all."""
+        from hetplan.planner.certificate import Certificate, Vouched
+
+        if answer.status is Status.UNBOUNDED:
+            return Certificate(faults=("unbounded, yet there are only finitely many plans",))
+        all_measured = len(self.journal) == len(self.configurations)
+        if answer.status is Status.INFEASIBLE:
+            if not all_measured:
+                return Certificate(faults=("infeasible, yet some configurations were not measured",))
+            return Certificate(infeasible=Vouched.CERTIFIED)
+        if answer.point is None:
+            return Certificate()
+        if not 0 <= answer.point < len(self):
+            return Certificate(faults=(f"plan {answer.point} is none of the {len(self)}",))
+        value = self.cost(answer.point)
+        if not np.isfinite(value):
+            return Certificate(faults=(f"plan {answer.point} does not meet its targets by what was measured",))
+        if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
+            return Certificate(faults=(f"says {answer.value:.9g}, recomputed it is {value:.9g}",))
+        return Certificate(value=value)

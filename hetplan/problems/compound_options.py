@@ -1,0 +1,74 @@
+"""What may be set about compound queries: how plans are packed, and how they are searched for and measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hetplan.planner.contract import Options
+
+__all__ = ["CompoundOptions", "PaperOptions"]
+
+Method = Literal["struct-ci", "struct", "cmbo", "cmbo-ci", "random", "videostorm", "vulcan"]
+
+
+class CompoundOptions(Options):
+    """Both stages: search and measuring per query, then packing of all."""
+
+    packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
+        default="dual", description="how plans are chosen for all queries together"
+    )
+    norm: Literal["best", "sum", "norm", "max", "l2"] = Field(
+        default="best", description="greedy: how demands on several tiers count together; best tries all"
+    )
+    exhausted: Literal["skip", "stop"] = Field(
+        default="skip", description="greedy: pass over what does not fit, or end there"
+    )
+    level: Literal["auto", "totals", "machines"] = Field(
+        default="auto",
+        description="candidates' demands on tiers: on one machine each (where the tier has hardware), or of its total",
+    )
+    aging: float = Field(
+        default=0.0, ge=0, description="by which share a weight grows with every plan in a row that leaves it unserved"
+    )
+    search: Method = Field(default="struct-ci", description="how plans of one query are searched for")
+    engine: Literal["light", "botorch"] = Field(default="light", description="who fits the Gaussian processes")
+    steps: int = Field(default=60, ge=1, description="the most plans measured per query")
+    deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
+    gpu_s: float | None = Field(default=None, gt=0, description="seconds of the reference GPU per query")
+    stop_rule: Literal["t", "mixture", "spend", "fixed"] = Field(
+        default="t", description="when a plan's accuracy is known well enough; fixed: after n_max samples"
+    )
+    confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of the accuracy verdict")
+    n_min: int = Field(default=50, ge=2, description="samples before a verdict")
+    n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
+    undecided: Literal["sign", "reject"] = Field(
+        default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"
+    )
+    confirm: bool = Field(
+        default=False, description="measure the cheapest plan on under the always-valid rule before it is offered"
+    )
+    start_points: int = Field(default=3, ge=1, description="plans measured at random before the search")
+    patience: int | None = Field(
+        default=None, ge=1, description="stop after so many plans without a better one (None: use all steps)"
+    )
+    parallel: int = Field(default=1, ge=1, le=64, description="measurements at once")
+    history_models: int = Field(default=10, ge=0, description="models of past queries that a warm start uses")
+    hard_votes: bool = Field(default=False, description="each model of the past votes for one plan only")
+    drift: float = Field(
+        default=0.0, ge=0, description="by how much accuracies may have moved since --measured, where both are given"
+    )
+    alternatives: int = Field(default=20, ge=1, description="the most plans per query handed to the packing")
+
+
+class PaperOptions(CompoundOptions):
+    """The paper's defaults: CMBO, its t-test, the greedy rule."""
+
+    packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
+        default="greedy", description="how plans are chosen for all queries together"
+    )
+    norm: Literal["best", "sum", "norm", "max", "l2"] = Field(
+        default="sum", description="greedy: how demands on several tiers count together; best tries all"
+    )
+    search: Method = Field(default="cmbo", description="how plans of one query are searched for")

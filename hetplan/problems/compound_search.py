@@ -1,0 +1,297 @@
+"""The first stage: per query, plans by search and measurement, cut down to the shares that their target leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.errors import Fault, InputError
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
+from hetplan.planner.forms.black_box_shares import antichain, priced
+from hetplan.planner.plan import Notice, Plan
+from hetplan.problems.compound_options import CompoundOptions
+from hetplan.problems.compound_pipeline import Sought
+from hetplan.problems.compound_ways import Found, Item, Query, Way
+
+if TYPE_CHECKING:
+    from hetplan.problems.compound import Compound
+
+__all__ = ["Stage", "found_ways", "recorded", "search_all"]
+
+KEEP_WITHIN = 1.05
+"""A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
+
+MOST_CONFIRMED = 5
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the first stage came to for one query: its ways, what to tell, and why there are none."""
+
+    query: Query
+    notices: tuple[Notice, ...]
+    best: int = -1
+
+
+def search_all(problem: Compound, ask: Ask, waited: Callable[[str], int]) -> list[Stage]:
+    """Every query in turn."""
+    history = problem.tools.extra.get("history")
+    past = history() if history is not None else None
+    return [_one(problem, ask, sought, past, waited(sought.app_id)) for sought in problem.sought]
+
+
+def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) -> Stage:
+    options, measured = problem.options, problem.inputs.measured
+    known = recorded(sought, measured, problem.inputs.files.get("measured", "measured"))
+    evaluate = problem.tools.evaluate
+    if evaluate is None and measured is None:
+        raise InputError.one(
+            file=problem.inputs.files.get("profile", "profile"), path=f"$.pipelines.{sought.pipeline_id}.evaluator",
+            value=sought.pipeline.evaluator or "", why=f"plans of {sought.app_id} have to be measured",
+            remedy="Name who measures with --evaluate, or give measurements with --measured.",
+        )  # fmt: skip
+    if evaluate is None:
+        form = replace(sought.box(_nobody, options), journal={found.configuration: found for found in known})
+        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
+        return _staged(problem, sought, form, best, waited)
+    measure = evaluate(**sought.setup(options))
+    incumbent = _incumbent(problem.start, sought)
+    form = replace(
+        sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
+        old=tuple(known), drift=options.drift, seconds=_seconds(options, sought),
+        past_models=options.history_models, hard_votes=options.hard_votes,
+    )  # fmt: skip
+    answer = ask(form, start=incumbent, about=f"plans of {sought.app_id}", solver=_engine(options))
+    best = -1 if answer.point is None else answer.point // len(form.placements)
+    if options.confirm:
+        best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
+    return _staged(problem, sought, form, best, waited)
+
+
+def _nobody(configuration: int) -> Measured:
+    return Measured(configuration, reason="nobody measures")
+
+
+def _engine(options: CompoundOptions) -> str:
+    name = "random-plans" if options.search == "random" else options.search
+    return name if options.engine == "light" else f"{name}-botorch"
+
+
+def _seconds(options: CompoundOptions, sought: Sought) -> float | None:
+    limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
+    return min(limits) if limits else None
+
+
+def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
+    """The cheapest plans measured on under the always-valid rule, until one stands."""
+    for _ in range(MOST_CONFIRMED):
+        passing = [c for c, found in form.journal.items() if found.passes]
+        if not passing:
+            return -1
+        best = min(passing, key=lambda c: float(form.costs(c).min()))
+        found = measure(best)
+        form.journal[best] = found
+        if found.passes:
+            return best
+    return -1
+
+
+def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited: int) -> Stage:
+    ways = found_ways(form, sought, problem.options.alternatives)
+    kept = _kept(problem.start, sought, ways)
+    notices = [
+        Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
+        for one in form.failed
+    ]
+    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, _why(form, sought) if not ways else "")
+    return Stage(query, tuple(notices), best)
+
+
+def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
+    """The ways of all measured configurations that comply: minimal shares, none dominated, the cheapest first."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    ways: list[Way] = []
+    for c, found in _trusted(form).items():
+        full = form.at_full(found)
+        for placement in np.flatnonzero(full <= form.limit_s * (1 + 1e-12)):
+            shares, dollars = antichain(form, found, int(placement))
+            for row, price in zip(shares[:most], dollars[:most], strict=True):
+                ways.append(_way(form, sought, c, int(placement), row, float(price), weight))
+    return _undominated(ways, sought)[:most]
+
+
+def _trusted(form: BlackBox) -> dict[int, Measured]:
+    """Configurations that pass and have a placement in time; undecided ones only where no other is.
+
+    The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly.
+    """
+    passing = {
+        c: found
+        for c, found in form.journal.items()
+        if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
+    }
+    decided = {c: found for c, found in passing.items() if found.verdict is Verdict.PASS}
+    return decided or passing
+
+
+def _way(
+    form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
+) -> Way:
+    found = form.journal[c]
+    tiers = [sought.tiers[t] for t in form.placements[placement]]
+    share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
+    items, share, slow = [], {}, np.ones(len(sought.order))
+    for o, (name, tier) in enumerate(zip(sought.order, tiers, strict=True)):
+        node = sought.pipeline.nodes[name]
+        if tier.own:
+            continue
+        size = {kind: float(amount) for kind, amount in node.needs.items()}
+        if node.device == "gpu":
+            share[name] = share_of.get(name, 1.0)
+            size["gpu"] = max(size.get("gpu", 0.0), share[name])
+            slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
+        items.append(Item(tier.name, name, size))
+    compute = np.array(found.seconds) * form.placed.relative_time[form.placements[placement]] * slow
+    latency = form.finish(
+        compute[None, None, :], np.array([found.bytes_out]), np.array([found.bytes_in]),
+        form.placements[placement : placement + 1],
+    )[0, 0]  # fmt: skip
+    told = Found(
+        knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
+        latency_s=float(latency), accuracy=found.mean, se=found.se, samples=found.samples, verdict=str(found.verdict),
+    )  # fmt: skip
+    return Way(items=tuple(items), price=price, weight=weight, found=told)
+
+
+def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
+    """Without those that take nowhere less than another and cost no less; cheapest first."""
+    if not ways:
+        return []
+    names = [tier.name for tier in sought.tiers if not tier.own]
+    kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
+    rows = np.zeros((len(ways), 1 + len(names) * len(kinds)))
+    for w, way in enumerate(ways):
+        rows[w, 0] = way.price
+        for item in way.items:
+            for kind, amount in item.size.items():
+                rows[w, 1 + names.index(item.tier) * len(kinds) + kinds.index(kind)] += amount
+    latency = np.array([way.found.latency_s if way.found else 0.0 for way in ways])
+    order = np.lexsort((latency, rows.sum(axis=1), rows[:, 0]))
+    kept: list[int] = []
+    for w in order:
+        if not any((rows[k] <= rows[w] + 1e-12).all() for k in kept):
+            kept.append(int(w))
+    return [ways[w] for w in kept]
+
+
+def _incumbent(start: Plan | None, sought: Sought) -> int | None:
+    """The plan that runs already, as a number of the form."""
+    rule = None if start is None else start.dispatch.get(sought.app_id)
+    knobs = getattr(rule, "knobs", {})
+    placement = getattr(rule, "placement", {})
+    if not knobs or set(placement) != set(sought.order):
+        return None
+    names = [tier.name for tier in sought.tiers]
+    try:
+        at = [list(levels).index(knobs[knob]) for knob, levels in sought.pipeline.knobs.items()]
+        tiers = np.array([names.index(placement[name]) for name in sought.order])
+    except (KeyError, ValueError):
+        return None
+    where = np.flatnonzero((sought.placements == tiers).all(axis=1))
+    if not where.size:
+        return None
+    return int(np.ravel_multi_index(at, sought.levels)) * len(sought.placements) + int(where[0])
+
+
+def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
+    """The running plan alone, where it still complies and is dear by little: changing costs more than it brings."""
+    rule = None if start is None else start.dispatch.get(sought.app_id)
+    if rule is None or not ways:
+        return []
+    same = [
+        way
+        for way in ways
+        if way.found is not None
+        and dict(way.found.knobs) == getattr(rule, "knobs", None)
+        and dict(way.found.placement) == getattr(rule, "placement", None)
+        and dict(way.found.share) == getattr(rule, "share", None)
+    ]
+    return same if same and same[0].price <= KEEP_WITHIN * ways[0].price + 1e-12 else []
+
+
+def _why(form: BlackBox, sought: Sought) -> str:
+    """Which target binds, and the least relaxation among what was measured."""
+    done = len(form.journal) == len(form.configurations)
+    known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
+    passing = [found for found in known if found.passes]
+    scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
+    if passing:
+        least = min(float(form.at_full(found).min()) for found in passing)
+        return (
+            f"latency binds ({scope}); raise slo.apps.{sought.app_id}.latency to {1000 * least:.6g} ms, "
+            "the fastest of those accurate enough"
+        )
+    fast = [found for found in known if float(form.at_full(found).min()) <= form.limit_s] or known
+    if not fast:
+        return f"nothing could be measured ({scope})"
+    best = max(fast, key=lambda found: form.orient(found.mean))
+    verb = "raise" if form.lower else "lower"
+    return f"accuracy binds ({scope}); {verb} slo.apps.{sought.app_id}.quality to {best.mean:.6g}, the best in time"
+
+
+def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
+    """Measurements of this query from a document of `--measured`."""
+    if document is None:
+        return []
+    apps = document.get("apps", {}) if isinstance(document, Mapping) else {}
+    faults: list[Fault] = []
+    found = []
+    for number, plan in enumerate(apps.get(sought.app_id, ())):
+        at = f"$.apps.{sought.app_id}[{number}]"
+        one = _record(sought, plan)
+        if one is None:
+            why = "a configuration with seconds and bytes of every operator, mean and samples"
+            faults.append(Fault(file, at, "", why, "Use the journal that --evaluate wrote for these inputs."))
+        else:
+            found.append(one)
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def _record(sought: Sought, plan: Any) -> Measured | None:
+    try:
+        at = [list(levels).index(plan["knobs"][knob]) for knob, levels in sought.pipeline.knobs.items()]
+        c = int(np.ravel_multi_index(at, sought.levels)) if at else 0
+        if plan["verdict"] == Verdict.SET_ASIDE:
+            return Measured(c, reason=str(plan.get("reason", "set aside")))
+        return Measured(
+            c, mean=float(plan["mean"]), se=float(plan["se"]), samples=int(plan["samples"]),
+            verdict=Verdict(plan["verdict"]), passes=_passes(sought, float(plan["mean"]), bool(plan["passes"])),
+            seconds=tuple(float(plan["seconds"][name]) for name in sought.order),
+            bytes_out=tuple(float(plan["bytes"][name]) for name in sought.order),
+            bytes_in=float(plan.get("input_bytes", 0.0)), gpu_s=float(plan.get("gpu_s", 0.0)),
+        )  # fmt: skip
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _passes(sought: Sought, mean: float, said: bool) -> bool:
+    """A verdict of another target is no verdict here: the mean must be on the right side as well."""
+    return said and (mean <= sought.target if sought.lower else mean >= sought.target)
+
+
+def _past_of(sought: Sought, document: Any) -> tuple[Past, ...]:
+    """The queries of a history file that have these operators and levels."""
+    if not isinstance(document, Mapping):
+        return ()
+    past = []
+    for name, plans in document.get("apps", {}).items():
+        found = [_record(sought, plan) for plan in plans]
+        if found and name != sought.app_id and all(one is not None for one in found):
+            past.append(Past(name, tuple(one for one in found if one is not None)))
+    return tuple(past)

@@ -1,0 +1,112 @@
+r"""Searches to compare with: at random, hill climbing (VideoStorm), Bayesian optimisation of one utility (Vulcan).
+
+Both latter maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.black_box import BlackBox, Measured, Verdict
+from hetplan.solvers.search_engine import Search, SearchEngine
+from hetplan.solvers.search_gp import LightProcess
+from hetplan.solvers.search_models import normal_below
+
+if TYPE_CHECKING:
+    from hetplan.solvers.search_models import MakeProcess
+
+__all__ = ["RandomPlans", "VideoStorm", "Vulcan", "utility"]
+
+
+def utility(form: BlackBox, plan: int, found: Measured) -> float:
+    """How near a plan is to its targets; the further, the lower."""
+    k = plan % len(form.placements)
+    latency = float(form.at_full(found)[k])
+    return -(abs(latency - form.limit_s) / form.limit_s + abs(found.mean - form.target) / max(abs(form.target), 1e-9))
+
+
+class RandomSearch(Search):
+    """Any open plan."""
+
+    def next(self) -> int:
+        """Another one at random."""
+        return self.first()
+
+
+class VideoStormSearch(Search):
+    """From a plan to the better of its neighbours, one knob or operator changed; at a peak anew at random."""
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        self.here, self.height = -1, -np.inf
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Climb where it goes up."""
+        if found.verdict is Verdict.SET_ASIDE:
+            return
+        height = utility(self.form, plan, found)
+        if height > self.height:
+            self.here, self.height = plan, height
+
+    def next(self) -> int:
+        """A neighbour that was not tried, or another beginning."""
+        around = self._neighbours(self.here) if self.here >= 0 else np.zeros(0, dtype=np.int64)
+        around = around[self.open[around]]
+        if not around.size:
+            self.here, self.height = -1, -np.inf
+            return self.first()
+        return int(self.random.choice(around))
+
+    def _neighbours(self, plan: int) -> NDArray[np.int64]:
+        form = self.form
+        c, k = divmod(plan, len(form.placements))
+        near_c = np.flatnonzero((form.configurations != form.configurations[c]).sum(axis=1) == 1)
+        near_k = np.flatnonzero((form.placements != form.placements[k]).sum(axis=1) == 1)
+        return np.concatenate([near_c * len(form.placements) + k, c * len(form.placements) + near_k])
+
+
+class VulcanSearch(Search):
+    """One process for the utility over (configuration, placement); the plan of the most expected improvement."""
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        rows = np.repeat(form.configurations, len(form.placements), axis=0)
+        self.process = make(np.concatenate([rows, np.tile(form.placements, (len(form.configurations), 1))], axis=1))
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Update the process."""
+        if found.verdict is not Verdict.SET_ASIDE:
+            self.process.add(plan, utility(self.form, plan, found))
+
+    def next(self) -> int:
+        """The plan of the most expected improvement."""
+        if not self.process.values:
+            return self.first()
+        mean, sd = self.process.posterior()
+        z = (mean - max(self.process.values)) / sd
+        gain = sd * (z * normal_below(z) + np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi))
+        return int(np.argmax(np.where(self.open, gain, -1.0)))
+
+
+class RandomPlans(SearchEngine):
+    """At random."""
+
+    name: ClassVar[str] = "random-plans"
+    search: ClassVar[type[Search]] = RandomSearch
+
+
+class VideoStorm(SearchEngine):
+    """Hill climbing."""
+
+    name: ClassVar[str] = "videostorm"
+    search: ClassVar[type[Search]] = VideoStormSearch
+
+
+class Vulcan(SearchEngine):
+    """Bayesian optimisation of one utility."""
+
+    name: ClassVar[str] = "vulcan"
+    search: ClassVar[type[Search]] = VulcanSearch

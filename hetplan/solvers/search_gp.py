@@ -1,0 +1,157 @@
+r"""An exact Gaussian process over a grid of settings, light enough to be asked for every setting at every step.
+
+Kernel exp(-w Hamming distance); w and the noise are those of a small grid that make the observations likeliest, chosen
+again every third one. In between, an observation adds a row to the Cholesky factor L of the covariance and to
+V = L^-1 K*, from which mean and deviation at every setting follow (single precision).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LightProcess", "Process", "hamming"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+WIDTHS = (0.1, 0.2, 0.4, 0.7, 1.2, 2.0)
+NOISES = (1e-3, 0.01, 0.05, 0.2)
+REFIT = 3
+LEAST_SPREAD = 1e-3
+LIKELY_WIDTH, WIDTH_SPREAD = 0.3, 0.6
+"""Three observations say little of a width, and the likeliest is often the widest: a prior keeps it near."""
+PRIOR_WEIGHT = 2.0
+"""As many observations of the expected spread stand beside the real ones."""
+
+
+def hamming(points: NDArray[Any], at: NDArray[Any]) -> NDArray[np.uint8]:
+    """How many coordinates of each row differ from one point's."""
+    return np.asarray((points != at[None, :]).sum(axis=1), dtype=np.uint8)
+
+
+class Process:
+    """What searches want of a Gaussian process over numbered settings."""
+
+    def __init__(self, points: Integers) -> None:
+        self.points = points
+        self.at: list[int] = []
+        self.values: list[float] = []
+        self.noise: list[float] = []
+
+    def add(self, at: int, value: float, noise: float = 0.0) -> None:
+        """Take in an observation with the variance of its own error."""
+        self.at.append(at)
+        self.values.append(value)
+        self.noise.append(noise)
+
+    def posterior(self) -> tuple[Vector, Vector]:
+        """Mean and deviation of the function itself at every setting."""
+        raise NotImplementedError
+
+
+class LightProcess(Process):
+    """The process of the module; with `width` and `jitter` given they are kept instead of chosen."""
+
+    def __init__(
+        self,
+        points: Integers,
+        *,
+        width: float | None = None,
+        jitter: float | None = None,
+        refit: int = REFIT,
+        expected: float = 1.0,
+    ) -> None:
+        super().__init__(points)
+        self.points = np.ascontiguousarray(points.astype(np.int16))
+        self.fixed = (width, jitter)
+        self.width, self.jitter = width or LIKELY_WIDTH, jitter or NOISES[1]
+        self.refit = refit
+        self.expected = expected
+        self.distance = np.zeros((0, len(points)), dtype=np.uint8)
+        self._stale = True
+        self._since = 0
+
+    def add(self, at: int, value: float, noise: float = 0.0) -> None:
+        """Take in an observation: a row more, or everything anew every few of them."""
+        super().add(at, value, noise)
+        row = hamming(self.points, self.points[at])
+        self.distance = np.concatenate([self.distance, row[None, :]])
+        self._since += 1
+        if self._stale or self._since >= self.refit or len(self.at) <= REFIT:
+            self._stale = True
+        else:
+            self._append()
+
+    def posterior(self) -> tuple[Vector, Vector]:
+        """Mean and deviation at every setting; without observations nothing is known but the scale 1."""
+        if not self.at:
+            return np.zeros(len(self.points)), np.ones(len(self.points))
+        if self._stale:
+            self._refit()
+        scaled = (np.array(self.values) - self.centre) / self.scale
+        weights = np.linalg.solve(self.factor, scaled).astype(np.float32)
+        mean = weights @ self.half
+        variance = np.maximum(1.0 - self.explained, 1e-9)
+        return self.centre + self.scale * mean.astype(float), self.scale * np.sqrt(variance.astype(float))
+
+    def refactorised(self) -> tuple[Vector, Vector]:
+        """The posterior with everything computed anew at the present width, noise and scale."""
+        self._rebuild()
+        return self.posterior()
+
+    def _refit(self) -> None:
+        values = np.array(self.values)
+        self.centre = float(values.mean())
+        away = float(((values - self.centre) ** 2).sum())
+        self.scale = max(
+            float(np.sqrt((PRIOR_WEIGHT * self.expected**2 + away) / (PRIOR_WEIGHT + values.size))), LEAST_SPREAD
+        )
+        if None in self.fixed:
+            self._choose((values - self.centre) / self.scale)
+        self._rebuild()
+        self._stale, self._since = False, 0
+
+    def _choose(self, scaled: Vector) -> None:
+        """The likeliest width and noise of the grid."""
+        between = self.distance[:, self.at].astype(float)
+        known = np.array(self.noise) / self.scale**2
+        best = -np.inf
+        widths = WIDTHS if self.fixed[0] is None else (self.fixed[0],)
+        jitters = NOISES if self.fixed[1] is None else (self.fixed[1],)
+        for width in widths:
+            kernel = np.exp(-width * between)
+            for jitter in jitters:
+                factor = np.linalg.cholesky(kernel + np.diag(known + jitter))
+                half = np.linalg.solve(factor, scaled)
+                likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(factor)).sum())
+                likelihood -= 0.5 * (math.log(width / LIKELY_WIDTH) / WIDTH_SPREAD) ** 2
+                if likelihood > best:
+                    best, self.width, self.jitter = likelihood, width, jitter
+
+    def _rebuild(self) -> None:
+        self._table = np.exp(-self.width * np.arange(self.points.shape[1] + 1))
+        self._table32 = self._table.astype(np.float32)
+        between = self._table[self.distance[:, self.at]]
+        known = np.array(self.noise) / self.scale**2 + self.jitter
+        self.factor = np.linalg.cholesky(between + np.diag(known))
+        self.half = np.linalg.solve(self.factor.astype(np.float32), self._table32[self.distance])
+        self.explained = (self.half**2).sum(axis=0)
+
+    def _append(self) -> None:
+        """One row more of the factor and of V."""
+        cross = self._table[self.distance[-1, self.at[:-1]]]
+        row = np.linalg.solve(self.factor, cross)
+        known = self.noise[-1] / self.scale**2 + self.jitter
+        corner = math.sqrt(max(1.0 + known - float(row @ row), 1e-12))
+        size = len(self.factor)
+        factor = np.zeros((size + 1, size + 1))
+        factor[:size, :size], factor[size, :size], factor[size, size] = self.factor, row, corner
+        self.factor = factor
+        # Every setting's covariance with the newest observation, less what older ones explain of it.
+        fresh = (self._table32[self.distance[-1]] - row.astype(np.float32) @ self.half) / np.float32(corner)
+        self.half = np.concatenate([self.half, fresh[None, :]])
+        self.explained = self.explained + fresh**2

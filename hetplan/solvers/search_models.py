@@ -1,0 +1,152 @@
+r"""What a search believes of configurations that it has not measured: accuracy, and seconds and bytes per operator.
+
+Accuracy is one process over configurations. Seconds (on the reference) and bytes are processes of their logarithms, one
+per operator over the knobs that it reads: far fewer settings than configurations. Latency of any placement follows by
+the form's arithmetic, with sd_log = sqrt(sum (t_o sd_o)^2) / sum t_o + 0.02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.black_box import BlackBox, Measured, Verdict
+from hetplan.solvers.search_gp import LightProcess, Process
+
+__all__ = ["Beliefs", "Predicted", "normal_below"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+MakeProcess = Callable[..., Process]
+
+LATENCY_SPREAD = 0.02
+ACCURACY_SPREAD = 0.2
+LOG_SPREAD = 1.0
+FIRST_SAMPLES = 100.0
+
+
+def normal_below(z: Vector) -> Vector:
+    """The standard normal distribution function."""
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(z))
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Per configuration: seconds and bytes of every operator with the deviations of the seconds' logarithms."""
+
+    seconds: Vector
+    spread: Vector
+    bytes_out: Vector
+    bytes_in: Vector
+
+
+class Beliefs:
+    """The processes of one query, fed with what is measured."""
+
+    def __init__(self, form: BlackBox, make: MakeProcess = LightProcess) -> None:
+        self.form = form
+        self.accuracy = make(form.configurations, expected=ACCURACY_SPREAD)
+        self.measured: dict[int, Measured] = {}
+        self.samples: list[int] = []
+        self._settings: list[Integers] = []
+        self._of: list[Integers] = []
+        self._prefix: list[Integers] = []
+        for number, operator in enumerate(form.operators):
+            settings, of = _distinct(form.configurations[:, list(operator.reads)])
+            self._settings.append(settings)
+            self._of.append(of)
+            self._prefix.append(_distinct(form.configurations[:, sorted(_ancestors(form, number))])[1])
+        count = len(form.operators)
+        self._seconds = [make(settings, expected=LOG_SPREAD) for settings in self._settings]
+        self._bytes = [make(settings, expected=LOG_SPREAD) for settings in self._settings]
+        self._bytes_in = make(self._settings[0], expected=LOG_SPREAD)
+        self._known: list[set[int]] = [set() for _ in range(count)]
+        self._cached = [np.zeros(int(prefix.max(initial=0)) + 1, dtype=bool) for prefix in self._prefix]
+
+    def observe(self, found: Measured) -> None:
+        """Learn from a measured configuration; one that was set aside teaches nothing."""
+        c = found.configuration
+        if found.verdict is Verdict.SET_ASIDE or c in self.measured:
+            return
+        self.measured[c] = found
+        self.accuracy.add(c, self.form.orient(found.mean), found.se**2)
+        self.samples.append(found.samples)
+        self._learn_operators(found, cached=True)
+
+    def _learn_operators(self, found: Measured, *, cached: bool) -> None:
+        c = found.configuration
+        for o in range(len(self.form.operators)):
+            setting = int(self._of[o][c])
+            self._cached[o][self._prefix[o][c]] |= cached
+            if setting in self._known[o]:
+                continue
+            self._known[o].add(setting)
+            self._seconds[o].add(setting, float(np.log(max(found.seconds[o], 1e-9))))
+            self._bytes[o].add(setting, float(np.log(max(found.bytes_out[o], 1.0))))
+            if o == 0:
+                self._bytes_in.add(setting, float(np.log(max(found.bytes_in, 1.0))))
+
+    def recall(self, found: Measured, drift: float) -> None:
+        """Believe an old measurement with less certainty; what operators take is taken as it was."""
+        if found.verdict is Verdict.SET_ASIDE:
+            return
+        self.accuracy.add(found.configuration, self.form.orient(found.mean), found.se**2 + drift**2)
+        self._learn_operators(found, cached=False)
+
+    def predicted(self) -> Predicted:
+        """Of every configuration; where it was measured, as measured."""
+        seconds, spread, sizes = [], [], []
+        for o in range(len(self.form.operators)):
+            mean, sd = self._seconds[o].posterior()
+            seconds.append(np.exp(mean)[self._of[o]])
+            known = np.zeros(mean.size, dtype=bool)
+            known[list(self._known[o])] = True
+            spread.append(np.where(known, 0.0, sd)[self._of[o]])
+            sizes.append(np.exp(self._bytes[o].posterior()[0])[self._of[o]])
+        arrives = np.exp(self._bytes_in.posterior()[0])[self._of[0]]
+        found = Predicted(np.stack(seconds, axis=1), np.stack(spread, axis=1), np.stack(sizes, axis=1), arrives)
+        for c, measured in self.measured.items():
+            found.seconds[c], found.spread[c] = measured.seconds, 0.0
+            found.bytes_out[c], found.bytes_in[c] = measured.bytes_out, measured.bytes_in
+        return found
+
+    def passes(self) -> Vector:
+        """The probability that each configuration's accuracy meets the target."""
+        mean, sd = self.accuracy.posterior()
+        return normal_below((mean - self.form.orient(self.form.target)) / sd)
+
+    def latency(self, predicted: Predicted) -> tuple[Vector, Vector]:
+        """Seconds end to end per (configuration, placement) with whole devices, and the probability to be in time."""
+        form = self.form
+        latency = form.latency_s(predicted.seconds, predicted.bytes_out, predicted.bytes_in)
+        time = form.placed.relative_time[form.placements]
+        weighted = (predicted.spread**2 * predicted.seconds**2) @ (time**2).T
+        spread = np.sqrt(weighted) / np.maximum(predicted.seconds @ time.T, 1e-12) + LATENCY_SPREAD
+        return latency, normal_below((np.log(form.limit_s) - np.log(np.maximum(latency, 1e-12))) / spread)
+
+    def to_measure(self, predicted: Predicted) -> Vector:
+        """Per configuration the reference seconds that measuring it would take, after what is cached."""
+        expected = float(np.mean(self.samples)) if self.samples else FIRST_SAMPLES
+        left = np.stack([~self._cached[o][self._prefix[o]] for o in range(len(self.form.operators))], axis=1)
+        return np.asarray(expected * (predicted.seconds * left).sum(axis=1))
+
+
+def _distinct(rows: Integers) -> tuple[Integers, Integers]:
+    """The distinct rows, and which one each row is."""
+    if rows.shape[1] == 0:
+        return np.zeros((1, 1), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    settings, of = np.unique(rows, axis=0, return_inverse=True)
+    return settings, of.ravel().astype(np.int64)
+
+
+def _ancestors(form: BlackBox, number: int) -> set[int]:
+    """The knobs that an operator and all before it read."""
+    knobs = set(form.operators[number].reads)
+    for before in form.operators[number].after:
+        knobs |= _ancestors(form, before)
+    return knobs

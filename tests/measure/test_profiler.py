@@ -1,0 +1,227 @@
+"""Measuring: guarded evaluators, the cache's account, the journal that survives a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.measure.evaluator import Command, EvaluationFailed, Guarded, load_evaluators
+from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
+from hetplan.measure.evaluator_synthetic import draw
+from hetplan.measure.journal import Journal, measured_document
+from hetplan.measure.sampling import Rule
+from hetplan.planner.forms.black_box import Verdict
+
+OPERATORS = ("cut", "name")
+KNOBS_OF = {"cut": ("size",), "name": ("model", "size")}
+GOOD = {"score": 1.0, "seconds": {"cut": 0.1, "name": 0.4}, "bytes": {"cut": 100.0, "name": 1.0}, "input_bytes": 50.0}
+
+
+def setup(**changes: object) -> Setup:
+    how: dict = {
+        "app": "q", "evaluator": "e", "operators": OPERATORS, "knobs_of": KNOBS_OF, "shares": (0.5, 0.5),
+        "rule": Rule(0.7, n_min=10, n_max=40),
+    }  # fmt: skip
+    return Setup(**{**how, **changes})
+
+
+def test_a_measurement_takes_what_its_rule_needs_and_is_charged_what_is_not_cached():
+    profiler = Profiler(setup(), lambda *_: GOOD)
+    first = profiler.measure(0, {"size": 1, "model": "s"})
+    assert (first.verdict, first.passes) == (Verdict.PASS, True)
+    assert (*first.seconds, first.bytes_in) == pytest.approx((0.1, 0.4, 50.0))
+    assert first.gpu_s == pytest.approx(first.samples * 0.5)
+    second = profiler.measure(1, {"size": 1, "model": "m"})
+    assert second.gpu_s == pytest.approx(second.samples * 0.4)
+    assert profiler.gpu_s == pytest.approx(first.gpu_s + second.gpu_s)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({**GOOD, "score": float("nan")}, "not a finite number"),
+        ({**GOOD, "score": 7}, "outside the metric's range"),
+        ({**GOOD, "seconds": {"cut": 1.0}}, "lacks name"),
+        ({**GOOD, "seconds": {"cut": 1.0, "name": -1.0}}, "below 0"),
+        ({**GOOD, "seconds": [1, 2]}, "not a mapping"),
+        ({**GOOD, "bytes": {"cat": 1.0}}, "no operators"),
+        ({"seconds": {}}, "not a finite number"),
+        (3.0, "a mapping with score"),
+    ],
+)
+def test_what_makes_no_sense_is_set_aside_with_its_reason(answer: object, reason: str):
+    found = Profiler(setup(), lambda *_: answer).measure(4, {"size": 1, "model": "s"})
+    assert (found.verdict, found.passes) == (Verdict.SET_ASIDE, False)
+    assert reason in found.reason
+
+
+def test_what_raises_is_tried_again():
+    tries: list[int] = []
+
+    def sometimes(*_: object) -> object:
+        tries.append(1)
+        if len(tries) % 3:
+            raise RuntimeError("out of memory")
+        return GOOD
+
+    found = Profiler(setup(), sometimes).measure(0, {"size": 1, "model": "s"})
+    assert found.verdict is Verdict.PASS
+
+    def never(*_: object) -> object:
+        raise RuntimeError("out of memory")
+
+    assert "out of memory" in Profiler(setup(), never).measure(0, {"size": 1, "model": "s"}).reason
+
+
+def test_what_hangs_is_given_up():
+    stop = threading.Event()
+    guarded = Guarded(lambda *_: stop.wait(5), OPERATORS, timeout_s=0.05, retries=1)
+    with pytest.raises(EvaluationFailed, match="no answer within"):
+        guarded({}, 0, 0)
+    stop.set()
+
+
+COMMAND = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["index"] == 3:
+        print("{}".format("no json"), flush=True)
+    elif asked["index"] == 4:
+        sys.exit(1)
+    elif asked["index"] == 5:
+        print(json.dumps({"error": "no such file"}), flush=True)
+    elif asked["index"] == 6:
+        import time; time.sleep(30)
+    else:
+        print(json.dumps({"score": 0.5, "seconds": {"cut": 1, "name": 2}, "bytes": {}}), flush=True)
+"""
+
+
+def test_a_command_speaks_json_lines(tmp_path: Path):
+    script = tmp_path / "measure.py"
+    script.write_text(COMMAND)
+    trusted = tmp_path / "hosts.toml"
+    trusted.write_text(f'[evaluators.e]\ncommand = ["{sys.executable}", "{script}"]\ntimeout_s = 1\n')
+    command = load_evaluators(trusted)["e"]
+    guarded = Guarded(command, OPERATORS, retries=0)
+    assert guarded({"size": 1}, 0, 0).seconds == {"cut": 1.0, "name": 2.0}
+    for index, reason in ((3, "no JSON"), (4, "ended"), (5, "no such file"), (6, "no answer")):
+        with pytest.raises(EvaluationFailed, match=reason):
+            guarded({}, 0, index)
+        assert guarded({}, 0, 7).score == 0.5
+    command.close()
+
+
+def test_a_command_that_does_not_start_and_bad_configuration_are_told(tmp_path: Path):
+    with pytest.raises(EvaluationFailed, match="does not start"):
+        Command([str(tmp_path / "missing")])({}, 0, 0)
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[evaluators.e]\ncommand = "python measure.py"\n')
+    with pytest.raises(InputError, match="list of words"):
+        load_evaluators(bad)
+
+
+def test_a_journal_goes_on_where_it_stopped(tmp_path: Path):
+    query, path = draw("SR", 3), tmp_path / "journal.jsonl"
+    knobs = {knob.name: 0 for knob in query.app.knobs}
+    how = setup(
+        operators=tuple(step.name for step in query.app.steps),
+        knobs_of={step.name: tuple(knobs) for step in query.app.steps},
+        shares=(1 / 8,) * 8, low=-1.0, high=2.0, rule=Rule(query.accuracy_min, bernoulli=False, span=3.0),
+    )  # fmt: skip
+    whole = Profiler(how, query).measure(0, knobs)
+    journal = Journal(path, of={"inputs": 1})
+    Profiler(how, query, journal).measure(0, knobs)
+    journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:20])
+
+    class Counting:
+        asked = 0
+
+        def many(self, *args: object) -> object:
+            Counting.asked += 1
+            return query.many(*args)
+
+        def __call__(self, *args: object) -> object:
+            raise AssertionError("asked one by one")
+
+    again = Journal(path, of={"inputs": 1})
+    assert "cut off" in again.warnings[0][2]
+    found = Profiler(how, Counting(), again).measure(0, knobs)
+    assert found == whole
+    again.close()
+    document = measured_document(path)
+    assert document["apps"]["q"][0]["mean"] == pytest.approx(whole.mean)
+    asked = Counting.asked
+    assert Profiler(how, Counting(), Journal(path)).measure(0, knobs) == whole
+    assert Counting.asked == asked
+
+
+def test_a_journal_of_other_inputs_or_damaged_inside_is_refused(tmp_path: Path):
+    path = tmp_path / "journal.jsonl"
+    Journal(path, of={"inputs": 1}).close()
+    with pytest.raises(InputError, match="other inputs"):
+        Journal(path, of={"inputs": 2})
+    path.write_bytes(path.read_bytes() + b"{oops\n" + b'{"app": "q"}\n')
+    with pytest.raises(InputError, match="no JSON"):
+        Journal(path)
+    path.write_text(json.dumps({"some": "thing"}) + "\n")
+    with pytest.raises(InputError, match="begins with its format"):
+        Journal(path)
+
+
+KILLED = """
+import sys, time
+from hetplan.measure.evaluator_profiler import Profiler, Setup
+from hetplan.measure.journal import Journal
+from hetplan.measure.sampling import Rule
+
+def slow(knobs, stratum, index):
+    time.sleep(0.005)
+    print(index, flush=True)
+    return {"score": 1.0, "seconds": {"cut": 0.1}, "bytes": {"cut": 1.0}}
+
+setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.999, n_max=5000))
+Profiler(setup, slow, Journal(sys.argv[1])).measure(0, {"size": 1})
+"""
+
+
+def test_a_kill_loses_no_measurement(tmp_path: Path):
+    path = tmp_path / "journal.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        last = -1
+        while last < 20:
+            last = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+    kept = sum(len(batch["scores"]) for batch in Journal(path).samples("q", {"size": 1}))
+    assert kept >= last
+
+
+def test_an_unknown_evaluator_is_told():
+    with pytest.raises(InputError, match="no such evaluator"):
+        measuring({"other": lambda *_: GOOD})(**{**vars(setup()), "rule": {"target": 0.5}})
+
+
+def test_the_generator_scatters_around_the_truth_and_repeats_itself():
+    query = draw("LVC", 0)
+    knobs = {knob.name: 1 for knob in query.app.knobs}
+    c = query.configuration(knobs)
+    scores, costs = query.many(knobs, 0, 4000)
+    assert np.mean(scores) == pytest.approx(query.accuracy[c], abs=0.03)
+    assert query.many(knobs, 13, 50)[0].tolist() == scores[13:63].tolist()
+    assert query(knobs, 0, 17)["score"] == scores[17]
+    assert sum(costs["seconds"].values()) == pytest.approx(query.seconds[c].sum())

@@ -1,0 +1,92 @@
+"""Estimates and stopping rules against the specification's cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hetplan.measure.sampling import Rule, Seen, false_stops, stratified_variance
+from hetplan.measure.strata import stratify
+
+FOUR_OF_FIVE = np.tile([1.0, 1.0, 1.0, 1.0, 0.0], 40)
+
+
+def seen(rule: Rule, scores: np.ndarray) -> Seen:
+    found = Seen(rule, np.ones(1))
+    found.add(np.zeros(scores.size, dtype=np.int64), scores)
+    return found
+
+
+def test_strata_save_the_variance_between_them():
+    p, m = np.array([0.5, 0.5]), np.array([0.6, 0.9])
+    assert stratified_variance(p, m, m * (1 - m), stratified=False) == pytest.approx(0.1875)
+    assert stratified_variance(p, m, m * (1 - m), stratified=True) == pytest.approx(0.165)
+
+
+@pytest.mark.parametrize(("n", "stops"), [(100, False), (110, False), (115, True)])
+def test_the_t_test_goes_on_and_stops_where_specified(n: int, stops: bool):
+    """Looked at only there: 0.8 of n scores are 1, so that t = sqrt(n - 1) / 4."""
+    rule = Rule(0.7, n_min=n, n_max=n)
+    assert seen(rule, FOUR_OF_FIVE[:n]).latest.decided is stops
+
+
+@pytest.mark.parametrize(("target", "stops"), [(0.9, True), (0.99, False)])
+def test_equal_scores_prove_no_more_than_laplace_allows(target: float, stops: bool):
+    latest = seen(Rule(target, n_max=50), np.ones(50)).latest
+    assert latest.se == pytest.approx(0.019422, abs=1e-6)
+    assert latest.decided is stops
+
+
+def test_a_continuous_score_varies_by_a_share_of_its_range():
+    latest = seen(Rule(0.4, bernoulli=False, span=2.0, n_max=50), np.full(50, 0.5)).latest
+    assert latest.se == pytest.approx(0.02 / np.sqrt(50))
+
+
+def test_strata_are_weighed_once_each_has_two_samples():
+    rule = Rule(0.5, n_min=8, n_max=8, bernoulli=False)
+    found = Seen(rule, np.array([0.75, 0.25]))
+    found.add(np.array([0, 1] * 4), np.array([0.9, 0.1, 0.8, 0.2, 0.9, 0.1, 0.8, 0.2]))
+    assert found.latest.mean == pytest.approx(0.75 * 0.85 + 0.25 * 0.15)
+    each = np.var([0.9, 0.8, 0.9, 0.8], ddof=1)
+    assert found.latest.se == pytest.approx(np.sqrt((0.75**2 + 0.25**2) * each / 4))
+
+
+def test_batches_and_single_samples_come_to_the_same():
+    rule = Rule(0.7, n_max=200)
+    strata = np.arange(200) % 4
+    together = Seen(rule, np.ones(4))
+    taken = together.add(strata, FOUR_OF_FIVE)
+    single = Seen(rule, np.ones(4))
+    for k in range(200):
+        single.add(strata[k : k + 1], FOUR_OF_FIVE[k : k + 1])
+        if single.latest.decided:
+            break
+    assert (single.n, single.latest.mean, single.latest.se) == pytest.approx(
+        (taken, together.latest.mean, together.latest.se)
+    )
+
+
+def test_looking_often_stops_falsely_and_the_other_rules_do_not():
+    often, _ = false_stops(Rule(0.7, kind="t"), 0.7, runs=400, seed=1)
+    assert 0.07 < often < 0.19
+    for kind in ("mixture", "spend"):
+        wrong, _ = false_stops(Rule(0.7, kind=kind), 0.7, runs=400, seed=1)
+        assert wrong < 0.04
+    assert false_stops(Rule(0.7, kind="fixed"), 0.7, runs=20)[0] == 0
+
+
+def test_lower_may_be_better():
+    rule = Rule(0.5, lower=True)
+    assert rule.passes(0.4)
+    assert not rule.passes(0.6)
+
+
+def test_small_strata_are_joined_and_said_so():
+    rng = np.random.default_rng(0)
+    features = np.concatenate([rng.normal(0, 0.1, (20, 2)), rng.normal(5, 0.1, (20, 2)), [[50.0, 50.0]]])
+    strata = stratify(features, 3, least=2)
+    assert strata.share.size == 2
+    assert strata.joined
+    order = strata.order()
+    assert sorted(order) == list(range(41))
+    assert set(strata.of[order[:2]]) == {0, 1}

@@ -1,0 +1,127 @@
+"""The second stage against the specification's cases, and every packer against the exact one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases.compound import four_queries, on_machines, packing_of, three_alike, two_tiers_at_a_price
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetplan import registry
+from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
+from hetplan.planner.answer import Limits, Status
+from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.forms.packing import Packing
+from hetplan.solvers.packing_dual import Dual
+from hetplan.solvers.packing_exact import DualCore, Exact
+from hetplan.solvers.packing_greedy import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
+
+NORMS = [GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2()]
+
+
+def value(engine, form: Packing) -> float:
+    certificate = certify(form, engine.solve(form, Limits()))
+    assert certificate.sound, certificate.faults
+    return certificate.value
+
+
+@pytest.mark.parametrize("engine", NORMS, ids=lambda engine: engine.name)
+def test_every_norm_falls_for_the_case_that_prices_solve(engine):
+    assert value(engine, four_queries()) == 2
+
+
+def test_prices_solve_it_and_bound_it():
+    form = four_queries()
+    answer = Dual().solve(form, Limits())
+    certificate = certify(form, answer)
+    assert certificate.value == 3
+    assert certificate.vouched is Vouched.CERTIFIED
+    assert form.bound(answer.proof["prices"]) == pytest.approx(11 / 3, rel=2e-4)
+    assert value(Exact(), form) == 3
+
+
+def test_what_fits_in_total_may_not_fit_on_machines():
+    form = three_alike()
+    assert value(Exact(), form) == value(Dual(), form) == 2
+    total = Packing("max", form.first, form.worth, np.full((3, 1), 0.6), np.array([2.0]))
+    assert value(Exact(), total) == 3
+
+
+def test_sharing_a_machine_is_cheaper_than_the_cheapest_plan_of_each():
+    form = two_tiers_at_a_price()
+    assert value(Exact(), form) == pytest.approx(3.67)
+    assert value(Dual(), form) == pytest.approx(3.67)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed", "fcfs", "dual", "bound"),
+    [(100, 0, 43, 72, 73.2563), (100, 1, 41, 68, 68.6992), (1000, 0, 310, 643, 644.8283)],
+)
+def test_the_specified_packings(count: int, seed: int, fcfs: int, dual: int, bound: float):
+    form = packing_of(draw_packing(count, seed))
+    answer = Dual().solve(form, Limits())
+    reached = value(Dual(), form)
+    assert value(Fcfs(), form) == fcfs
+    assert reached >= dual
+    assert all(value(engine, form) < reached for engine in NORMS)
+    assert form.bound(answer.proof["prices"]) == pytest.approx(bound, rel=2e-4)
+    assert certify(form, answer).bound == np.floor(bound)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_exact_program_ends_where_the_bound_is(seed: int):
+    form = packing_of(draw_packing(100, seed))
+    answer = Exact().solve(form, Limits())
+    assert (answer.status, answer.value) == (Status.OPTIMAL, [73, 68][seed])
+    assert value(DualCore(), form) == [73, 68][seed]
+
+
+@pytest.mark.parametrize(("count", "seed", "gpus", "best"), [(100, 0, 4, 83.571), (30, 1, 1, 27.967)])
+def test_the_specified_machines(count: int, seed: int, gpus: int, best: float):
+    form = on_machines(draw_machines(count, seed, gpus))
+    assert value(Exact(), form) == pytest.approx(best, abs=5e-4)
+    assert value(Dual(), form) >= 0.99 * best
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(1, 30), seed=st.integers(0, 999), weighted=st.booleans(), machines=st.booleans())
+def test_every_packer_is_sound_and_none_beats_a_certified_bound(count: int, seed: int, weighted: bool, machines: bool):
+    form = on_machines(draw_machines(count, seed, 1)) if machines else packing_of(
+        draw_packing(count, seed, weighted=weighted)
+    )  # fmt: skip
+    bound = certify(form, Dual().solve(form, Limits())).bound
+    for name in ("dual", "dual-core", "greedy", "greedy-stop", "fcfs"):
+        engine = next(engine for engine in registry.solvers("packing") if engine.name == name)
+        assert value(engine, form) <= bound + 1e-6 * max(1.0, bound)
+
+
+def test_to_stop_at_the_first_that_does_not_fit_never_serves_more():
+    for seed in range(5):
+        form = packing_of(draw_packing(60, seed))
+        assert value(GreedyStop(), form) <= value(Greedy(), form)
+
+
+def test_scaling_a_resource_changes_nothing():
+    form = packing_of(draw_packing(80, 3))
+    scaled = Packing("max", form.first, form.worth, form.demand * [1000, 1, 0.01], form.capacity * [1000, 1, 0.01])
+    assert value(Dual(), scaled) == value(Dual(), form)
+
+
+def test_a_choice_to_begin_from_is_never_made_worse():
+    form = packing_of(draw_packing(100, 0))
+    best = Exact().solve(form, Limits())
+    assert Dual().solve(form, Limits(), start=best.point).value == best.value
+
+
+@pytest.mark.parametrize("empty", ["nothing there", "no queries", "no worth"])
+def test_nothing_to_serve_is_an_empty_plan(empty: str):
+    form = four_queries()
+    if empty == "nothing there":
+        form = Packing("max", form.first, form.worth, form.demand, np.zeros(2))
+    elif empty == "no queries":
+        form = Packing("max", np.array([0]), np.zeros(0), np.zeros((0, 2)), np.ones(2))
+    else:
+        form = Packing("max", form.first, np.zeros(6), form.demand, form.capacity)
+    for engine in (Dual(), DualCore(), Greedy(), Fcfs(), Exact()):
+        assert value(engine, form) == 0

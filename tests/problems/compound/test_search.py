@@ -1,0 +1,341 @@
+"""The first stage: acquisitions and tightening of the specification, processes, searches end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
+from hetplan.measure.evaluator_synthetic import draw
+from hetplan.measure.evaluator_synthetic_apps import APPS
+from hetplan.measure.journal import Journal, measured_document
+from hetplan.measure.sampling import Rule
+from hetplan.planner.answer import Answer, Limits, Status
+from hetplan.planner.certificate import certify
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed, Verdict
+from hetplan.planner.forms.black_box_shares import antichain, cheapest, continuous, trimmed
+from hetplan.planner.plan_file import with_digest
+from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
+from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi
+from hetplan.solvers.search_engine import SearchEngine
+from hetplan.solvers.search_gp import LightProcess
+from hetplan.solvers.search_models import normal_below
+
+ENGINES = [StructCi(), Struct(), Cmbo(), CmboCi(), Vulcan(), VideoStorm(), RandomPlans()]
+
+
+def two_operators(limit_s: float = 0.51, **how: object) -> BlackBox:
+    """Two operators in a chain, on the one tier there is, of 0.1 and 0.2 s."""
+    placed = Placed(np.ones(1), np.array([3.67]), np.zeros((1, 1)), np.zeros((1, 1)))
+    measured = Measured(0, 0.9, 0.01, 100, Verdict.PASS, True, (0.1, 0.2), (0.0, 0.0))
+    form = BlackBox(
+        levels=(1,), operators=(Operator("a", (0,)), Operator("b", (0,), (0,))), placed=placed, target=0.5,
+        limit_s=limit_s, measure=lambda c: measured, placements=np.zeros((1, 2), np.int64), **how,
+    )  # fmt: skip
+    form.observe(0)
+    return form
+
+
+def box(name: str, seed: int, **how: object) -> BlackBox:
+    """A synthetic query as the planner poses it."""
+    from hetplan.problems.compound_options import CompoundOptions
+    from hetplan.problems.compound_pipeline import read_sought
+    from hetplan.problems.compound_wish import read_tiers
+    from hetplan.problems.pool_wish import Faults
+    from hetplan.profiles.load import load_inputs
+
+    query = draw(name, seed)
+    inputs = load_inputs(query.profile(), query.slo())
+    faults = Faults.of(inputs)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    setup = sought.setup(CompoundOptions())
+    profiler = Profiler(Setup(rule=Rule(**setup.pop("rule")), **setup), query)
+    form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), CompoundOptions())
+    return replace(form, **how)  # type: ignore[arg-type]
+
+
+def test_tightening_has_the_specified_antichain():
+    form = two_operators()
+    shares, dollars = antichain(form, form.journal[0], 0)
+    assert shares.tolist() == [[0.5, 0.75], [1.0, 0.5]]
+    assert dollars == pytest.approx([4.5875, 5.505])
+    assert float(continuous(np.array([3.67, 3.67]), np.array([0.1, 0.2]), 0.51)) == pytest.approx(4.19418, abs=1e-5)
+    assert form.cost(0) == pytest.approx(4.5875)
+
+
+def test_the_greedy_way_keeps_the_limit_and_is_seldom_far_off():
+    for limit_s in (0.3, 0.4, 0.6, 1.0, 3.0):
+        form = two_operators(limit_s)
+        shares = trimmed(form, form.journal[0], 0)
+        best, _ = cheapest(form, form.journal[0], 0)
+        assert shares is not None
+        assert 0.1 / shares[0] + 0.2 / shares[1] <= limit_s + 1e-9
+        assert best <= 3.67 * shares.sum() <= 1.4 * best
+    assert trimmed(two_operators(0.29), two_operators().journal[0], 0) is None
+    assert cheapest(two_operators(0.29), two_operators().journal[0], 0)[0] == np.inf
+
+
+def test_a_batched_operator_keeps_its_time():
+    form = two_operators()
+    batched = replace(form, operators=(form.operators[0], replace(form.operators[1], by_share=False)))
+    assert antichain(batched, form.journal[0], 0)[0].tolist() == [[0.5, 0.125]]
+
+
+def test_the_specified_acquisition():
+    accuracy = normal_below(np.array([(0.80 - 0.75) / 0.05, (0.90 - 0.75) / 0.05]))
+    in_time = normal_below(np.full(2, (np.log(0.6) - np.log(0.5)) / 0.2))
+    assert accuracy[0] == pytest.approx(0.841345, abs=1e-6)
+    assert in_time[0] == pytest.approx(0.819012, abs=1e-6)
+    assert accuracy * in_time / [30, 60] == pytest.approx([0.0229691, 0.0136318], abs=1e-7)
+    assert accuracy * in_time * (7.34 - np.array([4.5875, 6.15])) == pytest.approx([1.89667, 0.973309], abs=1e-5)
+
+
+def test_rows_added_to_the_factor_agree_with_all_computed_anew():
+    rng = np.random.default_rng(0)
+    process = LightProcess(rng.integers(0, 4, (300, 5)), width=0.4, jitter=0.01, refit=100)
+    for at in rng.choice(300, 20, replace=False):
+        process.add(int(at), float(rng.normal()), 0.01)
+        mean, sd = process.posterior()
+    again_mean, again_sd = process.refactorised()
+    assert mean == pytest.approx(again_mean, abs=1e-4)
+    assert sd == pytest.approx(again_sd, abs=1e-4)
+
+
+def test_a_process_knows_what_it_saw_and_doubts_the_rest():
+    points = np.array([[i, j] for i in range(6) for j in range(6)])
+    process = LightProcess(points, jitter=1e-3)
+    for at in (0, 7, 14, 21):
+        process.add(at, float(points[at].sum()))
+    mean, sd = process.posterior()
+    assert mean[[0, 7, 14, 21]] == pytest.approx([0, 2, 4, 6], abs=0.1)
+    assert sd[0] < 0.2 < sd[35]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
+    answers, asked = [], []
+    for _ in range(2):
+        form = box("ACG", 2, most=25)
+        seen: list[int] = []
+        inner = form.measure
+        form = replace(form, measure=lambda c, inner=inner, seen=seen: (seen.append(c), inner(c))[1])
+        answers.append(engine.solve(form, Limits(seed=4)))
+        asked.append(seen)
+        assert len(set(seen)) == len(seen)
+        assert certify(form, answers[-1]).sound
+    assert asked[0] == asked[1]
+    assert (answers[0].point, answers[0].value) == (answers[1].point, answers[1].value)
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_the_default_search_finds_a_compliant_plan_soon(name: str):
+    firsts = []
+    for seed in (300, 301, 302, 303, 304):
+        query, form = draw(name, seed), box(name, seed, most=20, first_random=3)
+        answer = StructCi().solve(form, Limits(seed=seed))
+        assert answer.point is not None
+        firsts.append(answer.work["to_first"])
+        assert query.latency_s().ravel()[answer.point] <= query.latency_max_s
+    assert np.median(firsts) <= 8
+
+
+def test_limits_end_a_search():
+    assert StructCi().solve(box("SR", 0), Limits(work=2)).work["measured"] <= 2
+    assert StructCi().solve(box("SR", 0, gpu_s=1.0), Limits()).work["measured"] == 1
+    assert StructCi().solve(box("SR", 0), Limits(seconds=0.0)).status is Status.NO_ANSWER
+    hard = box("ACG", 0, limit_s=1e-6, most=200)
+    answer = StructCi().solve(hard, Limits())
+    assert answer.status is Status.INFEASIBLE
+    assert len(hard.journal) == len(hard.configurations)
+
+
+def test_planted_answers_are_found_out():
+    form = box("ACG", 0, most=5)
+    answer = StructCi().solve(form, Limits())
+    unmeasured = next(c for c in range(len(form.configurations)) if c not in form.journal)
+    assert certify(form, Answer(Status.FEASIBLE, point=unmeasured * len(form.placements))).faults
+    assert certify(form, Answer(Status.INFEASIBLE)).faults
+    if answer.point is not None:
+        assert certify(form, replace(answer, value=answer.value + 1)).faults
+
+
+def test_several_at_once_find_plans_too():
+    form = box("VT", 300, parallel=4, most=16)
+    answer = StructCi().solve(form, Limits())
+    assert answer.point is not None
+    assert len(form.journal) == 16 or answer.value == 0
+
+
+def test_what_cannot_be_measured_is_passed_over():
+    form = box("ACG", 1, most=20)
+    inner = form.measure
+    form = replace(form, measure=lambda c: Measured(c, reason="broke") if c % 3 == 0 else inner(c))
+    answer = StructCi().solve(form, Limits())
+    assert answer.point is not None
+    assert all(one.reason == "broke" for one in form.failed)
+
+
+def test_past_queries_vote_where_to_begin():
+    past = []
+    for seed in (400, 401, 402):
+        earlier = box("LVC", seed, most=15)
+        StructCi().solve(earlier, Limits(seed=seed))
+        past.append(Past(str(seed), tuple(earlier.journal.values())))
+    for hard in (False, True):
+        form = box("LVC", 403, most=15, past=tuple(past), hard_votes=hard)
+        answer = StructCi().solve(form, Limits())
+        assert certify(form, answer).sound
+        assert len(form.journal) <= 15
+
+
+def test_old_measurements_are_believed_with_doubt_and_the_running_plan_comes_first():
+    before = box("VT", 100, most=15)
+    answer = StructCi().solve(before, Limits())
+    asked: list[int] = []
+    after = box("VT", 100, most=6, old=tuple(before.journal.values()), drift=0.05)
+    inner = after.measure
+    after = replace(after, measure=lambda c: (asked.append(c), inner(c))[1])
+    StructCi().solve(after, Limits(), start=answer.point)
+    assert asked[0] == answer.point // len(before.placements)
+
+
+def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
+    query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
+    slo = query.slo(gpus=(4, 4))
+    journal = Journal(path)
+    found = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    journal.close()
+    assert (found.status, found.exit_code) == ("best-of-measured", 0)
+    measured = measured_document(path)
+    again = hp.solve(query.profile(), slo, measured=measured)
+    assert again.exit_code == 0
+    assert again.plan.dispatch == found.plan.dispatch
+    assert hp.verify(again.plan, query.profile(), slo, measured=measured).ok
+    for spoil in ("share", "placement", "response", "knobs"):
+        plan = again.plan
+        rule = plan.dispatch["query"]
+        if spoil == "share":
+            change = {"share": dict.fromkeys(rule.share, 1.0) | {next(iter(rule.share)): 0.3}}
+        elif spoil == "placement":
+            change = {"placement": {**rule.placement, next(iter(rule.placement)): "mec"}}
+        else:
+            change = {"knobs": {**rule.knobs, "rate": 99}}
+        spoilt = plan.model_copy(update={"dispatch": {"query": rule.model_copy(update=change)}})
+        if spoil == "response":
+            faster = tuple(
+                one.model_copy(update={"value": one.value / 2}) if one.quantity == "response_ms" else one
+                for one in plan.promises
+            )
+            spoilt = plan.model_copy(update={"promises": faster})
+        assert not hp.verify(with_digest(spoilt), query.profile(), slo, measured=measured).ok, spoil
+
+
+def test_a_slower_link_is_planned_anew_from_the_same_measurements(tmp_path):
+    query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    slo = query.slo()
+    first = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    journal.close()
+    measured = measured_document(path)
+    kept = hp.solve(query.profile(), slo, measured=measured, start=first.plan)
+    assert kept.plan.dispatch == first.plan.dispatch
+    slower = query.slo()
+    slower["apps"]["query"]["device"]["links"][1]["bandwidth_mbps"] /= 2
+    replanned = hp.solve(query.profile(), slower, measured=measured, start=first.plan)
+    assert replanned.exit_code == 0
+    before = next(one.value for one in first.plan.promises if one.quantity == "response_ms")
+    after = next(one.value for one in replanned.plan.promises if one.quantity == "response_ms")
+    limit = slower["apps"]["query"]["latency"][0]["max_ms"]
+    assert before <= limit
+    assert after <= limit
+
+
+def test_nothing_compliant_says_which_target_binds_and_what_would_do():
+    query = draw("ACG", 0)
+    slo = query.slo()
+    slo["apps"]["query"]["latency"][0]["max_ms"] = 1.0
+    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 200})
+    assert outcome.exit_code == 3
+    assert "latency binds (proved" in outcome.why[0]
+    slo = query.slo()
+    slo["apps"]["query"]["quality"]["min"] = 0.999
+    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 10})
+    assert "accuracy binds (not found in 10" in outcome.why[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda profile, app: profile.pop("links"), "no link joins"),
+        (lambda profile, app: app["quality"].update(min=7), "in its metric.s range"),
+        (lambda profile, app: app.pop("quality"), "accuracy target"),
+        (lambda profile, app: app.update(latency=[]), "latency target"),
+        (lambda profile, app: app["demand"].pop("streams"), "as a stream"),
+        (
+            lambda profile, app: profile["pipelines"]["acg"]["nodes"]["code"].update(needs={"gpu_mem_gib": 80}),
+            "no tier",
+        ),
+    ],
+)
+def test_bad_inputs_are_told(change, why: str):
+    query = draw("ACG", 0)
+    profile, slo = query.profile(), query.slo()
+    slo["apps"]["query"]["device"].pop("links")
+    change(profile, slo["apps"]["query"])
+    with pytest.raises(hp.InputError, match=why):
+        hp.solve(profile, slo, question="compound", tools=hp.Tools(evaluate=measuring(query)))
+
+
+def test_nobody_to_measure_is_told():
+    query = draw("ACG", 0)
+    with pytest.raises(hp.InputError, match="have to be measured"):
+        hp.solve(query.profile(), query.slo())
+
+
+def test_memory_counts_beside_the_share():
+    query = draw("ACG", 0)
+    profile = query.profile()
+    for hardware, memory in (("v100", 16), ("a100", 80), ("edge-device", 8)):
+        profile["hardware"][hardware]["provides"]["gpu_mem_gib"] = memory
+    for node in profile["pipelines"]["acg"]["nodes"].values():
+        node["needs"] = {"gpu_mem_gib": 50}
+    plan = hp.solve(profile, query.slo(gpus=(4, 4)), tools=hp.Tools(evaluate=measuring(query))).require()
+    assert {worker.hardware for worker in plan.workers} == {"a100"}
+    assert len(plan.workers) == 2
+
+
+def test_confirmed_plans_are_measured_on():
+    query = draw("SR", 5)
+    tools = hp.Tools(evaluate=measuring(query))
+    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options={"confirm": True, "steps": 15})
+    assert outcome.exit_code == 0
+
+
+def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path):
+    query, path = draw("VT", 102), tmp_path / "journal.jsonl"
+    asked: list[str] = []
+
+    class Counting:
+        def many(self, knobs, begin, count):
+            asked.append(repr(sorted(knobs.items())))
+            return query.many(knobs, begin, count)
+
+        def __call__(self, *sample):
+            raise AssertionError("asked one by one")
+
+    def run(steps: int) -> list[dict]:
+        journal = Journal(path)
+        tools = hp.Tools(evaluate=measuring(Counting(), journal=journal))
+        hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": steps})
+        journal.close()
+        return [plan["knobs"] for plan in measured_document(path)["apps"]["query"]]
+
+    first = run(5)
+    before = set(asked)
+    asked.clear()
+    again = run(8)
+    assert again[: len(first)] == first
+    assert not before & set(asked)
