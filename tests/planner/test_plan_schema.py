@@ -1,0 +1,28 @@
+"""The plan's JSON Schema, frozen: a change of the format must be meant, and told in the change log."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from hetplan.planner.plan_file import FEATURES, plan_schema
+
+GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas" / "plan.json"
+
+
+def test_the_plan_schema_is_as_frozen() -> None:
+    """Update with HETPLAN_UPDATE_SCHEMAS=1, and add a line to CHANGELOG.md and a version to the format."""
+    text = json.dumps(plan_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    if os.environ.get("HETPLAN_UPDATE_SCHEMAS"):
+        GOLDEN.write_text(text)
+    assert GOLDEN.read_text() == text
+
+
+def test_every_rule_in_the_schema_is_a_known_feature() -> None:
+    rules = {
+        definition["properties"]["rule"]["const"]
+        for definition in plan_schema()["$defs"].values()
+        if "const" in definition.get("properties", {}).get("rule", {})
+    }
+    assert rules == FEATURES
