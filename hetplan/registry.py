@@ -31,6 +31,7 @@ __all__ = [
 PROBLEMS = {
     "pool": "hetplan.problems.pool:Pool",
     "pipeline": "hetplan.problems.pipeline:Pipeline",
+    "policy": "hetplan.problems.policy:Policy",
     "variants": "hetplan.problems.variants:Variants",
     "compound": "hetplan.problems.compound:Compound",
 }
@@ -50,6 +51,14 @@ SOLVERS = {
     "cp-sat-scaled": "hetplan.solvers.cp_sat:CpSatScaled",
     "pyomo": "hetplan.solvers.pyomo_bridge:Pyomo",
     "columns": "hetplan.solvers.columns:ColumnsEngine",
+    "queue-structured": "hetplan.solvers.queue_structured:QueueStructured",
+    "queue-numpy": "hetplan.solvers.queue_numpy:QueueNumpy",
+    "queue-generic": "hetplan.solvers.queue_generic:QueueGeneric",
+    "mdp-rvi": "hetplan.solvers.mdp_vi:MdpRelative",
+    "mdp-vi": "hetplan.solvers.mdp_vi:MdpValue",
+    "mdp-mpi": "hetplan.solvers.mdp_vi:MdpModifiedPolicy",
+    "mdp-pi": "hetplan.solvers.mdp_pi:MdpPolicy",
+    "mdp-lp": "hetplan.solvers.mdp_lp:MdpLp",
     "bound-order": "hetplan.solvers.catalog_orders:BoundOrder",
     "exhaustive": "hetplan.solvers.catalog_orders:Exhaustive",
     "random-order": "hetplan.solvers.catalog_orders:RandomOrder",
@@ -83,6 +92,7 @@ SOLVERS = {
 CHECKS = {
     "pool": "hetplan.verifier.pool:check",
     "pipeline": "hetplan.verifier.pipeline:check",
+    "policy": "hetplan.verifier.policy:check",
     "variants": "hetplan.verifier.variants:check",
     "compound": "hetplan.verifier.compound:check",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,16 +71,15 @@ def simulate(
     """
     with Output("simulate", as_json=as_json) as out:
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "duration_s": duration, "noise": noise}
-        how |= {"arrivals": arrivals, "trace": _trace(trace), "threads": threads}
-        reports = _run(
-            out, plan, profiles, slo, state, measured, how=how, misprediction=misprediction, baselines=baselines
-        )
+        how |= {"arrivals": arrivals, "trace": _trace(trace), "threads": threads, "misprediction": misprediction}
+        if svg is not None:
+            _check_writable(svg)
+        reports = _run(out, plan, profiles, slo, state, measured, how=how, baselines=baselines)
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
         _tell(out, reports)
-        reason = "simulation keeps every promise" if report.ok else f"{len(report.broken)} broken in simulation"
-        out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())
+        out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, _reason(report), report=report.as_dict())
 
 
 def _run(
@@ -91,7 +91,6 @@ def _run(
     measured: Path | None,
     *,
     how: dict[str, Any],
-    misprediction: float,
     baselines: bool,
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.interrupt import interruptible
@@ -106,7 +105,7 @@ def _run(
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
-        return {"plan": run(tried, inputs, misprediction=misprediction, on_event=show, cancel=cancel, **how)}
+        return {"plan": run(tried, inputs, on_event=show, cancel=cancel, **how)}
 
     with progress(out) as show:
         return interruptible(work, say=out.note)
@@ -125,6 +124,25 @@ def _trace(file: Path | None) -> Any:
             file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
         ) from error
     return parse_arrivals(data, name=str(file))
+
+
+def _reason(report: SimulationReport) -> str:
+    if not report.ok:
+        return f"{len(report.broken)} broken in simulation"
+    open_lines = len(report.undecided)
+    return f"nothing broken, {open_lines} undecided" if open_lines else "simulation keeps every promise"
+
+
+def _check_writable(path: Path) -> None:
+    """Before minutes of simulation: whether the picture can be written at all."""
+    from hetplan.errors import InputError
+
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "it is a folder" if path.is_dir() else f"there is no folder {folder} to write to"
+        raise InputError.one(
+            file=str(path), why=f"the picture cannot be written: {why}", remedy="Name a file in a folder of yours."
+        )
 
 
 def _write_svg(path: Path, report: SimulationReport) -> None:

@@ -83,3 +83,4 @@ class Infeasible:
     repairs: tuple[Repair, ...] = ()
     answer: Answer[Any] | None = None
     proved: bool = True
+    warnings: tuple[Notice, ...] = ()

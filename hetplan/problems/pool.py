@@ -48,6 +48,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.planner.plan import Notice
+from hetplan.problems.pool_checks import check_all
 from hetplan.problems.pool_columns import Column, Times, Type, read_columns, read_types
 from hetplan.problems.pool_options import (
     EnumerateOptions,
@@ -85,11 +86,11 @@ SAME_RATE = 1e-6
 
 @dataclass(frozen=True)
 class Rated:
-    """Counts per column with the rate lam that they carry, its flows x, and the answer that says so."""
+    """Counts per column with the rate lam that they carry, the share of each class per type, and who says so."""
 
     counts: Counts
     lam: float
-    x: Matrix
+    share: Matrix
     answer: Answer[Any]
 
 
@@ -150,7 +151,7 @@ class Pool:
             faults.in_options(
                 "base_type", "no type of this pool", f"Name one of {', '.join(names)}.", value=chosen.base_type
             )
-        _check_tolerance(wish, chosen, faults)
+        check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), tuple(columns), times, chosen, formulation, tools, tuple(notices))
 
@@ -219,6 +220,27 @@ class Pool:
         return None if self.wish.rate_qps is None else self.wish.rate_qps / self.options.derate
 
     @cached_property
+    def unit_rate(self) -> float:
+        """Queries/s of one instance that is the fastest for every class: the unit in which programs count rates."""
+        return 1000.0 / float(self.p @ np.where(self.served, self.L, np.inf).min(axis=1))
+
+    @cached_property
+    def cover(self) -> Counts | None:
+        """The cheapest pool that carries any rate (None where limits forbid it, or the types are too many to look)."""
+        from hetplan.problems.pool_start import cheapest_cover
+
+        return cheapest_cover(self)
+
+    def takes(self, resource: str) -> Matrix:
+        """What one instance of each type counts for in a total: what it provides, and no less than its run needs."""
+        hardware = self.inputs.profile.hardware
+        amounts = [
+            max(hardware[kind.hardware].provides.get(resource, 0.0), kind.run.needs.get(resource, 0.0))
+            for kind in self.types
+        ]
+        return np.array(amounts, dtype=np.float64)
+
+    @cached_property
     def base(self) -> int:
         """The base type: the option, else the first of those that serve the most queries in time (all, mostly)."""
         if self.options.base_type is not None:
@@ -237,10 +259,12 @@ class Pool:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""
-        from hetplan.problems import pool_ranked, pool_search, pool_simulated
+        from hetplan.problems import pool_idle, pool_ranked, pool_search, pool_simulated
         from hetplan.problems.pool_infeasible import impossible
 
-        if self.options.size == "simulated":
+        if self.wish.rate_qps == 0.0 and self.formulation != "fluid-lp":
+            return pool_idle.idle(self, ask)
+        if self.options.size == "simulated" or self.options.dispatch == "threshold":
             pool_simulated.check_can_simulate(self)
         reason = impossible(self)
         if reason is not None:
@@ -275,17 +299,27 @@ class Pool:
         """The pool that the program chooses, and the program's answer."""
         from hetplan.problems import pool_infeasible
         from hetplan.problems.pool_fluid import fluid, read_counts
+        from hetplan.problems.pool_start import point_of, start
 
         target = self.fluid_target
+        first = start(self, target)
         tightened = list(SLIPS)
         while True:
-            form = fluid(self, target, slip=tightened.pop(0))
-            answer = ask(form, gap=GAP, about="least cost for the rate" if target else "most rate for the budget")
+            slip = tightened.pop(0)
+            form = fluid(self, target, slip=slip)
+            scale = target or self.unit_rate
+            at = None
+            if first is not None:
+                at = point_of(self, first, lam=target * (1 + slip) if target else first.lam, scale=scale)
+            about = "least cost for the rate" if target else "most rate for the budget"
+            answer = ask(form, start=at, gap=GAP, about=about)
             if answer.status is Status.INFEASIBLE:
                 return pool_infeasible.unreachable(self, ask, form, answer)
             if answer.point is None:
                 return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
-            rated = self.rate_at(ask, read_counts(self, answer.point))
+            rated = self.rate_at(ask, read_counts(self, answer.point), known=answer.point)
+            if not self.holds(rated) and not tightened and first is not None:
+                rated = self.rate_at(ask, first.counts)
             if self.holds(rated) or not tightened:
                 return rated, answer
 
@@ -293,11 +327,12 @@ class Pool:
         """Of all pools of the most rate, one of the least cost."""
         from hetplan.problems.pool_fluid import fluid, read_counts
 
-        again = ask(fluid(self, best.lam * (1 - SAME_RATE / 10)), gap=GAP, about="least cost at that rate")
+        target = best.lam * (1 - SAME_RATE / 10)
+        again = ask(fluid(self, target), gap=GAP, about="least cost at that rate")
         if again.point is not None:
             cheaper = read_counts(self, again.point)
             if self.cost(cheaper) < self.cost(best.counts):
-                best = self.rate_at(ask, cheaper)
+                best = self.rate_at(ask, cheaper, known=again.point)
         claims = [self._backed("rate_qps", answer, best), self._backed("cost_per_hour", again, best)]
         return self.drafted(ask, best, claims)
 
@@ -316,20 +351,45 @@ class Pool:
             return self.cost(rated.counts) <= self.wish.budget
         return rated.lam >= (self.fluid_target or 0.0) * (1 - SAME_RATE)
 
-    def rate_at(self, ask: Ask, counts: Counts) -> Rated:
-        """The fluid program at these counts: a verdict is taken on whole counts with the flows solved again."""
+    def rate_at(self, ask: Ask, counts: Counts, *, known: Matrix | None = None) -> Rated:
+        """The fluid program at these counts: a verdict is taken on whole counts with the flows solved again.
+
+        `known` is a point of a program that has these counts.
+        """
         from hetplan.problems.pool_fluid import fluid_at
 
-        return self.rated(counts, ask(fluid_at(self, self.of_type(counts)), about="rate of the chosen pool"))
+        answer = ask(fluid_at(self, self.of_type(counts)), about="rate of the chosen pool")
+        return self.rated(counts, answer, known=known)
 
-    def rated(self, counts: Counts, answer: Answer[Any]) -> Rated:
-        """Counts with what an answer to their fluid program says."""
-        from hetplan.problems.pool_fluid import read_flows
+    def rated(self, counts: Counts, answer: Answer[Any], *, known: Matrix | None = None) -> Rated:
+        """Counts with what an answer to their fluid program says.
 
+        An engine that was stopped early has said nothing about the rate: then what is known of it counts, or flows
+        that need no engine.
+        """
+        from hetplan.problems.pool_start import flows, shares_there
+
+        per_type = self.of_type(counts)
+        found = [Rated(counts, 0.0, np.zeros_like(self.L), answer)]
         # A class that nobody serves makes the rate 0, not the hair that an engine's tolerance leaves.
-        if answer.point is None or not self.usable[:, self.of_type(counts) > 0].any(axis=1).all():
-            return Rated(counts, 0.0, np.zeros_like(self.L), answer)
-        return Rated(counts, float(answer.point[0]), read_flows(self, answer.point), answer)
+        if not self.usable[:, per_type > 0].any(axis=1).all():
+            return found[0]
+        points = [] if answer.point is None else [answer.point]
+        if answer.status is not Status.OPTIMAL:
+            points += [] if known is None else [known]
+            lam, share = flows(self, per_type)
+            found += [self._carried(counts, share, answer)] if lam > 0 else []
+        for point in points:
+            shares = shares_there(self, point, per_type)
+            found += [self._carried(counts, shares, answer)] if shares is not None else []
+        return max(found, key=lambda one: one.lam)
+
+    def _carried(self, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
+        """What these shares of each class carry, to the last digit."""
+        work = (self.p[:, None] * share * np.where(self.served, self.L, 0.0)).sum(axis=0) / 1000.0
+        busy = work > 0
+        lam = float((self.of_type(counts)[busy] / work[busy]).min())
+        return Rated(counts, lam, share, answer)
 
     def drafted(
         self,
@@ -343,9 +403,11 @@ class Pool:
         searched: bool = False,
     ) -> Draft | Infeasible:
         """The plan of a pool whose rate is known, with what the answers say about it."""
-        from hetplan.problems import pool_infeasible, pool_simulated
+        from hetplan.problems import pool_idle, pool_infeasible, pool_simulated
         from hetplan.problems.pool_draft import draft
 
+        if rated.lam <= 0 and self.wish.rate_qps == 0.0:
+            return pool_idle.waiting(self, rated.counts)
         if rated.lam <= 0:
             return pool_infeasible.nothing_served(self, ask, rated.counts)
         if self.options.size == "simulated" and simulated is None:
@@ -353,11 +415,16 @@ class Pool:
             simulated = replace(found, at_most=rated.lam)
             backed = pool_simulated.claims(self, ask, simulated, backed)
         elif simulated is None and self.wish.budget is None and not self.holds(rated):
-            return pool_infeasible.too_slow(self, rated.counts, rated.lam)
+            given = self.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
+            return pool_infeasible.too_slow(self, rated.counts, rated.lam, proved=given)
         note = "the most that the chosen pool can carry"
         scope: Scope = "restriction" if backed else "problem"
         reported = (*backed, Reported("fluid_rate_qps", "max", scope, rated.answer, value=rated.lam, note=note))
-        made = draft(self, rated, reported, simulated=simulated, warnings=warnings)
+        tried = None
+        if self.options.dispatch == "threshold" and simulated is not None and simulated.threshold is None:
+            n, seed = self.of_type(rated.counts), ask.limits.seed
+            tried = pool_simulated.simulate(self, n, rated.lam, first_seed=seed, look="sweep")
+        made = draft(self, rated, reported, simulated=simulated, tried=tried, warnings=warnings)
         return replace(made, alternatives=tuple(alternatives), searched=searched)
 
     def _backed(self, about: str, answer: Answer[Any], rated: Rated) -> Reported:
@@ -365,15 +432,3 @@ class Pool:
             return Reported(about, "min", "problem", answer, value=self.cost(rated.counts) / NANO)
         derate = self.options.derate
         return Reported(about, "max", "problem", answer, value=derate * rated.lam, scale=derate)
-
-
-def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
-    """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
-    if wish.targets and options.violation_tolerance > wish.targets[-1].left + 1e-9:
-        percentile = wish.app.latency[wish.targets[-1].place].percentile
-        faults.in_options(
-            "violation_tolerance",
-            f"the latency target is at percentile {percentile:g}, which leaves {wish.targets[-1].left:.4g}",
-            "Lower the option, or the percentile.",
-            value=options.violation_tolerance,
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,12 +13,18 @@ from hetplan.errors import InputError
 from hetplan.planner.plan import Notice
 from hetplan.problems.pool_options import LatencyStat
 from hetplan.problems.pool_wish import Faults, Wish
-from hetplan.profiles.fields import NANO
+from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Hardware, Offer, Run, Variant
 from hetplan.profiles.tables import Table
 
-__all__ = ["Column", "Times", "Type", "read_columns", "read_types"]
+__all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "read_columns", "read_types"]
+
+MOST_INSTANCES = 10**9
+"""Above this many of one type whole numbers are no longer told apart by engines."""
+
+LEAST_MS, MOST_MS = 1e-6, 1e9
+"""Service times from a nanosecond to eleven days are believed."""
 
 NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
@@ -88,7 +94,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         if run is None:
             continue
         least, most = limits.instances.get(name, (0, None))
-        if _too_small(run, hardware, notices):
+        if _too_small(run, hardware, limits.resources, notices):
             _absent(inputs, run.hardware, "it is too small for the variant", faults)
             continue
         offered = _offers(inputs, run, hardware, len(types), faults)
@@ -99,6 +105,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         types.append(Type(run, least, most))
         columns += offered
     _check_types(inputs, wish, types, columns, faults)
+    if not types and not faults.found:
+        _nothing_to_rent(wish, faults, notices)
     return types, columns
 
 
@@ -127,12 +135,27 @@ def _check_types(inputs: Inputs, wish: Wish, types: list[Type], columns: list[Co
                 f"{kind.hardware} costs nothing and nothing limits its number",
                 "Give [least, most], or a stock to its offer.",
             )
-    if not types and not faults.found:
-        faults.in_profile(
-            f"$.variants.{wish.variant}.runs",
-            "no hardware that may be rented runs this variant",
-            "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set).",
-        )
+    for column in columns:
+        limits = [limit for limit in (column.stock, types[column.type].most) if limit is not None]
+        bought = wish.budget // column.price if wish.budget is not None and column.price > 0 else 0
+        if min([bought, *limits]) > MOST_INSTANCES:
+            faults.in_profile(
+                f"$.offers.{column.offer}.price_per_hour" if column.offer else f"$.variants.{wish.variant}.runs",
+                f"the budget buys {bought:,} of these, and pools of more than {MOST_INSTANCES:,} are not planned",
+                "Check the price, or give [least, most] in limits.instances.",
+                value=money_text(column.price),
+            )
+
+
+def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
+    left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
+    told = f" ({'; '.join(left_out)})" if left_out else ""
+    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
+    if any(notice.code == "W-too-small" for notice in notices):
+        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
+    faults.in_profile(
+        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{told}", remedy
+    )
 
 
 def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
@@ -146,13 +169,24 @@ def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
         )
 
 
-def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
-    short = [r for r, need in run.needs.items() if need > hardware.provides.get(r, float("inf"))]
+def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notices: list[Notice]) -> bool:
+    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has.
+
+    What the wish limits in `totals` may be left out there: it counts in the total.
+    """
+    provides = hardware.provides
+    if not provides:
+        return False
+    short = [
+        f"{need:g} {resource}, which hardware.{run.hardware}.provides does not list"
+        if resource not in provides
+        else f"{need:g} {resource} of {provides[resource]:g}"
+        for resource, need in run.needs.items()
+        if need > provides.get(resource, need if resource in totals else 0.0)
+    ]
     if short:
-        listed = ", ".join(f"{r} {run.needs[r]:g} of {hardware.provides[r]:g}" for r in short)
-        notices.append(
-            Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=f"left out, the variant needs {listed}")
-        )
+        text = f"left out, the variant needs {' and '.join(short)}"
+        notices.append(Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=text))
     return bool(short)
 
 
@@ -232,6 +266,7 @@ def read_columns(
                 mean[serves, j] = 1000.0 / read.values[serves]
                 compared[serves, j] = 0.0
                 _check_given(table, kind, wish, faults, notices)
+                _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
             compared[:, j] = read.values if statistic == "mean" else table.read(points, statistic).values
@@ -239,6 +274,7 @@ def read_columns(
             largest[:, j] = np.nan if table.max is None else table.read(points, "max").values
         except InputError as error:
             faults.also(error)
+        _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
     if not faults.found:
         _told(wish, types, statistic, mean, std, extrapolated, notices)
@@ -274,6 +310,17 @@ def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, fault
             "Add the axis to the mix, or fix it in the run's `at`.",
         )
     return not missing
+
+
+def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
+    absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
+    if absurd.size:
+        faults.in_profile(
+            f"$.tables.{kind.table_id}",
+            f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms",
+            "Check the table's numbers and their unit.",
+            value=f"{absurd[0]:g} ms",
+        )
 
 
 def _check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:

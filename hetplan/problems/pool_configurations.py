@@ -112,8 +112,7 @@ def configurations(pool: Pool, budget: int, *, with_base: bool = False) -> Confi
         return Configurations(tuple(np.zeros(0, np.int32) for _ in ladders), np.zeros(0, np.int64))
     found = enumerate_counts(ladders, least, budget)
     for resource, total in pool.inputs.slo.limits.resources.items():
-        provided = [pool.inputs.profile.hardware[kind.hardware].provides.get(resource, 0.0) for kind in pool.types]
-        used = sum(column * amount for column, amount in zip(found.counts, provided, strict=True))
+        used = sum(column * amount for column, amount in zip(found.counts, pool.takes(resource), strict=True))
         found = found.where(np.asarray(used <= total * (1 + 1e-12)))
     return found
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.planner.plan_pool import EarliestDispatch, ThresholdDispatch
 from hetplan.planner.transition import Names, transition
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.tables import Table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hetplan.problems.pool import Counts, Matrix, Pool, Rated
     from hetplan.problems.pool_simulated import Simulated
 
-__all__ = ["draft", "weights"]
+__all__ = ["draft", "groups_of", "running", "weights"]
 
 NO_SHARE = 1e-12
 """Shares below this are rounding, not routing."""
@@ -39,11 +40,15 @@ def draft(
     reported: Sequence[Reported],
     *,
     simulated: Simulated | None = None,
+    tried: Simulated | None = None,
     warnings: Sequence[Notice] = (),
 ) -> Draft:
-    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
+    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate.
+
+    `tried` is a simulation that only found a threshold, where the rate itself was measured.
+    """
     app, counts = pool.wish.app_id, rated.counts
-    groups = _groups(pool, counts)
+    groups = groups_of(pool, counts)
     used = sorted({pool.columns[o].type for o, _ in groups})
     extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
     rate = _planned(pool, rated, simulated, extrapolated)
@@ -52,18 +57,21 @@ def draft(
     )
     cost = Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
     tables = {pool.types[t].table_id: pool.types[t].table_id for t in used}
-    matching = not any(pool.types[t].is_rate for t in used)
+    single = not any(pool.types[t].is_rate for t in used)
+    looked = tried or simulated
+    dispatch = _dispatch(pool, counts, single, looked.threshold if looked is not None else None)
+    told = (*_told(pool, used), *_warnings(pool, used, counts, single, simulated is not None))
     return Draft(
         workers=tuple(worker for _, worker in groups),
-        routing={app: _routes(pool, counts, rated.x, groups)},
-        dispatch={app: _dispatch(pool, used, matching)},
-        tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables} if matching else {},
-        actions=transition(
-            _running(pool), [worker for _, worker in groups], offers=pool.inputs.profile.offers
-        ),
+        routing={app: _routes(pool, counts, rated.share, groups)},
+        dispatch={app: dispatch},
+        tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
+        if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
+        else {},
+        actions=transition(running(pool), [worker for _, worker in groups], offers=pool.inputs.profile.offers),
         promises=(rate, fluid, cost),
         reported=tuple(reported),
-        warnings=(*_told(pool, used), *_warnings(pool, used, counts, matching, simulated is not None), *warnings),
+        warnings=(*told, *warnings),
         valid=Valid(rate_qps={app: (0.0, rate.value)}),
         **_missed(pool, rate.value),
     )
@@ -108,9 +116,9 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
 
 
-def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+def groups_of(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
-    names = Names(_running(pool))
+    names = Names(running(pool))
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
@@ -121,15 +129,15 @@ def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     return groups
 
 
-def _running(pool: Pool) -> tuple[Worker, ...]:
+def running(pool: Pool) -> tuple[Worker, ...]:
+    """The workers that run now, as the state says."""
     return pool.inputs.state.workers if pool.inputs.state is not None else ()
 
 
-def _routes(pool: Pool, counts: Counts, x: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
-    """Shares of each class: x over types, within a type over its offers by their instances."""
-    per_type = pool.of_type(counts)
-    flows = np.array([x[:, pool.columns[o].type] * counts[o] / per_type[pool.columns[o].type] for o, _ in groups]).T
-    share = flows / flows.sum(axis=1, keepdims=True)
+def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
+    """Shares of each class: over types as rated, within a type over its offers by their instances."""
+    per_type, of = pool.of_type(counts), [pool.columns[o].type for o, _ in groups]
+    share = np.array([share[:, t] * counts[o] / per_type[t] for (o, _), t in zip(groups, of, strict=True)]).T
     share[share < NO_SHARE] = 0.0
     share = share / share.sum(axis=1, keepdims=True)
     loads = [worker.loads[0].id for _, worker in groups]
@@ -148,18 +156,29 @@ def weights(pool: Pool) -> Matrix:
     return np.asarray(pool.L[largest, pool.base] / pool.L[largest], dtype=np.float64)
 
 
-def _dispatch(pool: Pool, used: Sequence[int], matching: bool) -> Dispatch:
-    """Matching of queries to instances; where runs state rates, instances serve several at once and shares decide."""
-    if not matching or pool.wish.max_ms is None:
+def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None) -> Dispatch:
+    """The rule chosen; where runs state rates, instances serve several at once and shares decide."""
+    if not single or pool.wish.max_ms is None:
         return SharesDispatch(late=pool.wish.app.late)
+    late, slo_ms, xi = pool.wish.app.late, pool.wish.max_ms, pool.options.xi
+    per_type = pool.of_type(counts)
+    used = [int(t) for t in np.flatnonzero(per_type)]
+    predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}
+    if pool.options.dispatch == "earliest":
+        return EarliestDispatch(late=late, slo_ms=slo_ms, xi=xi, predict=predict)
+    if pool.options.dispatch == "threshold":
+        from hetplan.problems.pool_simulated import base_among
+
+        assert threshold is not None
+        return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[base_among(pool, per_type)].hardware)
     weight = weights(pool)
     return MatchingDispatch(
-        late=pool.wish.app.late,
-        slo_ms=pool.wish.max_ms,
-        xi=pool.options.xi,
+        late=late,
+        slo_ms=slo_ms,
+        xi=xi,
         weight={pool.types[t].hardware: float(weight[t]) for t in sorted({*used, pool.base})},
         penalty=pool.options.penalty,
-        predict={f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used},
+        predict=predict,
     )
 
 
@@ -178,13 +197,13 @@ def _told(pool: Pool, used: Sequence[int]) -> list[Notice]:
     return [notice for notice in pool.notices if notice.at not in unused]
 
 
-def _warnings(pool: Pool, used: Sequence[int], counts: Counts, matching: bool, simulated: bool) -> list[Notice]:
+def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, simulated: bool) -> list[Notice]:
     notices: list[Notice] = []
-    if not matching:
+    if not single:
         return notices
     weight = weights(pool)
     low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
-    if low and pool.options.penalty == "paper":
+    if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
         notices.append(
             Notice(
                 code="W-late-cheap",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_flows",
+    "add_limits",
     "at_counts",
     "budget_row",
     "class_label",
@@ -27,7 +28,8 @@ __all__ = [
     "limit_resources",
     "most_of",
     "read_counts",
-    "read_flows",
+    "read_rate",
+    "read_shares",
 ]
 
 Index = NDArray[np.int64]
@@ -64,40 +66,47 @@ def _pairs(pool: Pool) -> tuple[Index, Index]:
     return s.astype(np.int64), t.astype(np.int64)
 
 
-def add_flows(pool: Pool, m: Builder, capacity: Vector) -> tuple[Index, Index]:
-    """Columns lam and x with equations (1), (5) and, for these capacities per type, (2); returns lam and rows (2)."""
+def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tuple[Index, Index]:
+    """Columns lam and x with equations (1), (5) and, for these capacities per type, (2); returns lam and rows (2).
+
+    An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
+    class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale).
+    """
     s, t = _pairs(pool)
-    lam = m.columns("lam", ["rate"], unit="qps", cost=1.0 if m.sense == "max" else 0.0)
+    unit = f"{scale:.6g} qps"
+    lam = m.columns("lam", ["rate"], unit=unit, cost=scale if m.sense == "max" else 0.0)
 
     def label(i: int) -> str:
         return f"{class_label(pool, int(s[i]))}@{pool.types[int(t[i])].hardware}"
 
-    x = m.columns("x", label, size=s.size, unit="qps")
+    x = m.columns("x", label, size=s.size, unit=f"its share of {unit}")
     served = m.rows(
-        "served", lambda i: class_label(pool, i), size=pool.p.size, lower=0.0, upper=0.0, unit="qps", equation="(1)"
+        "served", lambda i: class_label(pool, i), size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(1)"
     )
     m.add(served[s], x, 1.0)
-    m.add(served, lam, -pool.p)
+    m.add(served, lam, -1.0)
     lax = [(limit, share) for limit, share in pool.limits if share > 0]
     if lax:
-        late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit="qps", equation="(5)")
+        late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(5)")
         for row, (limit, share) in zip(late, lax, strict=True):
-            m.add(row, x[pool.M[s, t] > limit], 1.0)
+            is_late = pool.M[s, t] > limit
+            m.add(row, x[is_late], pool.p[s[is_late]])
             m.add(row, lam, -share)
     names = [kind.hardware for kind in pool.types]
     busy = m.rows("capacity", names, upper=capacity, unit="instances", equation="(2)")
-    m.add(busy[t], x, pool.L[s, t] / 1000.0)
+    m.add(busy[t], x, pool.p[s] * (scale / 1000.0) * pool.L[s, t])
     return lam, busy
 
 
 def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector | None = None) -> Milp:
-    """The program over whole counts: most lam within the budget, or least cost at lam >= target.
+    """The program over whole counts: most lam within the budget, or least cost at lam >= target (above 0).
 
-    `slip` tightens budget and target by that share: the way out where an engine's tolerance let it through by a hair.
-    `most` replaces the bounds of n.
+    Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
+    the way out where an engine's tolerance let it through by a hair. `most` replaces the bounds of n.
     """
     m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
-    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)))
+    scale = pool.unit_rate if target is None else target
+    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=scale)
     price = pool.c / NANO
     n = m.columns(
         "n",
@@ -110,8 +119,11 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector |
     m.add(busy[pool.of], n, -1.0)
     if target is not None:
         at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
-        elastic = Elastic(EXTRA, at, verb="lower", per_unit=pool.options.derate, unit="qps")
-        row = m.rows("target", ["rate"], lower=target * (1 + slip), unit="qps", equation="min_cost", elastic=elastic)
+        per_unit = pool.options.derate * target
+        elastic = Elastic(EXTRA, at, verb="lower", per_unit=per_unit, unit="qps")
+        row = m.rows(
+            "target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="min_cost", elastic=elastic
+        )
         m.add(row, lam, 1.0)
     if pool.wish.budget is not None:
         row = m.rows(
@@ -123,8 +135,25 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector |
             elastic=Elastic(EXTRA, "slo.limits.cost_per_hour", unit=pool.inputs.slo.limits.currency),
         )
         m.add(row, n, price)
-    _limits(pool, m, n)
+    if pool.cover is not None:
+        _someone_for_each(pool, m, n)
+    add_limits(pool, m, n)
     return m.build()
+
+
+def _someone_for_each(pool: Pool, m: Builder, n: Index) -> None:
+    """At least one instance for each class: without it a class of little work is served by nobody within a tolerance.
+
+    Classes alike in where they may go are one row. A class too frequent to be late needs somebody in time.
+    """
+    wanted = [pool.usable]
+    for limit, share in pool.limits:
+        often = pool.p > share * (1 + 1e-9)
+        wanted.append((pool.usable & (limit >= pool.M))[often])
+    patterns = np.unique(np.concatenate(wanted), axis=0)
+    rows = m.rows("somebody", lambda i: f"pattern {i}", size=len(patterns), lower=1.0, unit="instances")
+    for row, pattern in zip(rows, patterns, strict=True):
+        m.add(row, n[pattern[pool.of]], 1.0)
 
 
 def budget_row(pool: Pool, budget: int) -> float:
@@ -137,7 +166,7 @@ def budget_row(pool: Pool, budget: int) -> float:
     return (budget // step * step if step else budget) / NANO
 
 
-def _limits(pool: Pool, m: Builder, n: Index) -> None:
+def add_limits(pool: Pool, m: Builder, n: Index) -> None:
     """min_t and max_t per type over its offers, and totals of resources."""
     for name, verb, side in (("least", "lower", 0), ("most", "raise", 1)):
         kinds = [
@@ -174,17 +203,13 @@ def limit_resources(pool: Pool, m: Builder, n: Index) -> None:
             elastic=Elastic(EXTRA, "slo.limits.resources.{label}"),
         )
         for row, resource in zip(rows, resources, strict=True):
-            m.add(row, n, [_provides(pool, t, resource) for t in pool.of])
-
-
-def _provides(pool: Pool, t: int, resource: str) -> float:
-    return pool.inputs.profile.hardware[pool.types[t].hardware].provides.get(resource, 0.0)
+            m.add(row, n, pool.takes(resource)[pool.of])
 
 
 def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     """The linear program at given counts per type: the rate that no dispatcher can beat."""
     m = Builder("max", name=f"pool {pool.wish.app_id} at given counts")
-    add_flows(pool, m, np.asarray(per_type, dtype=float))
+    add_flows(pool, m, np.asarray(per_type, dtype=float), scale=pool.unit_rate)
     return m.build()
 
 
@@ -205,12 +230,18 @@ def read_counts(pool: Pool, point: Vector) -> Counts:
     return np.rint(point[-len(pool.columns) :]).astype(np.int64)
 
 
-def read_flows(pool: Pool, point: Vector) -> Matrix:
-    """x as a matrix from a point of either program."""
+def read_rate(point: Vector, *, scale: float) -> float:
+    """lam from a point of either program."""
+    return float(point[0]) * scale
+
+
+def read_shares(pool: Pool, point: Vector) -> Matrix:
+    """x_st / (p_s lam) as a matrix from a point of either program (0 where its rate is 0)."""
     s, t = _pairs(pool)
-    x = np.zeros_like(pool.L)
-    x[s, t] = np.maximum(point[1 : 1 + s.size], 0.0)
-    return x
+    share = np.zeros_like(pool.L)
+    if point[0] > 0:
+        share[s, t] = np.maximum(point[1 : 1 + s.size], 0.0) / point[0]
+    return share
 
 
 def given_counts(pool: Pool) -> Counts:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer
+from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder, Milp, Vector
-from hetplan.problems.pool_fluid import add_flows, class_label, fluid, limit_resources, most_of, read_counts
+from hetplan.problems.pool_fluid import add_flows, class_label, fluid, limit_resources, most_of, read_counts, read_rate
+from hetplan.problems.pool_start import rentable
 from hetplan.profiles.fields import NANO, money_text
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ __all__ = [
 SHOWN = 5
 """How many classes are named one by one."""
 
+MOST_TOLERANCE = 0.5
+"""Option violation_tolerance stays below it: a target that most queries miss is none."""
+
 
 def money(pool: Pool, nanos: int) -> str:
     """``$0.5260``, or ``EUR 0.5260``."""
@@ -39,8 +44,8 @@ def money(pool: Pool, nanos: int) -> str:
 
 
 def impossible(pool: Pool) -> Infeasible | None:
-    """What no solver is needed for: too low a quality, classes late everywhere, minima over the budget."""
-    return _too_poor(pool) or _late_everywhere(pool) or _minima_over_budget(pool)
+    """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
+    return _too_poor(pool) or _late_everywhere(pool) or _minima_over_budget(pool) or _cover_over_budget(pool)
 
 
 def _too_poor(pool: Pool) -> Infeasible | None:
@@ -60,16 +65,10 @@ def _too_poor(pool: Pool) -> Infeasible | None:
     return None
 
 
-def _rentable(pool: Pool) -> list[int]:
-    """Types of which at least one instance may be had."""
-    having = {column.type for column in pool.columns if column.stock != 0}
-    return [t for t, kind in enumerate(pool.types) if t in having and kind.most != 0]
-
-
 def _late_everywhere(pool: Pool) -> Infeasible | None:
     """Classes that no type to be had serves within a target, where these are more than the target leaves."""
-    rentable = _rentable(pool)
-    least = np.where(pool.served, pool.M, np.inf)[:, rentable].min(axis=1, initial=np.inf)
+    to_be_had = rentable(pool)
+    least = np.where(pool.served, pool.M, np.inf)[:, to_be_had].min(axis=1, initial=np.inf)
     why, repairs = [], list[Repair]()
     for k, (limit, allowed) in enumerate(pool.limits):
         late = np.isinf(least) | (least > limit)
@@ -81,8 +80,8 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
         why.append(f"late on every type that may be rented: {listed}; in all {share:.4g} of the queries")
         if np.isfinite(least).all():
             repairs.append(_looser_target(pool, k, least))
-            repairs += [_more_tolerance(pool, share)] if k == len(pool.limits) - 1 else []
-        repairs += _let_in(pool, late, rentable)
+            repairs += [_more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
+        repairs += _let_in(pool, late, to_be_had)
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
@@ -107,11 +106,11 @@ def _more_tolerance(pool: Pool, share: float) -> Repair:
     return Repair(at, "raise", share - pool.eps, share, "share", text)
 
 
-def _let_in(pool: Pool, late: np.ndarray[Any, Any], rentable: list[int]) -> list[Repair]:
+def _let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list[Repair]:
     """Types that serve all those classes in time, of which the limits allow none."""
     repairs = []
     for t, kind in enumerate(pool.types):
-        if t not in rentable and bool(pool.timely[late, t].all()) and kind.most == 0:
+        if t not in to_be_had and bool(pool.timely[late, t].all()) and kind.most == 0:
             at = f"slo.limits.instances.{kind.hardware}[1]"
             text = f"raise {at} from 0 to 1: {kind.hardware} serves them in time"
             repairs.append(Repair(at, "raise", 1, 1, "instances", text))
@@ -134,12 +133,25 @@ def _minima_over_budget(pool: Pool) -> Infeasible | None:
     why = f"the least instances alone ({named}) need {money(pool, cost)}, budget {money_text(pool.wish.budget)}"
     stated = [f"slo.limits.instances.{kind.hardware}[0]" for kind in pool.types if kind.least]
     lower = [Repair(at, "lower", None, None, "instances", f"or lower {at}") for at in stated]
-    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost), *lower))
+    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost, pool.wish.budget), *lower))
 
 
-def _more_budget(pool: Pool, cost: int) -> Repair:
+def _cover_over_budget(pool: Pool) -> Infeasible | None:
+    """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
+    if pool.wish.budget is None or pool.cover is None or pool.formulation == "fluid-lp":
+        return None
+    return _cover_costs(pool, pool.cover, pool.wish.budget) if pool.cost(pool.cover) > pool.wish.budget else None
+
+
+def _cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasible:
+    cost = pool.cost(cover)
+    needs = f"needs {money(pool, cost)}, budget {money_text(budget)}"
+    why = f"the cheapest pool that serves every class in time ({_counted(pool, cover)}) {needs}"
+    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost, budget),))
+
+
+def _more_budget(pool: Pool, cost: int, budget: int) -> Repair:
     at = "slo.limits.cost_per_hour"
-    budget = pool.wish.budget or 0
     text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
     return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.inputs.slo.limits.currency, text)
 
@@ -150,7 +162,7 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
     cost = pool.cost(counts)
     if pool.wish.budget is not None and cost > pool.wish.budget:
         why.append(f"the given pool needs {money(pool, cost)}, budget {money_text(pool.wish.budget)}")
-        repairs.append(_more_budget(pool, cost))
+        repairs.append(_more_budget(pool, cost, pool.wish.budget))
     for t, count in enumerate(pool.of_type(counts)):
         kind = pool.types[t]
         at = f"slo.limits.instances.{kind.hardware}"
@@ -166,22 +178,39 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
 
 
 def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
-    """The best rate is 0: either the given pool misses a class, or no pool within the budget has a type for each."""
+    """The rate found is 0: the given pool misses a class, or no pool within the budget has a type for each.
+
+    Only a cheapest cover that costs more than the budget proves the latter; otherwise there may be a pool after all.
+    """
     if pool.formulation == "fluid-lp":
-        there = pool.of_type(counts) > 0
-        missed = np.flatnonzero(~pool.usable[:, there].any(axis=1))
-        named = ", ".join(class_label(pool, int(s)) for s in missed[:SHOWN])
-        return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
+        return _given_serves_nothing(pool, counts)
+    budget = pool.wish.budget
+    why = f"formulation {pool.formulation} found no pool that serves every class in time"
+    if pool.cover is not None or budget is None:
+        advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
+        return Infeasible(why=(why + advice,), proved=False)
     form = cover(pool)
     answer = ask(form, gap=0.0, about="cheapest pool that serves every class at all")
-    if answer.point is None:
+    if answer.status is Status.INFEASIBLE:
         return explain(form, ask)
-    cost = pool.cost(read_counts(pool, answer.point))
-    budget = pool.wish.budget or 0
-    counted = _counted(pool, read_counts(pool, answer.point))
-    needs = f"needs {money(pool, cost)}, budget {money_text(budget)}"
-    why = f"the cheapest pool that serves every class in time ({counted}) {needs}"
-    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost),), answer=answer)
+    if answer.bound is None or answer.bound * NANO <= budget or answer.point is None:
+        return Infeasible(why=(f"{why}: {answer.stop}",), proved=False)
+    return replace(_cover_costs(pool, read_counts(pool, answer.point), budget), answer=answer)
+
+
+def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
+    there = pool.of_type(counts) > 0
+    missed = np.flatnonzero(~pool.usable[:, there].any(axis=1))
+    if missed.size:
+        named = ", ".join(class_label(pool, int(s)) for s in missed[:SHOWN])
+        return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
+    fastest = np.where(pool.usable[:, there], pool.M[:, there], np.inf).min(axis=1)
+    told = [
+        f"{pool.p[fastest > limit].sum():.4g} of the queries later than {limit:g} ms, {share:.4g} are allowed"
+        for limit, share in pool.limits
+        if float(pool.p[fastest > limit].sum()) > share
+    ]
+    return Infeasible(why=(f"the given pool serves at best {'; '.join(told)}",), proved=bool(told))
 
 
 def _counted(pool: Pool, counts: Counts) -> str:
@@ -232,7 +261,7 @@ def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeas
     raised = ask(raised_form, gap=1e-6, about="cheapest limits to raise")
     if best.point is None or raised.point is None:
         return explain(form, ask)
-    reached = float(best.point[0]) * pool.options.derate
+    reached = read_rate(best.point, scale=pool.unit_rate) * pool.options.derate
     why = f"the limits on instances allow {reached:.6g} qps at best, {pool.wish.rate_qps:g} are asked for"
     repairs = (*_raises(pool, raised_form, raised.point), less_rate(pool, reached))
     return Infeasible(why=(why,), repairs=repairs, answer=answer)
@@ -248,11 +277,11 @@ def less_rate(pool: Pool, reached: float) -> Repair:
 def least_raise(pool: Pool, target: float) -> Milp:
     """The target with every max and stock loosened, at the price of the instances beyond them."""
     m = Builder("min", name=f"pool {pool.wish.app_id} raised")
-    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)))
+    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=target)
     names = [column.offer or pool.types[column.type].hardware for column in pool.columns]
     n = m.columns("n", names, whole=True, unit="instances")
     m.add(busy[pool.of], n, -1.0)
-    row = m.rows("target", ["rate"], lower=target, unit="qps")
+    row = m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps")
     m.add(row, lam, 1.0)
     price = np.maximum(pool.c / NANO, 1e-3)
     stocked = [o for o, column in enumerate(pool.columns) if column.stock is not None]
@@ -298,8 +327,8 @@ def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]
     return [Repair(at, "raise", extra, to, "instances", text + together) for at, extra, to, text in told]
 
 
-def too_slow(pool: Pool, counts: Counts, lam: float) -> Infeasible:
+def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:
     """A pool that is given, or found with a hair missing, does not reach the rate."""
     reached = lam * pool.options.derate
     why = f"the pool {_counted(pool, counts)} carries {reached:.9g} qps, {pool.wish.rate_qps:g} are asked for"
-    return Infeasible(why=(why,), repairs=(less_rate(pool, reached),))
+    return Infeasible(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)

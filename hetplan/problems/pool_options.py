@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from hetplan.planner.contract import Options
+from hetplan.profiles.fields import wrong
 
 __all__ = [
     "EnumerateOptions",
@@ -45,6 +46,13 @@ class PoolOptions(Options):
         default="paper", description="what a late pair costs in the matching"
     )
 
+    dispatch: Literal["matching", "threshold", "earliest"] = Field(
+        default="matching",
+        description="the rule that sends queries to instances: matched in time (Kairos), split at a size that "
+        "simulation finds (DeepRecSys), or queued where they are done first (Clockwork); the last two are sized by "
+        "simulation",
+    )
+
     size: Literal["fluid", "simulated"] = Field(
         default="fluid",
         description="what the promised rate rests on: the fluid rate derated, or simulation of the pool",
@@ -53,6 +61,17 @@ class PoolOptions(Options):
     noise: Literal["mean", "lognormal"] = Field(
         default="mean", description="service times simulated: their means, or lognormal of the tables' std and max"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_by_simulation(cls, given: Any) -> Any:
+        """The derate is that of matching; what another rule carries is known by simulation alone."""
+        if isinstance(given, dict) and given.get("dispatch", "matching") != "matching":
+            if given.get("size", "simulated") != "simulated":
+                why = "a fluid rate, derated, is what matching carries; what another rule does is simulated"
+                raise wrong(why, 'Set it to "simulated", or leave it out.', at=("size",))
+            return {**given, "size": "simulated"}
+        return given
 
     @model_validator(mode="before")
     @classmethod

@@ -21,6 +21,7 @@ from hetplan.problems import pool_eq15, pool_infeasible
 from hetplan.problems.pool_columns import Type
 from hetplan.problems.pool_configurations import Configurations, columns_of, configurations
 from hetplan.problems.pool_fluid import at_counts, fluid
+from hetplan.problems.pool_start import flows
 from hetplan.profiles.fields import NANO
 
 if TYPE_CHECKING:
@@ -210,9 +211,12 @@ def _maximal(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
 def _best_of(pool: Pool, ask: Ask, found: Configurations, at: NDArray[np.int64]) -> tuple[Rated, float]:
     """Of some configurations the one of the highest fluid rate, and the highest bound of any."""
     answers = rates_of(pool, ask, found.rows(at), about="fluid rate of each configuration")
-    rates = np.array([answer.value or 0.0 for answer in answers])
+    said = [
+        answer.value if answer.value is not None else flows(pool, found.row(int(i)))[0]
+        for i, answer in zip(at, answers, strict=True)
+    ]
     bounds = [answer.bound if answer.bound is not None else np.inf for answer in answers]
-    (best,) = pool_eq15.top(rates, found.cost[at], 1)
+    (best,) = pool_eq15.top(np.array(said), found.cost[at], 1)
     return pool.rated(columns_of(pool, found.row(int(at[best]))), answers[int(best)]), float(max(bounds))
 
 
@@ -229,7 +233,7 @@ def _cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: NDArray[np
             best = rated if best is None or rated.lam > best.lam else best
     if best is None or best.lam <= 0:
         return Infeasible(why=("no configuration looked at reaches the rate; fluid-milp finds why",), proved=False)
-    return pool_infeasible.too_slow(pool, best.counts, best.lam)
+    return pool_infeasible.too_slow(pool, best.counts, best.lam, proved=False)
 
 
 def _estimated(pool: Pool, ask: Ask, rated: Rated, numbers: pool_eq15.Eq15) -> Draft | Infeasible:

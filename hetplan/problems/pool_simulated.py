@@ -7,7 +7,8 @@ The simulator is handed in (`Tools.simulate`); nothing here imports it. It is ca
 with a row per type and a column per class, classes in growing size where there is one axis; and, where option
 `noise` is not "mean", also ``noise=..., std_ms=..., max_ms=...`` (arrays like latency_ms). It returns an object with
 `per_seed`: of each seed the highest rate (queries/s) at which no more than `most_late` of the queries were late, 0
-where none was found.
+where none was found. With option `dispatch` "threshold" the rule is the name ``threshold/1``, with
+``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best `threshold` too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hetplan.problems.pool import Counts, Pool, Rated
     from hetplan.problems.pool_options import FluidOptions
 
-__all__ = ["SPREADS", "Simulated", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest"]
+__all__ = ["SPREADS", "Simulated", "base_among", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest"]
 
 SPREADS = 3.0
 """A promise stays so many standard deviations of the seeds below their mean, so that new seeds keep it."""
@@ -52,6 +53,7 @@ class Simulated:
     per_seed: tuple[float, ...]
     model: Literal["simulation/1", "measured"] = "simulation/1"
     at_most: float = math.inf
+    threshold: float | None = None
 
     @property
     def median(self) -> float:
@@ -96,32 +98,55 @@ def check_can_simulate(pool: Pool) -> None:
         )
 
 
-def simulate(pool: Pool, per_type: Counts | Sequence[int], lam: float, *, first_seed: int) -> Simulated:
-    """The allowable rate of a pool whose fluid rate is `lam`, per seed."""
-    from hetplan.problems.pool_draft import weights
-
+def simulate(
+    pool: Pool,
+    per_type: Counts | Sequence[int],
+    lam: float,
+    *,
+    first_seed: int,
+    look: Literal["climb", "sweep"] = "climb",
+) -> Simulated:
+    """The allowable rate of a pool whose fluid rate is `lam`, per seed; `look` is how a threshold is looked for."""
     assert pool.tools.simulate is not None
     order, sizes = _by_size(pool)
     more: dict[str, Any] = {}
     if pool.options.noise != "mean" and pool.times.std_ms is not None and pool.times.max_ms is not None:
         more = {"noise": pool.options.noise, "std_ms": pool.times.std_ms[order].T, "max_ms": pool.times.max_ms[order].T}
-    rule = Matching(
-        slo_ms=pool.qos, weight=tuple(weights(pool).tolist()), xi=pool.options.xi, penalty=pool.options.penalty
-    )
+    if pool.options.dispatch == "threshold":
+        more["threshold"] = look
     found = pool.tools.simulate(
         pool.L[order].T,
         tuple(int(count) for count in per_type),
         pool.p[order],
         pool.qos,
-        rule=rule,
+        rule=_rule(pool),
         seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
         lp_qps=lam,
-        base=pool.base,
+        base=pool.base if pool.options.dispatch == "matching" else base_among(pool, per_type),
         sizes=sizes,
         most_late=pool.wish.targets[-1].left,
         **more,
     )
-    return Simulated(tuple(float(rate) for rate in found.per_seed))
+    threshold = getattr(found, "threshold", None) if pool.options.dispatch == "threshold" else None
+    return Simulated(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
+
+
+def base_among(pool: Pool, per_type: Counts | Sequence[int]) -> int:
+    """The base type, or where there is none of it, the type that is there and serves the most queries in time."""
+    if per_type[pool.base] > 0:
+        return pool.base
+    there = np.asarray(per_type) > 0
+    return int(np.argmax(np.where(there, np.round(pool.p @ pool.timely, 12), -1.0)))
+
+
+def _rule(pool: Pool) -> Matching | str:
+    """The rule that the plan will state; a threshold is not known before it was looked for."""
+    from hetplan.problems.pool_draft import weights
+
+    if pool.options.dispatch != "matching":
+        return f"{pool.options.dispatch}/1"
+    weight = tuple(weights(pool).tolist())
+    return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
 
 
 def _by_size(pool: Pool) -> tuple[np.ndarray[Any, Any], list[float] | None]:
@@ -253,7 +278,8 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, b
     if at.size > MOST_PROGRAMS // 10:
         return best, False
     answers = rates_of(loose, ask, found.rows(at), about="bound on the rate of each cheaper configuration")
-    bounds = np.array([answer.value or 0.0 for answer in answers])
+    # What an engine said nothing about may still do.
+    bounds = np.array([answer.value if answer.value is not None else np.inf for answer in answers])
     at, bounds = at[bounds >= rate], bounds[bounds >= rate]
     for i in at[np.argsort(-bounds, kind="stable")]:
         if found.cost[i] >= pool.cost(best.counts):

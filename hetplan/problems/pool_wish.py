@@ -223,8 +223,6 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
         faults.in_slo(
             "$.objective", "the rate is given, so it cannot be maximised", 'Set rate_qps to "max", or minimise cost.'
         )
-    if rate <= 0:
-        faults.in_slo(at, "a pool serves a rate above 0", "Give the queries per second to be served.", value=rate)
     return None, float(rate), False
 
 

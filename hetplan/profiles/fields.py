@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 __all__ = [
     "NANO",
+    "Amount",
     "Count",
     "Currency",
     "Fraction",
@@ -38,6 +40,7 @@ __all__ = [
     "NonNegative",
     "PathKey",
     "Positive",
+    "PositiveAmount",
     "PositiveCount",
     "Real",
     "Sha256",
@@ -131,9 +134,22 @@ Named = Annotated[dict[Id, T], BeforeValidator(_no_twins)]
 Key = Annotated[str, Strict(), Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 """A name that is no id: an axis, a resource, a knob."""
 
+LEAST, MOST = 1e-15, 1e15
+"""No measurement and no wish is smaller or larger in the units of these files; what is, overflows later on."""
+
+
+def _plausible(value: float) -> float:
+    if value > MOST or 0 < value < LEAST:
+        raise wrong(f"0, or a number from {LEAST:g} to {MOST:g}", "Check the number, and the unit of its key.")
+    return value
+
+
 Real = Annotated[float, Strict()]
 Positive = Annotated[float, Strict(), Field(gt=0)]
 NonNegative = Annotated[float, Strict(), Field(ge=0)]
+PositiveAmount = Annotated[Positive, AfterValidator(_plausible)]
+Amount = Annotated[NonNegative, AfterValidator(_plausible)]
+"""What somebody measured or wishes for; what hetplan computes may be smaller."""
 Fraction = Annotated[float, Strict(), Field(ge=0, le=1)]
 Count = Annotated[int, Strict(), Field(ge=0)]
 PositiveCount = Annotated[int, Strict(), Field(ge=1)]
@@ -190,13 +206,16 @@ Money = Annotated[
 def _grid(value: object) -> object:
     if isinstance(value, list | tuple):
         # Most cells are floats: only the others are worth a call.
-        return tuple([c if type(c) is float and isfinite(c) else _cell(c, at) for at, c in enumerate(value)])
+        return tuple([c if type(c) is float and LEAST <= c <= MOST else _cell(c, at) for at, c in enumerate(value)])
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong("every cell is a number, or null where nothing was measured", "Write null there, or the number.")
     if not isfinite(value):
         raise wrong("every cell is finite", "Write null where nothing was measured.")
+    if value and not LEAST <= abs(value) <= MOST:
+        why = f"every cell is 0, or a number from {LEAST:g} to {MOST:g}"
+        raise wrong(why, "Check the number, and the unit of the table; write null where nothing was measured.")
     return float(value)
 
 

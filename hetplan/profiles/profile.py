@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import (
+    Amount,
     Count,
     Currency,
     Fraction,
@@ -16,9 +17,8 @@ from hetplan.profiles.fields import (
     Model,
     Money,
     Named,
-    NonNegative,
     PathKey,
-    Positive,
+    PositiveAmount,
     PositiveCount,
     Real,
     Sha256,
@@ -77,9 +77,11 @@ class Hardware(Model):
 
     kind: Key
     tier: Id | None = None
-    relative_time: Positive | None = Field(default=None, description="time here / time on the profile's reference")
-    startup_s: NonNegative = 0.0
-    provides: dict[Key, NonNegative] = Field(default_factory=dict)
+    relative_time: PositiveAmount | None = Field(
+        default=None, description="time here / time on the profile's reference"
+    )
+    startup_s: Amount = 0.0
+    provides: dict[Key, Amount] = Field(default_factory=dict)
 
 
 class Offer(Model):
@@ -91,7 +93,7 @@ class Offer(Model):
     stock: Count | None = Field(default=None, description="null: as many as wanted")
     zone: Id | None = None
     per: Key | None = Field(default=None, description="the price is per unit of this resource, not per machine")
-    interruptions_per_hour: NonNegative | None = None
+    interruptions_per_hour: Amount | None = None
 
 
 class Host(Model):
@@ -104,8 +106,8 @@ class Link(Model):
     """A network link between two tiers."""
 
     between: tuple[Id, Id]
-    bandwidth_mbps: Positive
-    latency_ms: NonNegative = 0.0
+    bandwidth_mbps: PositiveAmount
+    latency_ms: Amount = 0.0
 
     @model_validator(mode="after")
     def _two_ends(self) -> Link:
@@ -141,10 +143,10 @@ class Run(Model):
     latency: Id | None = Field(default=None, description="a table of latency_ms")
     rate: Id | None = Field(default=None, description="a table of requests_per_s; exclusive with latency")
     at: dict[Key, Real] = Field(default_factory=dict, description="the table point at which the single figures hold")
-    load_s: NonNegative = 0.0
-    saturation_qps: Positive | None = None
+    load_s: Amount = 0.0
+    saturation_qps: PositiveAmount | None = None
     price_per_hour: Money | None = Field(default=None, description="a price of this run alone; wins over offers")
-    needs: dict[Key, NonNegative] = Field(default_factory=dict)
+    needs: dict[Key, Amount] = Field(default_factory=dict)
     bytes_out: Id | None = Field(default=None, description="a table of bytes_out")
     slowdown: Id | None = Field(default=None, description="a table of slowdown over co_load")
 
@@ -187,7 +189,7 @@ class Node(Model):
     device: Literal["cpu", "gpu"] | None = None
     reads: tuple[Key, ...] = ()
     share_law: Literal["flops", "batch"] = "flops"
-    needs: dict[Key, NonNegative] = Field(default_factory=dict)
+    needs: dict[Key, Amount] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _does_something(self) -> Node:
@@ -201,15 +203,15 @@ class Edge(Model):
 
     from_: Id = Field(alias="from")
     to: Id
-    fanout: NonNegative | dict[IdOrStar, NonNegative] = 1.0
-    bytes: NonNegative | None = None
+    fanout: Amount | dict[IdOrStar, Amount] = 1.0
+    bytes: Amount | None = None
 
 
 class PathQuality(Model):
     """How qualities along a path combine; a measured path ("d=yolo-n/c=rn50") wins over the rule."""
 
     rule: Literal["product", "additive", "table"] = "product"
-    weights: Named[NonNegative] = Field(default_factory=dict, description="per node, for rule additive")
+    weights: Named[Amount] = Field(default_factory=dict, description="per node, for rule additive")
     paths: dict[PathKey, Real] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -29,6 +29,9 @@ _SINGULAR = {
 _MOST_SUGGESTIONS = 40
 """Looking for near names costs; a file with more dangling references has one cause, not many slips."""
 
+_MOST_QPS = 1e12
+"""A hundred queries per second of every living human: what is above is a slip."""
+
 _QUANTITIES = {"latency": "latency_ms", "rate": "requests_per_s", "bytes_out": "bytes_out", "slowdown": "slowdown"}
 
 
@@ -61,7 +64,8 @@ class References:
         self.suggested += 1
         near = closest(name, self.known[section]) if self.suggested <= _MOST_SUGGESTIONS else ""
         kind = _SINGULAR.get(section, section)
-        self._fault(steps, name, f"there is no {kind} {name!r} in the profile", f"{near}Or add it under {section}.")
+        add = f"{near}Or add it under {section}." if near else f"Add it under {section}."
+        self._fault(steps, name, f"there is no {kind} {name!r} in the profile", add)
 
     def check_profile(self) -> None:
         """References within the profile."""
@@ -188,7 +192,13 @@ class References:
             self._fault(steps, variant_id, why, "Name a variant of that task.")
 
     def check_slo(self, slo: Slo) -> None:
-        """References of the SLO into the profile."""
+        """References of the SLO into the profile, and that it wishes for anything at all."""
+        if not slo.apps:
+            why = "an SLO has at least one application, which says what is to run and how much is asked of it"
+            remedy = 'Write "apps": {"mine": {"runs": {"variants": ["..."]}, "demand": {"rate_qps": 100}}}.'
+            self._fault(("apps",), {}, why, remedy)
+        for name, app in slo.apps.items():
+            self._check_rates(app, ("apps", name, "demand"))
         for hardware in slo.limits.instances:
             self._known("hardware", hardware, "limits", "instances", hardware)
         currencies = sorted({offer.currency for offer in self.profile.offers.values()})
@@ -198,6 +208,17 @@ class References:
             self._fault(("limits", "currency"), slo.limits.currency, why, remedy)
         for name, app in slo.apps.items():
             self._check_app(app, ("apps", name))
+
+    def _check_rates(self, app: App, at: Steps) -> None:
+        """No rate is beyond all reason, whether a file states it or a caller."""
+        demand = app.demand
+        stated: list[tuple[Steps, object]] = [((*at, "rate_qps"), demand.rate_qps)]
+        for key, rates in (("history_qps", demand.history_qps), ("series", demand.series)):
+            stated += [((*at, key, number), rate) for number, rate in enumerate(rates or ())]
+        for steps, rate in stated:
+            if isinstance(rate, float) and rate > _MOST_QPS:
+                why = f"a rate of at most {_MOST_QPS:g} queries per second"
+                self._fault(steps, rate, why, "Check the number; rates are per second.")
 
     def _check_app(self, app: App, at: Steps) -> None:
         if app.device is not None:
@@ -211,7 +232,8 @@ class References:
         families = {variant.family for variant in self.profile.variants.values() if variant.family is not None}
         for number, family in enumerate(app.runs.families or ()):
             if family not in families and self.known["variants"] <= self.profile.variants.keys():
-                remedy = f"{closest(family, families)}Or give variants that family."
+                near = closest(family, families)
+                remedy = f"{near}Or give variants that family." if near else "Give variants that family."
                 self._fault((*at, "runs", "families", number), family, f"no variant is of family {family!r}", remedy)
         self._known("tasks", app.runs.task, *at, "runs", "task")
         self._known("pipelines", app.runs.pipeline, *at, "runs", "pipeline")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
 from hetplan.profiles.fields import (
+    Amount,
     Count,
     Currency,
     Fraction,
@@ -19,8 +20,7 @@ from hetplan.profiles.fields import (
     Model,
     Money,
     Named,
-    NonNegative,
-    Positive,
+    PositiveAmount,
     PositiveCount,
     Real,
     Sha256,
@@ -83,7 +83,7 @@ class WishLimits(Model):
         default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
     )
     only_listed: bool = False
-    resources: dict[Key, NonNegative] = Field(default_factory=dict, description="totals, where no machines are listed")
+    resources: dict[Key, Amount] = Field(default_factory=dict, description="totals, where no machines are listed")
     survive: Survive = Field(default_factory=Survive)
 
     @model_validator(mode="after")
@@ -102,15 +102,15 @@ class Change(Model):
     """What a change of the running state costs, and how much room to keep."""
 
     slack: Real = Field(default=1.05, ge=1, description="need / load")
-    slack_qps: NonNegative | None = Field(default=None, description="an additive slack instead")
-    load_weight_per_s: NonNegative = 0.1
+    slack_qps: Amount | None = Field(default=None, description="an additive slack instead")
+    load_weight_per_s: Amount = 0.1
     offline_below: Fraction = 0.4
 
 
 class Horizon(Model):
     """Periods planned ahead."""
 
-    period_s: Positive = 3600.0
+    period_s: PositiveAmount = 3600.0
     periods: PositiveCount = 1
 
 
@@ -140,7 +140,7 @@ class LatencyTarget(Model):
 
     of: Literal["response", "ttft", "tpot"] = "response"
     percentile: Real = Field(gt=0, le=100)
-    max_ms: Positive
+    max_ms: PositiveAmount
 
     @model_validator(mode="after")
     def _units(self) -> LatencyTarget:
@@ -180,8 +180,8 @@ class Violations(Model):
 class RateRange(Model):
     """A range of rates to plan policies for."""
 
-    low: Positive
-    high: Positive
+    low: PositiveAmount
+    high: PositiveAmount
 
     @model_validator(mode="after")
     def _low_to_high(self) -> RateRange:
@@ -194,11 +194,11 @@ class Arrivals(Model):
     """How queries come. `shape` is for gamma, `rates_qps`/`stay_s` for mmpp, `peak`/`period_s` for diurnal."""
 
     process: Literal["poisson", "gamma", "mmpp", "diurnal", "empirical", "deterministic"] = "poisson"
-    shape: Positive | None = None
-    relative_rates: tuple[NonNegative, ...] | None = Field(default=None, description="mmpp: rate of each state / mean")
-    stay_s: tuple[Positive, ...] | None = Field(default=None, description="mmpp: mean stay in each state")
-    peak: Positive | None = Field(default=None, description="diurnal: peak / mean rate")
-    period_s: Positive | None = Field(default=None, description="diurnal: length of a day")
+    shape: PositiveAmount | None = None
+    relative_rates: tuple[Amount, ...] | None = Field(default=None, description="mmpp: rate of each state / mean")
+    stay_s: tuple[PositiveAmount, ...] | None = Field(default=None, description="mmpp: mean stay in each state")
+    peak: PositiveAmount | None = Field(default=None, description="diurnal: peak / mean rate")
+    period_s: PositiveAmount | None = Field(default=None, description="diurnal: length of a day")
 
     @model_validator(mode="after")
     def _own_parameters(self) -> Arrivals:
@@ -242,13 +242,11 @@ class Mix(Model):
     """What queries are like: bins along table axes, and the share of each. Sizes between bins round up."""
 
     axes: tuple[Key, ...] = Field(min_length=1)
-    bins: tuple[tuple[NonNegative, ...], ...] = Field(min_length=1)
-    share: Annotated[tuple[NonNegative, ...], AfterValidator(_shares)] | None = Field(
+    bins: tuple[tuple[Amount, ...], ...] = Field(min_length=1)
+    share: Annotated[tuple[Amount, ...], AfterValidator(_shares)] | None = Field(
         default=None, description="sums to 1; exclusive with observed"
     )
-    observed: tuple[tuple[NonNegative, ...], ...] | None = Field(
-        default=None, description="sizes seen; counted into bins"
-    )
+    observed: tuple[tuple[Amount, ...], ...] | None = Field(default=None, description="sizes seen; counted into bins")
 
     @model_validator(mode="after")
     def _matching_lengths(self) -> Mix:
@@ -275,16 +273,20 @@ class TraceRef(Model):
 
     file: str = Field(min_length=1, description="relative to the SLO file, in its folder or below")
     sha256: Sha256 | None = None
-    scale: Positive = Field(default=1.0, description="times as many arrivals")
-    compress: Positive = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
+    scale: PositiveAmount = Field(default=1.0, description="times as many arrivals")
+    compress: PositiveAmount = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
+
+
+Rate = Annotated[float, Strict(), Field(ge=0)]
+"""Queries per second, also of a demand that is handed in through the API: `load` says what is absurd of both."""
 
 
 class Demand(Model):
     """How much is asked for."""
 
-    rate_qps: NonNegative | Literal["max"] | RateRange | None = None
-    history_qps: tuple[NonNegative, ...] | None = Field(default=None, min_length=1)
-    series: tuple[NonNegative, ...] | None = Field(default=None, min_length=1, description="a rate per period")
+    rate_qps: Rate | Literal["max"] | RateRange | None = None
+    history_qps: tuple[Rate, ...] | None = Field(default=None, min_length=1)
+    series: tuple[Rate, ...] | None = Field(default=None, min_length=1, description="a rate per period")
     streams: PositiveCount | None = None
     arrivals: Arrivals = Field(default_factory=Arrivals)
     mix: Mix | None = None
@@ -303,15 +305,15 @@ class Demand(Model):
 class Device(Model):
     """An application's own device, where it differs from the profile's."""
 
-    relative_time: Positive | None = None
+    relative_time: PositiveAmount | None = None
     links: tuple[Link, ...] = ()
 
 
 class Candidate(Model):
     """A plan that a query may get, for packing without a search."""
 
-    demand: dict[Key, NonNegative] = Field(min_length=1)
-    weight: NonNegative | None = None
+    demand: dict[Key, Amount] = Field(min_length=1)
+    weight: Amount | None = None
     price_per_hour: Money | None = None
     label: str | None = None
 
@@ -345,13 +347,13 @@ class App(Model):
     latency: tuple[LatencyTarget, ...] = ()
     quality: QualityTarget | None = None
     violations: Violations | None = None
-    weight: NonNegative | None = None
+    weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] = "serve"
     balancing: Literal["round_robin", "shortest_queue"] | None = None
-    network_ms_per_hop: NonNegative = 0.0
+    network_ms_per_hop: Amount = 0.0
     demand: Demand = Field(default_factory=Demand)
-    lifetime_s: Positive | None = None
-    deadline_s: Positive | None = Field(default=None, description="how soon a plan for this query is wanted")
+    lifetime_s: PositiveAmount | None = None
+    deadline_s: PositiveAmount | None = Field(default=None, description="how soon a plan for this query is wanted")
     device: Device | None = None
     candidates: tuple[Candidate, ...] = ()
 

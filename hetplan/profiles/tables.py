@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
-from hetplan.profiles.fields import Fraction, Grid, Id, Key, Model, NonNegative, Real, wrong
+from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ class Table(Model):
     samples: Grid = Field(default=None, description="how many measurements per cell, or one number for all")
     source: Id | None = None
     outside: Literal["refuse", "clamp", "linear"] = "refuse"
-    given: dict[Key, NonNegative] = Field(default_factory=dict, description="under which conditions it was measured")
+    given: dict[Key, Amount] = Field(default_factory=dict, description="under which conditions it was measured")
     interval: Fraction | None = Field(default=None, description="confidence of the error bars, where there are any")
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.profile import Profile
@@ -55,7 +56,12 @@ _LATENCY = _Usual(1.0, 1e5, "are these seconds? {key} is in milliseconds", "is t
 _SECONDS = _Usual(0.0, 36_000.0, "", "are these milliseconds? {key} is in seconds")
 _MEMORY = _Usual(1e-3, 16_384.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
 _MEMORY_GPU = _Usual(1e-3, 1024.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
-_PRICE = _Usual(0.0, 1000.0, "", "is this per month or year? Prices are per hour")
+_PRICE = _Usual(0.0, 150.0, "", "is this per month or year? Prices are per hour")
+"""The dearest machines that can be rented by the hour cost about 100."""
+_PRICE_ELSEWHERE = _Usual(0.0, 1e5, "", _PRICE.above)
+_LIKE_THE_DOLLAR = frozenset({"USD", "EUR", "GBP", "CHF", "CAD", "AUD", "NZD", "SGD"})
+_OUTLIER = 100.0
+"""Times the median of the other offers: no profile compares machines so far apart, but a month has 730 hours."""
 _BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
 
 
@@ -77,9 +83,7 @@ def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
         at = f"hardware.{name}"
         yield from _told(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
         yield from _memory(hardware.provides, f"{at}.provides")
-    for name, offer in profile.offers.items():
-        at = f"offers.{name}.price_per_hour"
-        yield from _told(_PRICE, offer.price_per_hour / NANO, at, "price_per_hour")
+    yield from _prices(profile)
     for number, link in enumerate(profile.links):
         at = f"links[{number}]"
         yield from _told(_BANDWIDTH, link.bandwidth_mbps, f"{at}.bandwidth_mbps", "bandwidth_mbps")
@@ -94,6 +98,20 @@ def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
                 yield from _memory(run.needs, f"{at}.needs")
     for name, table in profile.tables.items():
         yield from _suspicious_table(name, table)
+
+
+def _prices(profile: Profile) -> Iterator[Suspicion]:
+    """Prices that no machine has, or that stand far above all others of the profile."""
+    prices = {name: offer.price_per_hour / NANO for name, offer in profile.offers.items() if offer.per is None}
+    for name, offer in profile.offers.items():
+        at, price = f"offers.{name}.price_per_hour", offer.price_per_hour / NANO
+        usual = _PRICE if offer.currency in _LIKE_THE_DOLLAR else _PRICE_ELSEWHERE
+        told = list(_told(usual, price, at, "price_per_hour"))
+        others = [other for key, other in prices.items() if key != name and other > 0]
+        if not told and name in prices and others and price > _OUTLIER * median(others):
+            text = f"{price:g} is {price / median(others):.0f} times the median of the other offers: {usual.above}"
+            told = [("W-unit", at, text)]
+        yield from told
 
 
 def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:

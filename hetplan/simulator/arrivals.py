@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["arrival_times", "draw_kinds", "scaled_trace", "seeded"]
+__all__ = ["LEAST_SHAPE", "arrival_times", "draw_kinds", "scaled_trace", "seeded"]
+
+LEAST_SHAPE = 0.01
+"""The burstiest gamma process that is drawn: the squared variation of its gaps is 100."""
 
 
 def seeded(seed: int, *names: int) -> np.random.Generator:
@@ -72,6 +75,13 @@ def _renewal(random: np.random.Generator, rate_qps: float, duration_s: float, sh
     """Independent gamma gaps of mean 1/rate; shape 1 is Poisson, larger is smoother, smaller is burstier."""
     import numpy as np
 
+    if shape < LEAST_SHAPE:
+        raise InputError.one(
+            path="demand.arrivals.shape",
+            value=shape,
+            why=f"a shape below {LEAST_SHAPE:g}: nearly all queries come in one instant",
+            remedy=f"Write {LEAST_SHAPE:g} or more; 1 is Poisson.",
+        )
     expected = rate_qps * duration_s
     block = int(expected + 6.0 * np.sqrt(expected / min(shape, 1.0) + 1.0)) + 16
     parts: list[NDArray[np.float64]] = []

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from hetplan.errors import InputError
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.slo import Arrivals, Mix
 from hetplan.simulator.arrivals import arrival_times, draw_kinds, scaled_trace, seeded
-from hetplan.simulator.figures import queries_needed, run_length_s, warm_up_queries
+from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["AppDemand", "arrivals_named"]
+__all__ = ["AppDemand", "arrivals_named", "checked_trace"]
 
 _NAMED = re.compile(r"([a-z]+)(?::(.+))?\Z")
 
@@ -36,25 +37,38 @@ def arrivals_named(text: str | Mapping[str, Any] | Arrivals) -> Arrivals:
     if isinstance(text, Arrivals):
         return text
     if isinstance(text, Mapping):
-        return Arrivals.model_validate(text)
+        return _validated(text)
     matched = _NAMED.match(text.strip().lower())
     name, rest = (matched.group(1), matched.group(2) or "") if matched else ("", "")
     try:
         if name == "gamma":
-            return Arrivals(process="gamma", shape=float(rest))
+            return _validated({"process": "gamma", "shape": float(rest)}, text)
         if name == "diurnal":
             peak, _, day = rest.partition(",")
-            return Arrivals(process="diurnal", peak=float(peak), period_s=float(day or 86_400))
+            day_s = float(day or 86_400)
+            return _validated({"process": "diurnal", "peak": float(peak), "period_s": day_s}, text)
         if name == "mmpp":
             states = [tuple(float(value) for value in state.split(",")) for state in rest.split("/")]
             rates, stays = tuple(state[0] for state in states), tuple(state[1] for state in states)
-            return Arrivals(process="mmpp", relative_rates=rates, stay_s=stays)
+            return _validated({"process": "mmpp", "relative_rates": rates, "stay_s": stays}, text)
         if name in ("poisson", "deterministic", "empirical") and not rest:
-            return Arrivals.model_validate({"process": name})
+            return _validated({"process": name}, text)
     except (ValueError, IndexError) as error:
         why = str(error).splitlines()[0]
         raise InputError.one(file="--arrivals", value=text, why=f"no such process ({why})", remedy=_REMEDY) from None
     raise InputError.one(file="--arrivals", value=text, why="no such process", remedy=_REMEDY)
+
+
+def _validated(described: Mapping[str, Any], told: str | None = None) -> Arrivals:
+    """The process so described; what pydantic finds is told as bad input, with the reason that it gives."""
+    try:
+        return Arrivals.model_validate(described)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        why = f"{at}: {first['msg']}" if at else first["msg"]
+        remedy = str(first.get("ctx", {}).get("remedy") or _REMEDY)
+        raise InputError.one(file="--arrivals", value=told or dict(described), why=why, remedy=remedy) from None
 
 
 _PEAK_S = 10.0
@@ -120,6 +134,28 @@ class AppDemand:
         needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms)
         return self.rate_qps > 0 and self.rate_qps * duration_s < 0.95 * needed
 
+    def drawn(self, duration_s: float) -> float:
+        """About how many times are drawn for a run of that length, before any is left out."""
+        if self.clients:
+            return float(self.clients)
+        if self.as_recorded and self.trace_s is not None:
+            return float(len(self.trace_s))
+        if self.series_qps:
+            return max(1.0, self.arrivals.peak or 1.0) * sum(self.series_qps) * self.period_s
+        most = max((self.arrivals.peak or 1.0, *(self.arrivals.relative_rates or ())))
+        if self.trace_s is not None and self.arrivals.process == "empirical" and len(self.trace_s) > 1:
+            recorded_qps = len(self.trace_s) / max(float(self.trace_s[-1] - self.trace_s[0]), 1e-9)
+            return max(self.rate_qps, recorded_qps) * duration_s
+        stay_s = self.arrivals.stay_s
+        changes = duration_s * len(stay_s) / sum(stay_s) if stay_s else 0.0
+        # A change of state is made in a plain loop.
+        return self.rate_qps * most * duration_s + 10.0 * changes
+
+    def enough_s(self) -> float:
+        """The length from which a run is not too short for its percentile."""
+        needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms)
+        return max(self.length_s(), needed / self.rate_qps if self.rate_qps > 0 else 0.0)
+
     def stream(self, seed: int, duration_s: float) -> Stream:
         """The queries of one seed."""
         times = self._times(seeded(seed, 2 * self.number), duration_s)
@@ -128,7 +164,7 @@ class AppDemand:
 
     def _times(self, random: np.random.Generator, duration_s: float) -> NDArray[np.float64]:
         if self.clients:
-            count = queries_needed(self.percentile, rate_qps=0.0, slo_ms=self.slo_ms) + 1000
+            count = queries_needed(min(self.percentile, HIGHEST_PERCENTILE), rate_qps=0.0, slo_ms=self.slo_ms) + 1000
             return np.zeros(count)
         if self.series_qps:
             parts = [
@@ -143,3 +179,28 @@ class AppDemand:
         if self.trace_s is not None and self.arrivals.process == "empirical":
             return scaled_trace(self.trace_s, rate_qps=self.rate_qps, duration_s=duration_s, random=random)
         return arrival_times(self.arrivals, rate_qps=self.rate_qps, duration_s=duration_s, random=random)
+
+
+def checked_trace(trace: object, *, app: str) -> NDArray[np.float64]:
+    """Recorded arrivals that can be replayed: two or more finite times from 0 on that do not fall and span some time."""
+
+    def fault(why: str, remedy: str, value: object = None) -> InputError:
+        return InputError.one(file="trace", path=f"apps.{app}", value=value, why=why, remedy=remedy)
+
+    try:
+        times = np.asarray(trace, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise fault("arrival times in seconds", "Give an array of numbers.") from None
+    if times.ndim != 1 or len(times) < 2:
+        raise fault("the trace is too short: two arrivals at least", "Give a longer trace.", int(times.size))
+    if not np.isfinite(times).all():
+        at = int(np.flatnonzero(~np.isfinite(times))[0])
+        raise fault(f"arrival {at} is no finite time", "Leave it out.", float(times[at]))
+    if (np.diff(times) < 0).any():
+        at = int(np.flatnonzero(np.diff(times) < 0)[0]) + 1
+        raise fault(f"arrival {at} is before the one before it", "Sort the trace by time.", float(times[at]))
+    if times[0] < 0:
+        raise fault("times are seconds from 0", "Subtract the first time.", float(times[0]))
+    if times[-1] <= times[0]:
+        raise fault("the trace is too short: all come at one time", "Give a longer trace.", float(times[0]))
+    return times

@@ -2,14 +2,17 @@
 
 **Run length.** A percentile is only as good as the queries beyond it. A run has at least 200 queries beyond the
 highest percentile asked for (20,000 for p99), spans at least 200 times the latency limit (so that it cannot be over
-before its queues have grown), and, where the rate itself varies, ten stays in every state or one whole day.
+before its queues have grown), as long as the utilisation needs (`run_size`), and, where the rate itself varies, ten stays in every state or one whole day. No
+run is lengthened for percentiles above p99.99: where too few queries lie beyond them, the report warns.
 
 **Warm-up.** A run starts empty, so its first queries are luckier than later ones. Left out are the first 1,000, or the
 first 20 latency limits' worth where that is more, never more than a fifth. Where the load follows a day or a trace
 nothing is left out: then the start is part of the question.
 
-**Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds. A single seed is cut into
-ten stretches instead, whose values stand for seeds.
+**Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds. With a single seed the
+value is that of the whole run, and the interval around it as wide as five stretches of the run, taken for seeds, make
+it; the report warns that several seeds tell more. Figures that cannot be below 0, or above 1, have intervals that are
+not.
 """
 
 from __future__ import annotations
@@ -29,18 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCHES",
+    "HIGHEST_PERCENTILE",
     "TAIL_QUERIES",
     "AppFigures",
     "Estimate",
     "estimate",
+    "estimate_of_one",
     "figures_of",
     "run_length_s",
     "warm_up_queries",
 ]
 
 TAIL_QUERIES = 200
+HIGHEST_PERCENTILE = 99.99
 SPANS = 200.0
-BATCHES = 10
+BATCHES = 5
 LATE_SLACK_MS = 1e-6
 """A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
 _WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
@@ -85,13 +91,31 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def estimate_of_one(whole: float, stretches: Sequence[float]) -> Estimate:
+    """A figure of one run, with an interval around it from the spread of stretches of the run.
+
+    >>> found = estimate_of_one(2.5, [1.0, 2.0, 3.0])
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (2.5, 0.016, 4.984)
+    >>> estimate_of_one(2.5, [])
+    Estimate(value=2.5, low=nan, high=nan)
+    """
+    spread = estimate(stretches)
+    if not math.isfinite(whole) or math.isnan(spread.value):
+        return Estimate(whole, math.nan, math.nan) if math.isnan(spread.value) else Estimate(whole, spread.low, whole)
+    if not math.isfinite(spread.value):
+        return Estimate(whole, min(whole, spread.low), math.inf)
+    half = spread.high - spread.value
+    return Estimate(whole, whole - half, whole + half)
+
+
 def queries_needed(percentile: float, *, rate_qps: float, slo_ms: float) -> int:
     """How many queries a run must have to say something about a percentile.
 
     >>> queries_needed(99.0, rate_qps=100.0, slo_ms=350.0), queries_needed(99.0, rate_qps=1200.0, slo_ms=350.0)
     (20000, 84000)
     """
-    tail = TAIL_QUERIES / max(1.0 - percentile / 100.0, 1e-4)
+    tail = TAIL_QUERIES / max(1.0 - percentile / 100.0, 1e-9)
     spans = SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
     return math.ceil(round(max(tail, spans), 6))
 
@@ -112,7 +136,7 @@ def run_length_s(percentile: float, *, rate_qps: float, slo_ms: float, arrivals:
     """
     if rate_qps <= 0:
         return 0.0
-    wanted = queries_needed(percentile, rate_qps=rate_qps, slo_ms=slo_ms)
+    wanted = queries_needed(min(percentile, HIGHEST_PERCENTILE), rate_qps=rate_qps, slo_ms=slo_ms)
     spans = _WARM_SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
     warm = 0.0 if arrivals.process in ("diurnal", "empirical") else max(_WARM_QUERIES, spans)
     length = max(wanted + warm, wanted / (1.0 - _WARM_SHARE) if warm > _WARM_SHARE * wanted else 0.0) / rate_qps

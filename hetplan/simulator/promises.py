@@ -7,14 +7,16 @@ by a model without queueing is put beside the simulated figure and left at that.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hetplan.planner.plan import Plan, Promise
 from hetplan.profiles.inputs import Inputs
 from hetplan.simulator.figures import Estimate
 from hetplan.simulator.report import Line, SimulationReport, Verdict, judge
 
-__all__ = ["lines_of"]
+__all__ = ["lines_of", "unplayed_rates"]
+
+_RATES = ("rate_qps", "planned_qps")
 
 _FIGURES = {
     "violations": "violations",
@@ -36,7 +38,7 @@ _FIGURES = {
 def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
     """Every wish about response time, then every promise."""
     wishes = tuple(line for app in report.apps for line in _wishes(inputs, report, app))
-    return wishes + tuple(_promise(promise, report, wishes) for promise in plan.promises)
+    return wishes + tuple(_promise(promise, inputs, report, wishes) for promise in plan.promises)
 
 
 def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line]:
@@ -48,8 +50,6 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
         if verdict is Verdict.KEPT and ("W-short-run", f"apps.{app}") in short:
             # Too few queries lie beyond the percentile to say that it is kept.
             verdict = Verdict.UNDECIDED
-        if verdict is Verdict.BROKEN:
-            verdict = _by_share(found.figures["violations"], target.percentile, target.max_ms, report, app, inputs)
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict)
     if wanted.violations is not None:
         simulated = found.figures["violations"]
@@ -59,28 +59,26 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
         yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
 
 
-def _by_share(
-    violations: Estimate, percentile: float, max_ms: float, report: SimulationReport, app: str, inputs: Inputs
-) -> Verdict:
-    """A percentile over its limit says the same as too many beyond the limit; the share has the better interval."""
-    limits = [target.max_ms for target in inputs.slo.apps[app].latency if target.of == "response"]
-    if max_ms != min(limits):
-        return Verdict.BROKEN
-    share = judge(violations, "<=", 1.0 - percentile / 100.0)
-    return Verdict.UNDECIDED if share is not Verdict.BROKEN and len(report.seeds) > 1 else Verdict.BROKEN
+def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
+    """The highest rate that was played of what a promise is about."""
+    apps = [promise.app] if promise.app in report.apps else list(report.apps)
+    return max(max((report.apps[app].offered_qps, *(inputs.slo.apps[app].demand.series or ()))) for app in apps)
 
 
-def _promise(promise: Promise, report: SimulationReport, wishes: tuple[Line, ...]) -> Line:
+def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes: tuple[Line, ...]) -> Line:
     simulated = _simulated(promise, report)
     if simulated is None or math.isnan(simulated.value):
         verdict = Verdict.NOT_SIMULATED if promise.model.startswith("simulation") else Verdict.REPORTED
         simulated = None
     elif not promise.model.startswith("simulation"):
         verdict = Verdict.REPORTED
-    elif promise.quantity in ("rate_qps", "planned_qps"):
+    elif promise.quantity in _RATES:
         # A rate is carried when what was wished of its queries holds at it.
         mine = [line.verdict for line in wishes if line.app == promise.app]
         verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
+        if verdict is not Verdict.BROKEN and promise.value > _played_qps(promise, inputs, report) * (1.0 + 1e-6):
+            # What holds at a lower rate says nothing of this one.
+            verdict, simulated = Verdict.NOT_SIMULATED, None
     else:
         verdict = judge(simulated, promise.relation, promise.value)
     return Line(
@@ -111,3 +109,17 @@ def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:
             return app.figures["mean_ms"]
         return app.percentiles_ms.get(promise.percentile)
     return app.figures.get(_FIGURES.get(promise.quantity, ""))
+
+
+def unplayed_rates(lines: Iterable[Line]) -> list[tuple[str, str, str]]:
+    """A warning for each promised rate that is above the one played."""
+    return [
+        (
+            "W-rate-not-played",
+            f"promises.{line.app}" if line.app else "promises",
+            f"the promised {line.promised:g} queries/s are more than was played, so nothing is said of them; "
+            "simulate with that rate in the SLO file",
+        )
+        for line in lines
+        if line.quantity in _RATES and line.by.startswith("simulation") and line.verdict is Verdict.NOT_SIMULATED
+    ]

@@ -26,7 +26,7 @@ class Verdict(StrEnum):
     Only `BROKEN` fails a plan: the simulated interval lies wholly on the wrong side. `UNDECIDED` is an interval that
     holds the promised value, with the mean on the wrong side, or a run too short for its percentile: more seeds, or a
     longer run, would tell. `REPORTED` stands beside a promise by a model that knows no queueing, or of something
-    nobody wished to be judged.
+    nobody wished to be judged. `NOT_SIMULATED` was not played: a promised rate above the one that was, for instance.
     """
 
     KEPT = "kept"
@@ -179,6 +179,11 @@ class SimulationReport:
     def broken(self) -> tuple[Line, ...]:
         """The promises and wishes that simulation breaks."""
         return tuple(line for line in self.lines if line.verdict is Verdict.BROKEN)
+
+    @property
+    def undecided(self) -> tuple[Line, ...]:
+        """The promises and wishes of which these runs do not say whether they are kept."""
+        return tuple(line for line in self.lines if line.verdict in (Verdict.UNDECIDED, Verdict.NOT_SIMULATED))
 
     @property
     def ok(self) -> bool:

@@ -6,9 +6,10 @@ each wish and each promise beside the simulated figure. `SimulationReport.broken
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,15 @@ from hetplan.planner.contract import Event
 from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Arrivals
-from hetplan.simulator.demand import AppDemand, arrivals_named
-from hetplan.simulator.figures import BATCHES, AppFigures, Estimate, estimate
+from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
+from hetplan.simulator.figures import BATCHES, AppFigures, Estimate, estimate, estimate_of_one
 from hetplan.simulator.plan_service import NOISES, NoiseName, noise_of
 from hetplan.simulator.plan_system import PlannedSystem, offered_qps, planned_systems, served_apps, slo_ms_of
 from hetplan.simulator.policy_control import follow_load
-from hetplan.simulator.promises import lines_of
+from hetplan.simulator.promises import lines_of, unplayed_rates
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import AppReport, SimulationReport
+from hetplan.simulator.run_size import check_size, length_near_capacity_s, notices
 from hetplan.simulator.simulation import Observation, Simulation
 from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
 from hetplan.simulator.system import Service, System
@@ -102,7 +104,8 @@ def simulate(
     )
     lines = lines_of(plan, inputs, reports)
     currency = inputs.slo.limits.currency
-    warnings = tuple(dict.fromkeys((*reports.warnings, *(note for stage in stages for note in stage.notes))))
+    notes = [note for stage in stages for note in stage.notes]
+    warnings = tuple(dict.fromkeys((*_other_inputs(plan, inputs), *reports.warnings, *notes, *unplayed_rates(lines))))
     return SimulationReport(
         plan=plan.digest,
         seeds=reports.seeds,
@@ -117,6 +120,16 @@ def simulate(
         events=reports.events,
         warnings=warnings,
     )
+
+
+def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
+    """A warning for each file that is not the one which the plan was made from."""
+    made_from = {"profile": plan.inputs.profile, "slo": plan.inputs.slo}
+    return [
+        ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
+        for name, digest in made_from.items()
+        if inputs.digests.get(name, digest) != digest
+    ]
 
 
 def _asked(plan: Plan, inputs: Inputs) -> tuple[float, ...]:
@@ -139,6 +152,7 @@ def demands_of(
         wanted = inputs.slo.apps[app]
         given = trace.get(app) if isinstance(trace, Mapping) else trace
         recorded = given if given is not None else inputs.traces.get(app)
+        recorded = checked_trace(recorded, app=app) if recorded is not None else None
         process = arrivals_named(arrivals) if arrivals is not None else wanted.demand.arrivals
         stated = isinstance(wanted.demand.rate_qps, int | float)
         replayed = recorded is not None and (given is not None or (arrivals is None and not stated))
@@ -146,7 +160,7 @@ def demands_of(
             process = Arrivals(process="empirical")
         rate = offered_qps(plan, app, wanted)
         rate = max(0.0, rate - sum(item.rate_qps for item in plan.unserved if item.app == app))
-        if replayed and recorded is not None and len(recorded) > 1:
+        if replayed and recorded is not None:
             rate = len(recorded) / max(float(recorded[-1]), 1e-9)
         series = wanted.demand.series or ()
         if series:
@@ -199,9 +213,10 @@ def simulate_system(
         raise InputError.one(
             path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
         )
+    check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
     run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
 
-    def one(run_seed: int) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
+    def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
         def job(stop: threading.Event, told: Callable[[float], None]) -> RunSummary:
             run = Simulation(
                 plan_stages[0].system,
@@ -220,16 +235,19 @@ def simulate_system(
             follow_load(run, plan_stages[0].system)
             if control is not None:
                 control(run)
-            return summary_of(run.run(cancel=stop, on_progress=told), demands, slo_percentiles, parts=_parts(seeds))
+            return summary_of(run.run(cancel=stop, on_progress=told), demands, slo_percentiles, stretches=cut)
 
         return job
 
-    runs = run_all([one(item) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
+    cut = BATCHES if seeds == 1 else 0
+    runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
+    steady = len(plan_stages) == 1 and control is None and replan is None and not failures
+    longer_s = length_near_capacity_s(demands, length_s, runs) if steady and duration_s is None else length_s
+    if longer_s > 1.05 * length_s:
+        length_s = longer_s
+        jobs = [one(item, length_s) for item in run_seeds]
+        runs = run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
     return _report(runs, demands, run_seeds, length_s, noise, plan_stages)
-
-
-def _parts(seeds: int) -> int:
-    return BATCHES if seeds == 1 else 1
 
 
 def _length_s(demands: Sequence[AppDemand], stages: Sequence[PlannedSystem]) -> float:
@@ -267,30 +285,7 @@ def _report(
     noise: str,
     stages: Sequence[PlannedSystem],
 ) -> SimulationReport:
-    warnings: list[tuple[str, str, str]] = []
-    apps: dict[str, AppReport] = {}
-    for demand in demands:
-        figures = [part for run in runs for part in run.apps[demand.app]]
-        apps[demand.app] = _app_report(demand, figures, len(figures) // len(runs))
-        if demand.is_too_short(length_s):
-            warnings.append(
-                (
-                    "W-short-run",
-                    f"apps.{demand.app}",
-                    f"{length_s:g} s hold too few queries to judge "
-                    f"p{demand.percentile:g}; {demand.length_s():.3g} s would do",
-                )
-            )
-    late_end = max(run.overrun for run in runs)
-    if late_end > 0.05:
-        warnings.append(
-            (
-                "W-unstable",
-                "simulation",
-                f"after the last arrival it took {100 * late_end:.0f}% of the run's length to "
-                "serve what had queued: the load is at or above what these workers can serve",
-            )
-        )
+    apps = {demand.app: _app_report(demand, runs) for demand in demands}
     costs = [run.cost_per_hour for run in runs if run.cost_per_hour is not None]
     return SimulationReport(
         plan=None,
@@ -304,24 +299,46 @@ def _report(
         lines=(),
         timeline=timeline_of(runs),
         events=sum(run.events for run in runs),
-        warnings=tuple(warnings),
+        warnings=tuple(notices(demands, length_s, runs)),
     )
 
 
-def _app_report(demand: AppDemand, figures: Sequence[AppFigures], parts: int) -> AppReport:
-    names = ("mean_ms", "in_time", "late", "dropped", "accuracy", "served_accuracy", "rate_qps", "goodput_qps")
-    found: dict[str, Estimate] = {name: estimate([getattr(item, name) for item in figures]) for name in names}
-    found["violations"] = estimate([1.0 - item.in_time for item in figures])
-    found["goodput"] = estimate([item.in_time * _zero(item.accuracy) for item in figures])
-    process = "as recorded" if demand.as_recorded else demand.arrivals.process
+_SHARES = ("in_time", "late", "dropped", "violations")
+_FIGURES: Mapping[str, Callable[[AppFigures], float]] = {
+    "mean_ms": lambda item: item.mean_ms,
+    "in_time": lambda item: item.in_time,
+    "late": lambda item: item.late,
+    "dropped": lambda item: item.dropped,
+    "accuracy": lambda item: item.accuracy,
+    "served_accuracy": lambda item: item.served_accuracy,
+    "rate_qps": lambda item: item.rate_qps,
+    "goodput_qps": lambda item: item.goodput_qps,
+    "violations": lambda item: 1.0 - item.in_time,
+    "goodput": lambda item: item.in_time * _zero(item.accuracy),
+}
+
+
+def _app_report(demand: AppDemand, runs: Sequence[RunSummary]) -> AppReport:
+    wholes = [run.apps[demand.app] for run in runs]
+    stretches = runs[0].stretches[demand.app]
+
+    def over_runs(figure: Callable[[AppFigures], float], *, most: float = math.inf) -> Estimate:
+        values = [figure(item) for item in wholes]
+        found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [figure(one) for one in stretches])
+        # An interval does not go where the figure cannot.
+        return replace(found, low=max(found.low, min(found.value, 0.0)), high=min(found.high, max(found.value, most)))
+
     return AppReport(
         id=demand.app,
         offered_qps=demand.rate_qps,
-        queries_per_seed=round(sum(item.queries for item in figures) * parts / len(figures)),
-        arrivals=process,
-        figures=found,
+        queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
+        arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
+        figures={
+            name: over_runs(figure, most=1.0 if name in _SHARES else math.inf) for name, figure in _FIGURES.items()
+        },
         percentiles_ms={
-            at: estimate([item.percentiles_ms[at] for item in figures]) for at in figures[0].percentiles_ms
+            at: over_runs(lambda item, at=at: item.percentiles_ms[at])  # type: ignore[misc]
+            for at in wholes[0].percentiles_ms
         },
     )
 

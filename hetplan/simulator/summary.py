@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, estimate, figures_of
+from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estimate, estimate_of_one, figures_of
 from hetplan.simulator.report import GroupReport, Timeline, cost_of
 from hetplan.simulator.system import System
 
@@ -23,9 +23,10 @@ __all__ = ["RunSummary", "group_reports", "summary_of", "timeline_of"]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What is kept of one run: figures per application (one per stretch), and courses over time."""
+    """What is kept of one run: figures per application, of stretches of it where asked for, and courses over time."""
 
-    apps: Mapping[str, tuple[AppFigures, ...]]
+    apps: Mapping[str, AppFigures]
+    stretches: Mapping[str, tuple[AppFigures, ...]]
     utilisation: Mapping[str, float]
     waiting: Mapping[str, float]
     batch: Mapping[str, float]
@@ -36,16 +37,18 @@ class RunSummary:
 
 
 def summary_of(
-    result: RunResult, demands: Sequence[AppDemand], percentiles: Sequence[float], *, parts: int = 1
+    result: RunResult, demands: Sequence[AppDemand], percentiles: Sequence[float], *, stretches: int = 0
 ) -> RunSummary:
     """The figures of one run, without its warm-up."""
-    apps: dict[str, tuple[AppFigures, ...]] = {}
+    apps: dict[str, AppFigures] = {}
+    parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
         count = int((result.queries["app"] == result.apps.index(demand.app)).sum())
         warm = demand.warm_up(count)
-        apps[demand.app] = tuple(
-            figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, parts))
-            for part in range(parts)
+        apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
+        parts[demand.app] = tuple(
+            figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, stretches))
+            for part in range(stretches)
         )
     first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
     busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
@@ -55,6 +58,7 @@ def summary_of(
     span = max(result.end_ms, result.horizon_ms)
     return RunSummary(
         apps=apps,
+        stretches=parts,
         utilisation={name: float(value) for name, value in zip(result.groups, use, strict=True)},
         waiting={
             name: float(value)
@@ -106,9 +110,15 @@ def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, Group
         name: GroupReport(
             id=name,
             workers=counts.get(name, 0),
-            utilisation=estimate([run.utilisation.get(name, 0.0) for run in runs]),
-            waiting=estimate([run.waiting.get(name, 0.0) for run in runs]),
-            batch=estimate([run.batch.get(name, 0.0) for run in runs]),
+            utilisation=_over_runs([run.utilisation.get(name, 0.0) for run in runs]),
+            waiting=_over_runs([run.waiting.get(name, 0.0) for run in runs]),
+            batch=_over_runs([run.batch.get(name, 0.0) for run in runs]),
         )
         for name in names
     }
+
+
+def _over_runs(values: Sequence[float]) -> Estimate:
+    """The interval over the runs; one run shows no spread, so its interval is unknown."""
+    found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [])
+    return replace(found, low=max(found.low, 0.0)) if found.value >= 0.0 and len(values) > 1 else found

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.demand import wanted_rate
+from hetplan.verifier.demand import least_wanted, wanted_rate
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.flow import Flow
 from hetplan.verifier.options import option
@@ -65,8 +65,15 @@ def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
 
 
 def declined(facts: Facts, name: str) -> bool:
-    """Whether the plan says that an application is not served at all."""
-    return name not in facts.plan.routing and any(entry.app == name for entry in facts.plan.unserved)
+    """Whether the plan says that an application is not served at all, and says so of all that is wanted.
+
+    Where the most is wanted, nothing is no answer.
+    """
+    wanted = least_wanted(facts.inputs.slo.apps[name])
+    left = [entry.rate_qps for entry in facts.plan.unserved if entry.app == name]
+    if wanted is None or name in facts.plan.routing or not left:
+        return False
+    return sum(left) >= wanted * (1.0 - FEASIBILITY)
 
 
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:

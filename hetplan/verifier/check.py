@@ -12,14 +12,22 @@ from hetplan.verifier.capacity import check_capacity, check_demand, declined, la
 from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.flow import Flow, follow, why_not_followed
+from hetplan.verifier.header import check_header
 from hetplan.verifier.latency import check_latency
 from hetplan.verifier.money import check_cost
 from hetplan.verifier.options import check_options
-from hetplan.verifier.promises import Computed, check_extrapolation, check_promises, plan_figures
+from hetplan.verifier.promises import (
+    Computed,
+    check_extrapolation,
+    check_promises,
+    not_recomputed,
+    plan_figures,
+    worst_of,
+)
 from hetplan.verifier.quality import check_quality
 from hetplan.verifier.references import check_inputs, check_references
 from hetplan.verifier.report import Report, Violation
-from hetplan.verifier.resources import check_resources
+from hetplan.verifier.resources import check_resources, not_provided
 from hetplan.verifier.survive import asked, check_survival, is_pipeline
 from hetplan.verifier.tables import check_tables
 
@@ -27,13 +35,16 @@ __all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
 
 QuestionCheck = Callable[[Plan, Inputs], list[Violation]]
 
+_NOTHING = Computed({"rate_qps": 0.0, "fluid_rate_qps": 0.0})
+"""What an application gets that is not served."""
+
 
 def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None) -> Report:
     """Recompute what a plan says from profile, SLO and state; `question_check` adds the question's own promise.
 
     Broken references end the check early: nothing can be computed of things that are not there.
     """
-    found = check_inputs(plan, inputs)
+    found = [*check_inputs(plan, inputs), *check_header(plan)]
     references = check_references(plan, inputs)
     unchecked = question_check is None
     if references:
@@ -46,6 +57,7 @@ def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None
     found += check_extrapolation(facts, computed)
     found += check_claims(facts, whole.values)
     found += check_actions(facts)
+    skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
     checked = [
         "inputs",
         "references",
@@ -68,17 +80,21 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
     """Routing, latency, quality, capacity and demand, period by period; what was recomputed of each application."""
     why = {name: why_not_followed(facts, name) for name in facts.inputs.slo.apps}
     names = [name for name, reason in why.items() if not reason]
-    computed = {name: Computed({}) for name in names}
+    computed: dict[str, list[Computed]] = {name: [_NOTHING] if declined(facts, name) else [] for name in names}
     for period in (period.id for period in facts.plan.periods):
         followed = {name: follow(facts, name, period) for name in names if not declined(facts, name)}
         found += [fault for flow in followed.values() for fault in flow.faults.values()]
+        for name, flow in followed.items():
+            if flow.faults:
+                computed.pop(name, None)
         # What follows from flows that end nowhere would only bury the reason.
         flows = {name: flow for name, flow in followed.items() if not flow.faults}
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
             found += check_quality(facts, name, flow.work, flow.mean_quality)
-            computed[name] = computed[name].and_in(_figures(flow, most[name]), flow.extrapolated)
+            if name in computed:
+                computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
         found += check_survival(facts, list(flows), period)
     for name in names:
@@ -86,7 +102,7 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asked(facts):
         skipped += [f"{name}: a pipeline is not routed anew after losses" for name in names if is_pipeline(facts, name)]
-    return skipped, computed
+    return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 
 def _figures(flow: Flow, most: float) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hetplan.profiles.slo import App, Mix
 
-__all__ = ["Classes", "classes_of", "response_targets", "wanted_rate"]
+__all__ = ["Classes", "classes_of", "least_wanted", "response_targets", "wanted_rate"]
 
 
 def _key(values: Sequence[float]) -> tuple[float, ...]:
@@ -68,3 +68,10 @@ def wanted_rate(app: App) -> float | None:
     """The rate that the wish states as a number; None where it asks for the most, a range or a forecast."""
     rate = app.demand.rate_qps
     return float(rate) if isinstance(rate, int | float) else None
+
+
+def least_wanted(app: App) -> float | None:
+    """The least that a number in the wish can mean: the rate itself, or the lowest of the past that a forecast has."""
+    stated = wanted_rate(app)
+    past = app.demand.history_qps or app.demand.series
+    return min(past) if stated is None and past is not None else stated

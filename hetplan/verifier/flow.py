@@ -53,7 +53,7 @@ class Flow:
 def why_not_followed(facts: Facts, name: str) -> str:
     """Why an application's queries cannot be followed by routing shares alone ("" when they can)."""
     app = facts.inputs.slo.apps[name]
-    if name in facts.plan.policies:
+    if facts.plan.question == "policy" and name in facts.plan.policies:
         return "a policy decides at run time"
     if app.demand.streams is not None:
         return "it comes in streams"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 from scipy.special import betainc, gammaln, pdtr, pdtrc, xlogy
 
 __all__ = ["Chain", "enclosed"]
@@ -48,7 +48,7 @@ class Chain:
     @property
     def queue(self) -> int:
         """N."""
-        return self.model.shape[0]
+        return int(self.model.shape[0])
 
     @property
     def slacks(self) -> int:
@@ -60,6 +60,7 @@ def enclosed(chain: Chain, earned: Floats, over: Floats, idle: Floats) -> tuple[
     """Bounds on the long-run average of each column of `earned` [n - 1, j, column] (and of "over" and idling)."""
     step = _Step(chain)
     values, at_over, at_idle = earned.astype(float), over.astype(float), idle.astype(float)
+    low, high = np.full(over.size, -np.inf), np.full(over.size, np.inf)
     for _ in range(_MOST):
         values, at_over, at_idle = step.apply(values, at_over, at_idle)
         flat = np.vstack([values.reshape(-1, values.shape[-1]), at_over[None, :]])
@@ -163,17 +164,22 @@ class _Step:
 
     def _rows(self) -> csr_array | None:
         """Actions that take fewer than wait, a sparse row over (slack, seat) each."""
-        rows = [csr_array(self._left_behind(int(n), int(j)).reshape(1, -1)) for n, j in zip(*self.rest, strict=True)]
-        return csr_array(vstack(rows)) if rows else None
+        found = [self._left_behind(int(n), int(j)) for n, j in zip(*self.rest, strict=True)]
+        if not found:
+            return None
+        first = np.concatenate([[0], np.cumsum([places.size for places, _ in found])])
+        shape = (len(found), self.chain.slacks * (self.chain.queue + 2))
+        places, shares = (np.concatenate([row[k] for row in found]) for k in (0, 1))
+        return csr_array((shares, places, first), shape=shape)
 
-    def _left_behind(self, n_index: int, j: int) -> Floats:
-        """[j', n'] after an action that takes fewer than wait."""
+    def _left_behind(self, n_index: int, j: int) -> tuple[Integers, Floats]:
+        """Where an action leads that takes fewer than wait: places in [j', n'], flattened, and probabilities."""
         chain = self.chain
         n, taken = n_index + 1, max(int(chain.batch[n_index, j]), 1)
         batch, model = int(chain.batch[n_index, j]), int(chain.model[n_index, j])
         latency = float(chain.latency_s[model, batch - 1]) if batch else 0.0
-        stages, slo = chain.stages, float(chain.grid_s[-1])
-        waited = slo - float(chain.grid_s[j])
+        stages = chain.stages
+        waited = float(chain.grid_s[-1] - chain.grid_s[j])
         share = self.weights[n - 1][j]
         kept = np.flatnonzero(share > 1e-15)
         before = self._passed(n, taken, waited, chain.grid_s[1:-1] - float(chain.grid_s[j]) + latency, kept)
@@ -183,9 +189,8 @@ class _Step:
         reached = pdtr(np.maximum(edges - 1, 0), mean)
         joins = np.diff(np.concatenate([np.zeros((kept.size, 1)), reached, np.ones((kept.size, 1))], axis=1), axis=1)
         both = (slack * share[kept, None]).T @ joins
-        probability = np.zeros((chain.slacks, chain.queue + 2))
-        probability[:-1, n - taken : n - taken + both.shape[1]] = np.where(both > 1e-16, both, 0.0)
-        return probability
+        slacks, joined = np.nonzero(both > 1e-16)
+        return slacks * (chain.queue + 2) + n - taken + joined, both[slacks, joined]
 
     def _passed(self, n: int, taken: int, waited: float, edges: Floats, kept: Integers) -> Floats:
         """P(the new head came no later than an edge after the old one | phase): [phase, edge]."""

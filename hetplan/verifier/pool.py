@@ -4,32 +4,41 @@ What a plan of question ``pool`` holds, and what is checked of it
 -----------------------------------------------------------------
 ``workers``
     One group per (offer, or hardware where there is none; and variant) in use, ``count`` machines each, with one load:
-    ``app``, ``variant``, ``instances`` 1, ``serve`` left at its defaults (one query at a time).
+    ``app``, ``variant``, ``instances`` 1, ``serve`` left at its defaults (one query at a time), no ``knobs``.
 ``routing[app]``
     One route per bin of the mix whose share is positive: ``when`` gives every axis of the mix its value of the bin,
     ``to`` maps load ids to shares that sum to 1. Shares of 0 are left out. A mix without bins: one route, no ``when``.
 ``dispatch[app]``
-    ``matching/1``, or ``shares/1`` where a run gives a table of rates. Of ``matching/1``: ``slo_ms`` is the app's
-    response target; ``xi`` is option ``xi`` where that is given; ``predict`` maps ``"variant@hardware"`` of every load
-    to its run's latency table; ``weight`` names every hardware of the app's loads, and the base at 1, with
+    A rule that minds the target (``matching/1``, ``earliest/1``, ``threshold/1``); ``shares/1`` alone where a run gives
+    a table of rates; where there is no response target, ``shares/1``, ``fcfs/1`` or ``threshold/1``. ``late`` is the
+    app's. Of ``matching/1`` and ``earliest/1``: ``slo_ms`` is the app's response target; ``xi`` is option ``xi`` where
+    that is given; ``predict`` maps ``"variant@hardware"`` of every load to its run's latency table. Of ``matching/1``:
+    ``weight`` names every hardware of the app's loads, and the base at 1, with
     weight_j = mean(base, largest bin) / mean(j, largest bin). The largest bin is the largest tuple among the bins with
-    a positive share; the base is option ``base_type`` where given, else whichever hardware has weight 1.
+    a positive share; the base is option ``base_type`` where given, else whichever hardware has weight 1. Of
+    ``threshold/1`` the base, and of ``fcfs/1`` all that is preferred, is hardware of the app's loads.
 ``tables``
     Every table named in ``predict``, with the profile's own numbers; statistics nobody needs may be left out.
 ``promises``
     ``rate_qps`` (``app``, ">=", model ``fluid``): the planned rate, derate x fluid rate. ``fluid_rate_qps`` (``app``,
-    ">=", model ``fluid``): what the shares carry. ``cost_per_hour`` (no app, "=" or "<=", model ``no-queueing``).
+    ">=", model ``fluid``): what the shares carry. ``cost_per_hour`` (no app, "=" or "<=", model ``no-queueing``), which
+    may be left out where the profile has no offers.
     A rate from a simulation has another model; it is not recomputed here, ``fluid_rate_qps`` still is.
     Where a number was read outside a table's grid: ``extrapolated: true`` on both rates, and a warning
     ``W-extrapolated`` at ``tables.<id>``.
 ``claims``
     ``rate_qps`` (max) in the unit of the promise (derated), or ``fluid_rate_qps`` (max), or ``cost_per_hour`` (min);
-    a value equals the promise of the same name.
+    a value equals the promise of the same name. Over all pools (scope ``problem``) speaks only a solve that chooses
+    whole counts, or formulation ``enumerate-lp``; the fluid rate of the chosen pool is a ``restriction`` unless
+    formulation ``fluid-lp`` was given the pool.
 ``method.options``
     ``latency_stat`` (default "mean"), ``derate`` (default 1), ``violation_tolerance`` (default 0), and where used
     ``xi``, ``base_type``.
 ``valid.rate_qps[app]``
     [0, planned rate].
+``unserved``
+    No rate: a pool that is too small for what is wanted is no plan. Where nothing is wanted, that is said with a rate
+    of 0, and neither routing nor dispatch.
 
 The arithmetic
 --------------
@@ -43,9 +52,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hetplan.planner.plan import MatchingDispatch, Plan
+from hetplan.planner.plan import Dispatch, Plan
+from hetplan.planner.plan_pool import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, run_of
 from hetplan.verifier.options import option
@@ -63,11 +74,15 @@ def _seats(facts: Facts, app: str) -> list[Seat]:
     return [seat for seat in facts.seats.values() if seat.load.app == app]
 
 
+def _is_instance(load: Load) -> bool:
+    return load.app is not None and load.instances == 1 and load.serve == Serve() and not load.knobs
+
+
 def _workers(facts: Facts) -> Iterator[Violation]:
-    """An instance is a machine with one load that serves one query at a time."""
+    """An instance is a machine with one load that serves one query at a time, and is set up as it was measured."""
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or any(load.instances * load.serve.max_batch != 1 for load in worker.loads):
-            text = "an instance of a pool has one load, which serves one query at a time"
+        if len(worker.loads) != 1 or not all(_is_instance(load) for load in worker.loads):
+            text = "an instance of a pool has one load, of an application, that serves one query at a time as measured"
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 
 
@@ -116,10 +131,11 @@ def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str
             yield f"the weight of {hardware} is {weight:.9g}, by the tables it is {own:.9g}"
 
 
-def _matching(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
+def _predicting(facts: Facts, app: str, dispatch: MatchingDispatch | EarliestDispatch) -> Iterator[str]:
+    """What a rule that predicts goes by: the wish's target, the options' xi, the tables that the loads run by."""
     targets = response_targets(facts.inputs.slo.apps[app])
     if not targets or dispatch.slo_ms != targets[-1][0]:
-        yield f"matches for {dispatch.slo_ms:g} ms, which is not the wanted response time"
+        yield f"goes by {dispatch.slo_ms:g} ms, which is not the wanted response time"
     if not _close(dispatch.xi, option(facts.plan, "xi", dispatch.xi)):
         yield f"xi is {dispatch.xi:g}, the options say {option(facts.plan, 'xi', dispatch.xi):g}"
     for seat in _seats(facts, app):
@@ -127,19 +143,67 @@ def _matching(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[st
         table = seat.run.latency if seat.run is not None else None
         if dispatch.predict.get(key) != table:
             yield f"predicts {key} by {dispatch.predict.get(key)}, it runs by {table}"
-    yield from _weights(facts, app, dispatch)
+
+
+def _may_run(facts: Facts, app: str) -> tuple[str, ...]:
+    """The rules by which the promised rate may be served at all."""
+    if any(seat.run is not None and seat.run.latency is None for seat in _seats(facts, app)):
+        return ("shares/1",)
+    if not response_targets(facts.inputs.slo.apps[app]):
+        return ("shares/1", "fcfs/1", "threshold/1")
+    return ("matching/1", "earliest/1", "threshold/1")
+
+
+def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str]:
+    """The fluid rate holds only where a rule sends queries where they are in time."""
+    may = _may_run(facts, app)
+    if dispatch is None or dispatch.rule not in may:
+        said = dispatch.rule if dispatch is not None else "nothing"
+        yield f"{said} sends queries to instances, where {' or '.join(may)} must"
+        return
+    if dispatch.late != facts.inputs.slo.apps[app].late:
+        yield f"late queries: {dispatch.late}, the wish says {facts.inputs.slo.apps[app].late}"
+    hardware = {seat.worker.hardware for seat in _seats(facts, app)}
+    if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
+        yield from _predicting(facts, app, dispatch)
+    if isinstance(dispatch, MatchingDispatch):
+        yield from _weights(facts, app, dispatch)
+    if isinstance(dispatch, ThresholdDispatch) and dispatch.base not in hardware:
+        yield f"the base {dispatch.base} is not in the pool"
+    if isinstance(dispatch, FcfsDispatch) and not hardware.issuperset(dispatch.prefer):
+        yield f"prefers {', '.join(sorted(set(dispatch.prefer) - hardware))}, not in the pool"
+
+
+def _claims(facts: Facts) -> Iterator[Violation]:
+    """Who speaks of all pools has chosen among them."""
+    method = facts.plan.method.formulation
+    for number, claim in enumerate(facts.plan.claims):
+        solve = next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
+        if claim.scope != "problem" or solve is None:
+            continue
+        if claim.about == "fluid_rate_qps":
+            chosen = method == "fluid-lp"
+        else:
+            chosen = method == "enumerate-lp" or solve.size.get("whole", 0) > 0
+        if not chosen:
+            text = f"bounds all pools, and solve {solve.id} was given one"
+            yield Violation("claim", f"claims[{number}]", text)
+
+
+def _costs(facts: Facts) -> Iterator[Violation]:
+    quantities = {promise.quantity for promise in facts.plan.promises if promise.app is None}
+    if facts.inputs.profile.offers and "cost_per_hour" not in quantities:
+        yield Violation("pool-promise", "promises", "no cost_per_hour is promised")
 
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pool promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = list(_workers(facts))
+    found = [*_workers(facts), *_costs(facts), *_claims(facts)]
+    if any(entry.rate_qps > 0.0 for entry in plan.unserved):
+        found.append(Violation("pool-unserved", "unserved", "a pool carries the rate that is wanted, or it is no plan"))
     for app in plan.routing:
         found += _promised(facts, app)
-        dispatch = plan.dispatch.get(app)
-        if dispatch is None:
-            text = f"no dispatch for {app}: the fluid rate holds only where queries are matched to instances in time"
-            found.append(Violation("dispatch", f"dispatch.{app}", text))
-        elif isinstance(dispatch, MatchingDispatch):
-            found += [Violation("dispatch", f"dispatch.{app}", text) for text in _matching(facts, app, dispatch)]
+        texts = _dispatch(facts, app, plan.dispatch.get(app))
+        found += [Violation("dispatch", f"dispatch.{app}", text) for text in texts]
     return found

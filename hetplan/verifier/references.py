@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from hetplan.planner.plan import Plan, Route
+from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
@@ -45,7 +46,7 @@ def _ids(plan: Plan) -> Iterator[Violation]:
     yield from _twice("solves", (solve.id for solve in plan.solves))
 
 
-def _periods(plan: Plan) -> Iterator[Violation]:
+def _periods(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
     if not plan.periods:
         yield Violation("periods", "periods", "there is no period")
     clock: float | None = 0.0
@@ -56,6 +57,10 @@ def _periods(plan: Plan) -> Iterator[Violation]:
         if period.end_s is not None and period.end_s <= period.start_s:
             yield Violation("periods", at, f"ends at {period.end_s} s, before it starts")
         clock = period.end_s
+    horizon = inputs.slo.horizon
+    if clock is not None and clock < horizon.period_s * horizon.periods * (1.0 - FEASIBILITY):
+        text = f"the plan ends after {clock:g} s, wanted is one for {horizon.period_s * horizon.periods:g} s"
+        yield Violation("periods", "periods", text)
 
 
 def _unknown(at: str, kind: str, name: object) -> Violation:
@@ -181,7 +186,7 @@ def _solves(plan: Plan) -> Iterator[Violation]:
 
 def check_references(plan: Plan, inputs: Inputs) -> list[Violation]:
     """All ids and names of a plan; the other checks rely on it."""
-    found = [*_ids(plan), *_periods(plan)]
+    found = [*_ids(plan), *_periods(plan, inputs)]
     for worker in plan.workers:
         found += _worker(plan, inputs.profile, worker)
         for load in worker.loads:

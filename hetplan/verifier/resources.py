@@ -1,4 +1,8 @@
-"""Stock, machines, memory: whether what is placed can be had, and fits."""
+"""Stock, machines, memory: whether what is placed can be had, and fits.
+
+Hardware that says what it provides has nothing of what it does not list, unless the wish limits that in total: then
+it counts there. Of hardware that says nothing at all, nothing is checked, and the report tells so.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_resources", "needs_of"]
+__all__ = ["check_resources", "needs_of", "not_provided"]
 
 
 def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
@@ -44,11 +48,22 @@ def _machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterat
     provides = facts.inputs.profile.hardware[worker.hardware].provides
     elsewhere = facts.inputs.slo.limits.resources
     for resource, amount in sorted(taken.items()):
-        # Hardware that states nothing, or a resource that the wish limits in total, has no limit per machine.
         room = provides.get(resource, None if not provides or resource in elsewhere else 0.0)
         if room is not None and _over(amount, room):
             text = f"loads take {amount:g} {resource}, {worker.hardware} provides {room:g}"
             yield Violation("resource", f"workers.{worker.id}", text)
+
+
+def not_provided(facts: Facts) -> Iterator[str]:
+    """Hardware in use that does not say what it provides, where something is needed that no total limits."""
+    elsewhere = facts.inputs.slo.limits.resources
+    needed: dict[str, set[str]] = defaultdict(set)
+    for worker in facts.plan.workers:
+        if not facts.inputs.profile.hardware[worker.hardware].provides:
+            needed[worker.hardware].update(_taken(facts, worker).keys() - elsewhere.keys())
+    for hardware, resources in sorted(needed.items()):
+        if resources:
+            yield f"{hardware}: it does not say what it provides, so {', '.join(sorted(resources))} are not checked"
 
 
 def _counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import get_args
 
-from hetplan.planner.plan import MatchingDispatch
+from hetplan.planner.plan_pool import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation
@@ -52,7 +52,7 @@ def check_tables(facts: Facts) -> list[Violation]:
         differences = _differences(table, measured) if measured is not None else ["the profile has no such table"]
         found += [Violation("table", f"tables.{name}", text) for text in differences]
     for app, dispatch in plan.dispatch.items():
-        if isinstance(dispatch, MatchingDispatch):
+        if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
             for key, name in dispatch.predict.items():
                 at = f"dispatch.{app}.predict.{key}"
                 variant, _, hardware = key.partition("@")

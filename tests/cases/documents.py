@@ -34,13 +34,20 @@ def promise(quantity: str, relation: str, value: float, model: str, app: str | N
 
 
 def documents(profile: Json, slo: Json, plan: Json, state: Json | None = None) -> Json:
+    rules = sorted({dispatch["rule"] for dispatch in plan.get("dispatch", {}).values()})
     hashes = {"profile": "sha256:01", "slo": "sha256:02"} | ({"state": "sha256:03"} if state is not None else {})
     return {
         "digests": dict(hashes),
         "profile": {"format": "hetplan/profile/1.0", **profile},
         "slo": {"format": "hetplan/slo/1.0", **slo},
         "state": state,
-        "plan": {"format": "hetplan/plan/1.0", "inputs": hashes, **plan},
+        "plan": {
+            "format": "hetplan/plan/1.0",
+            "requires": rules,
+            "status": "heuristic",
+            "inputs": hashes,
+            **plan,
+        },
     }
 
 
@@ -57,7 +64,7 @@ def spoil(case: Json, edits: Mapping[str, Any]) -> Json:
         else:
             if isinstance(place, list) and last == len(place):
                 place.append(None)
-            place[last] = new(place[last]) if callable(new) else new
+            place[last] = new(place[last]) if callable(new) else copy.deepcopy(new)
     return spoilt
 
 

@@ -199,7 +199,7 @@ def hosts() -> Json:
             },
             "promises": [
                 promise("rate_qps", ">=", 90, "fluid", "x"),
-                promise("rate_qps", ">=", 100, "simulation/1", "y", interval=[100, 110]),
+                promise("rate_qps", ">=", 100, "simulation/1", "y", interval=[100, 110], seeds=5),
                 promise("service_ms", "<=", 26, "no-queueing", "y", extrapolated=True),
                 promise("cost_per_hour", "<=", 2.25, "no-queueing"),
             ],

@@ -60,6 +60,7 @@ def pipeline() -> Json:
         plan={
             "question": "pipeline",
             "method": {"formulation": "config", "options": {"slo_divisor": 2, "quantile": "p50", "headroom": 0.1}},
+            "status": "feasible",
             "workers": [
                 worker("w1", "g", None, 1, load("w1.d", "cars", "v1", node="d", serve={"max_batch": 4})),
                 worker("w2", "g", None, 1, load("w2.d", "cars", "v2", node="d")),

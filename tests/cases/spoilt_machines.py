@@ -9,6 +9,12 @@ from cases.documents import DROP, latency, load, promise, worker
 
 Change = tuple[str, Mapping[str, Any], str]
 
+GOOD: Mapping[str, Any] = {
+    "plan/promises/3": promise("quality", ">=", 0.74, "no-queueing", "faces"),
+    "plan/promises/4": promise("quality", ">=", 0.7, "no-queueing", "thumbs"),
+}
+"""Qualities of both applications."""
+
 # fmt: off
 
 VARIANTS: list[Change] = [
@@ -32,7 +38,27 @@ VARIANTS: list[Change] = [
     ("declined", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app": "thumbs",
      "rate_qps": 60, "why": "-"}]}, ""),
     ("declined in part", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app": "thumbs",
-     "rate_qps": 59, "why": "-"}]}, "demand @ routing.thumbs"),
+     "rate_qps": 59, "why": "-"}]}, "unrouted @ routing.thumbs; promise-missing @ promises"),
+    ("declined within rounding", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
+     "thumbs", "rate_qps": 59.99999, "why": "-"}]}, ""),
+    ("declined, and promised", {"plan/promises/1/value": 0.1, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
+     "thumbs", "rate_qps": 60, "why": "-"}]}, "promise @ promises[1]"),
+    ("declined, and promised nothing", {"plan/promises/1/value": 0, "plan/routing/thumbs": DROP, "plan/unserved":
+     [{"app": "thumbs", "rate_qps": 60, "why": "-"}]}, ""),
+    ("declined, and said to hold", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
+     "thumbs", "rate_qps": 60, "why": "-"}], "plan/valid": {"rate_qps": {"thumbs": [0, 0.5]}}},
+     "valid @ valid.rate_qps.thumbs"),
+    ("declined, and a fluid rate", {"plan/promises/1/value": 0.5, "plan/promises/1/quantity":
+     "fluid_rate_qps", "plan/routing/thumbs": DROP, "plan/unserved": [{"app": "thumbs", "rate_qps": 60, "why": "-"}]},
+     "promise @ promises[1]"),
+    ("a claim of the sum", {"plan/claims/1": {"about": "rate_qps", "sense": "max", "value": 180 * (1 + 9e-07),
+     "scope": "none", "vouched": "none"}}, ""),
+    ("a claim of more than the sum", {"plan/claims/1": {"about": "rate_qps", "sense": "max", "value": 180.001,
+     "scope": "none", "vouched": "none"}}, "claim @ claims[1]"),
+    ("a claim of the mean", {**GOOD, "plan/claims/1": {"about": "quality", "sense": "max", "value": 0.74,
+     "scope": "none", "vouched": "none"}}, ""),
+    ("a claim of a mean above all", {**GOOD, "plan/claims/1": {"about": "quality", "sense": "max", "value": 0.741,
+     "scope": "none", "vouched": "none"}}, "claim @ claims[1]"),
     ("too slow", {"slo/apps/faces/latency/0/max_ms": 19}, "latency @ routing.faces"),
     ("just fast enough", {"slo/apps/faces/latency/0/max_ms": 20}, ""),
     ("not good enough", {"slo/apps/faces/quality/min": 0.75}, "quality @ workers.w1.loads.w1.b"),
@@ -65,7 +91,7 @@ VARIANTS: list[Change] = [
 HOSTS: list[Change] = [
     ("instances survive together", {"plan/workers/2/loads/1/instances": 4, "plan/workers/3/loads/1/instances": 4,
      "profile/variants/u/runs/0/needs/gpu_mem_gib": 2, "plan/promises/1/value": 400,
-     "plan/promises/1/interval": None}, ""),
+     "plan/promises/1/interval": [400, 410]}, ""),
     ("two machines on one host", {"plan/workers/0/count": 2, "slo/limits/cost_per_hour": DROP,
      "slo/limits/resources": {}, "plan/promises/3/value": 3.5}, "host @ periods.day"),
     ("one machine more on one host, standing by", {"plan/workers/0/standby": 1, "slo/limits/cost_per_hour": DROP,
@@ -97,7 +123,7 @@ HOSTS: list[Change] = [
     ("a gap between periods", {"plan/periods/1/start_s": 3700}, "periods @ periods.night"),
     ("periods overlap", {"plan/periods/1/start_s": 3500}, "periods @ periods.night"),
     ("a period after the last", {"plan/periods/0/end_s": None}, "periods @ periods.night"),
-    ("a period that ends as it starts", {"plan/periods/1/end_s": 3600}, "periods @ periods.night"),
+    ("a period that ends as it starts", {"plan/periods/1/end_s": 3600}, "periods @ periods.night; periods @ periods"),
     ("a period with an end", {"plan/periods/1/end_s": 7200}, ""),
     ("shares in one period only", {"plan/routing/x/0/to": {"w1.x": 0.5, "w2.x": 0.5}}, "share-sum @ routing.x[0]"),
     ("shares exchanged between periods", {"plan/routing/x/0/to": {"w1.x": 0.6, "w2.x": 0.4, "n1.x": 0.5,
@@ -156,19 +182,22 @@ HOSTS: list[Change] = [
     ("measured at all", {"profile/tables/t-wide": latency({"batch": [1, 8]}, [10, 26]), "plan/warnings": [],
      "plan/promises/2/extrapolated": None}, ""),
     ("an instance less", {"plan/workers/0/loads/1/instances": 1, "slo/limits/survive": {},
-     "plan/promises/1": promise("rate_qps", ">=", 600, "simulation/1", "y"), "plan/workers/2/loads/1/instances": 3,
+     "plan/promises/1": promise("rate_qps", ">=", 600, "simulation/1", "y",
+     interval=[600, 700], seeds=5), "plan/workers/2/loads/1/instances": 3,
      "plan/workers/3/loads/1/instances": 3, "slo/limits/resources": {},
      "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, ""),
     ("an instance less, too many queries", {"plan/workers/0/loads/1/instances": 1, "slo/limits/survive": {},
-     "plan/promises/1": promise("rate_qps", ">=", 616, "simulation/1", "y"), "plan/workers/2/loads/1/instances": 4,
+     "plan/promises/1": promise("rate_qps", ">=", 616, "simulation/1", "y",
+     interval=[616, 700], seeds=5), "plan/workers/2/loads/1/instances": 4,
      "plan/workers/3/loads/1/instances": 4, "slo/limits/resources": {},
      "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, "capacity @ workers.w1"),
     ("one queue for all", {"plan/workers/2/queue": "shared"}, ""),
     ("one queue for too much", {"plan/workers/2/queue": "shared", "plan/promises/1/value": 120,
-     "slo/limits/survive": {}, "plan/promises/1/interval": None}, "capacity @ workers.n1; promise @ promises[0]"),
-    ("a policy decides", {"plan/policies": {"y": []}, "plan/promises/2": DROP, "plan/warnings": []}, ""),
-    ("a policy decides for one", {"plan/policies": {"y": []}, "plan/routing/y": DROP, "plan/promises/0/value": 101},
-     "survive @ periods.day; survive @ periods.night"),
+     "slo/limits/survive": {}, "plan/promises/1/interval": [120, 130]}, "capacity @ workers.n1; promise @ promises[0]"),
+    ("a policy decides", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/promises/2": DROP,
+     "plan/warnings": []}, ""),
+    ("a policy decides for one", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/routing/y": DROP,
+     "plan/promises/0/value": 101}, "survive @ periods.day; survive @ periods.night"),
     ("actions", {"plan/actions": [{"id": 1, "do": "start", "worker": "w1"}, {"id": 2, "do": "start", "worker": "w2"},
      {"id": 3, "do": "load", "load": "w1.x"}, {"id": 4, "do": "load", "load": "w1.y"}, {"id": 5, "do": "load",
      "load": "w2.x"}, {"id": 6, "do": "load", "load": "w2.y"}, {"id": 7, "do": "start", "worker": "n1"}, {"id": 8,

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 from cases.spoilt_machines import HOSTS, STREAMS, VARIANTS
 from cases.spoilt_pool import POOL, Change
+from cases.spoilt_promises import TOLD
 from cases.spoilt_serving import CHAIN, CHAT, PIPELINE
 
 __all__ = ["CHANGES"]
 
 CHANGES: Mapping[str, list[Change]] = {
-    "pool": POOL,
+    "pool": [*POOL, *TOLD],
     "chat": CHAT,
     "pipeline": PIPELINE,
     "chain": CHAIN,

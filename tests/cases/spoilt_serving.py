@@ -9,9 +9,30 @@ from cases.documents import DROP, load, promise, worker
 
 Change = tuple[str, Mapping[str, Any], str]
 
+SHARE: Mapping[str, Any] = {
+    "about": "served_share", "sense": "max", "value": 0.9, "bound": 0.9, "gap": 0.0, "scope": "restriction",
+    "vouched": "claimed", "solve": 1,
+}  # fmt: skip
+FOUND: Mapping[str, Any] = {
+    "id": 1, "form": "milp", "solver": "highs", "status": "optimal", "value": 0.9, "bound": 0.9, "vouched": "claimed",
+}  # fmt: skip
+"""A claim about what no promise names, and the solve that says it."""
+
+SOLVED: Mapping[str, Any] = {
+    "plan/claims/0": {**SHARE, "about": "quality", "value": 0.772, "bound": 0.772, "scope": "problem"},
+    "plan/solves": [{**FOUND, "value": 0.772, "bound": 0.772}], "plan/status": "optimal",
+}  # fmt: skip
+"""A claim about what a promise names, and the solve that says it."""
+
 # fmt: off
 
 CHAT: list[Change] = [
+    ("matched, where rates are measured", {"plan/dispatch/chat": {"rule": "matching/1", "slo_ms": 500},
+     "plan/requires": ["matching/1"]}, "dispatch @ dispatch.chat"),
+    ("the oldest first, where rates are measured", {"plan/dispatch/chat": {"rule": "fcfs/1"},
+     "plan/requires": ["fcfs/1"]}, "dispatch @ dispatch.chat"),
+    ("late queries explode", {"plan/dispatch/chat/late": "explode"}, "dispatch @ dispatch.chat"),
+    ("measured, and nobody says what", {"plan/promises/3/basis": None}, "promise-model @ promises[3]"),
     ("one of two survives", {"slo/limits/survive": {"hosts": 1}}, "survive @ periods.t0"),
     ("one of three survives", {"slo/limits/survive": {"hosts": 1}, "plan/workers/0/standby": 1,
      "slo/limits/cost_per_hour": DROP, "plan/promises/2/value": 4.8, "plan/claims/0/value": 4.8}, ""),
@@ -155,25 +176,46 @@ PIPELINE: list[Change] = [
     ("a better quality wanted", {"slo/apps/cars/quality/min": 0.773}, "quality @ routing.cars"),
     ("a quality wanted and just met", {"slo/apps/cars/quality/min": 0.772}, ""),
     ("at most so good", {"slo/apps/cars/quality": {"max": 0.771}}, "quality @ routing.cars"),
-    ("no quality measured", {"profile/variants/e1/quality": None}, "quality @ routing.cars"),
+    ("no quality measured", {"profile/variants/e1/quality": None},
+     "quality @ routing.cars; promise @ promises[2]"),
     ("the path's quality not measured", {"profile/pipelines/traffic/quality/paths": {},
-     "plan/promises/2/value": 0.766, "plan/claims": []}, "quality @ routing.cars"),
+     "plan/promises/2/value": 0.766, "plan/claims": [], "plan/status": "heuristic"}, "quality @ routing.cars"),
     ("qualities by table only", {"profile/pipelines/traffic/quality": {"rule": "table", "paths": {"d=v1/c=c1": 1,
      "d=v2/c=c2": 0.75, "d=v1/e=e1": 0.7, "d=v2/e=e1": 0.56}}}, ""),
     ("qualities by table, one missing", {"profile/pipelines/traffic/quality": {"rule": "table",
-     "paths": {"d=v1/c=c1": 1, "d=v2/c=c2": 0.75, "d=v1/e=e1": 0.7}}}, "quality @ routing.cars"),
+     "paths": {"d=v1/c=c1": 1, "d=v2/c=c2": 0.75, "d=v1/e=e1": 0.7}}}, "quality @ routing.cars; promise @ promises[2]"),
     ("qualities added", {"profile/pipelines/traffic/quality": {"rule": "additive", "weights": {"d": 0.5, "c": 0.5,
-     "e": 0.5}}, "plan/promises/2/value": 0.875, "plan/claims": []}, ""),
+     "e": 0.5}}, "plan/promises/2/value": 0.875, "plan/claims": [], "plan/status": "heuristic"}, ""),
     ("qualities added, all of one step", {"profile/pipelines/traffic/quality": {"rule": "additive",
-     "weights": {"c": 0, "e": 0}}, "plan/promises/2/value": 0.92, "plan/claims": []}, ""),
+     "weights": {"c": 0, "e": 0}}, "plan/promises/2/value": 0.92, "plan/claims": [], "plan/status": "heuristic"}, ""),
     ("fewer servers promised", {"plan/promises/3/value": 4}, "promise @ promises[3]"),
     ("a server more", {"plan/workers/0/count": 2}, "promise @ promises[3]; claim @ claims[1]"),
     ("fewer servers claimed", {"plan/claims/1/value": 4}, "claim @ claims[1]"),
     ("most servers", {"plan/claims/1/sense": "max"}, "claim @ claims[1]"),
     ("least quality", {"plan/claims/0": {"about": "quality", "sense": "min", "value": 0.772, "scope": "none",
-     "vouched": "none"}}, "claim @ claims[0]"),
+     "vouched": "none"}, "plan/status": "heuristic"}, "claim @ claims[0]"),
     ("least rate", {"plan/claims/0": {"about": "fluid_rate_qps", "sense": "min", "value": 180, "scope": "none",
-     "vouched": "none"}}, "claim @ claims[0]"),
+     "vouched": "none"}, "plan/status": "heuristic"}, "claim @ claims[0]"),
+    ("the worst of one", {"plan/claims/2": {"about": "least_quality", "sense": "max", "value": 0.772, "scope": "none",
+     "vouched": "none"}}, ""),
+    ("the worst of one, better", {"plan/claims/2": {"about": "least_quality", "sense": "max", "value": 0.773,
+     "scope": "none", "vouched": "none"}}, "claim @ claims[2]"),
+    ("the worst of none", {"plan/promises/2": DROP, "plan/claims/0": {"about": "least_quality", "sense": "max",
+     "value": 0.772, "scope": "none", "vouched": "none"}, "plan/status": "heuristic"}, "claim @ claims[0]"),
+    ("a quality solved for", SOLVED, ""),
+    ("a quality solved for, bounded inside", {**SOLVED, "plan/solves/0/bound": 0.772 - 1.2e-05}, "claim @ claims[0]"),
+    ("a quality solved for, above its bound", {**SOLVED, "plan/solves/0/value": 0.772 + 1.5e-05}, "claim @ claims[0]"),
+    ("a quality solved for, another", {**SOLVED, "plan/solves/0/value": 0.65}, "claim @ claims[0]"),
+    ("what the first program found", {"plan/claims/2": SHARE, "plan/solves": [FOUND]}, ""),
+    ("better than the first program found", {"plan/claims/2": {**SHARE, "value": 0.95, "gap": 0.0, "bound": 0.95},
+     "plan/solves": [FOUND]}, "claim @ claims[2]"),
+    ("what nobody found", {"plan/claims/2": {**SHARE, "solve": None}}, ""),
+    ("what one of a family found", {"plan/claims/2": SHARE, "plan/solves": [{**FOUND, "count": 2, "value": 0.1}]}, ""),
+    ("what was not found", {"plan/claims/2": SHARE, "plan/solves": [{**FOUND, "value": None}]}, "claim @ claims[2]"),
+    ("what a rule says", {"plan/claims/2": {"about": "served_share", "sense": "max", "value": 0.9, "scope": "none",
+     "vouched": "none"}}, ""),
+    ("a share as small as can be", {"plan/claims/2": {"about": "served_share", "sense": "min", "value": 0.9,
+     "scope": "none", "vouched": "none"}}, "claim @ claims[2]"),
     ("hardware limited", {"slo/limits": {"instances": {"g": [0, 4]}}}, "instances @ periods.t0"),
     ("a cost limited", {"slo/limits": {"cost_per_hour": "4.9"}}, "cost-limit @ workers"),
     ("a cost limited to a unit per machine", {"slo/limits": {"cost_per_hour": "5"}}, ""),
@@ -214,7 +256,9 @@ CHAIN: list[Change] = [
     ("a lower quality", {"plan/promises/2/value": 0.49}, "promise @ promises[2]"),
     ("another quality, within rounding", {"plan/promises/2/value": 0.5 * (1 + 9e-07)}, ""),
     ("a claim within rounding", {"plan/claims": [{"about": "quality", "sense": "max", "value": 0.5,
-     "bound": 0.5 * (1 - 1.5e-06), "gap": 1.5e-06, "scope": "problem", "vouched": "claimed"}]}, ""),
+     "bound": 0.5 * (1 - 1.5e-06), "gap": 1.5e-06, "scope": "relaxation", "vouched": "claimed"}],
+     "plan/status": "feasible"}, ""),
     ("a claim beyond rounding", {"plan/claims": [{"about": "quality", "sense": "max", "value": 0.5,
-     "bound": 0.5 * (1 - 2.5e-06), "gap": 2.5e-06, "scope": "problem", "vouched": "claimed"}]}, "claim @ claims[0]"),
+     "bound": 0.5 * (1 - 2.5e-06), "gap": 2.5e-06, "scope": "relaxation", "vouched": "claimed"}],
+     "plan/status": "feasible"}, "claim @ claims[0]"),
 ]

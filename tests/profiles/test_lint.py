@@ -164,3 +164,48 @@ def test_prices_per_share_are_no_prices_of_machines() -> None:
         profile["offers"]["big-gib"] = {"hardware": "big", "price_per_hour": "0.01", "per": "gpu_mem_gib"}
 
     assert found(change) == []
+
+
+def warned(change: Any) -> dict[str, str]:
+    import copy
+
+    profile, slo = copy.deepcopy(PROFILE), copy.deepcopy(SLO)
+    change(profile, slo)
+    return {at: text for code, at, text in load_inputs(profile, slo).warnings if code == "W-unit"}
+
+
+@pytest.mark.parametrize(
+    ("price", "currency"),
+    # 0.6 an hour is 432 a month; 31 is a hundred times the other; and nobody rents a machine for 200 an hour.
+    [("432", "USD"), ("31", "USD"), ("200", "EUR"), ("300000", "JPY")],
+)
+def test_a_price_per_month_is_told_at_ordinary_prices(price: str, currency: str) -> None:
+    def change(p: Any, s: Any) -> None:
+        p["offers"]["big-od"]["price_per_hour"] = price
+        for offer in p["offers"].values():
+            offer["currency"] = currency
+        s["limits"].update(cost_per_hour=2160, currency=currency)
+
+    (text,) = [text for at, text in warned(change).items() if at == "offers.big-od.price_per_hour"]
+    assert "per month" in text
+
+
+@pytest.mark.parametrize(("price", "currency"), [("98.32", "USD"), ("29", "USD"), ("4500", "JPY")])
+def test_ordinary_prices_are_not_suspected(price: str, currency: str) -> None:
+    def change(p: Any, s: Any) -> None:
+        p["offers"]["big-od"]["price_per_hour"] = price
+        p["offers"]["small-od"]["price_per_hour"] = "1" if float(price) > 50 else "0.3"
+        if currency == "JPY":
+            p["offers"]["small-od"]["price_per_hour"] = "90"
+        for offer in p["offers"].values():
+            offer["currency"] = currency
+        s["limits"].update(currency=currency)
+
+    assert not warned(change)
+
+
+def test_a_price_per_core_is_no_outlier_beside_prices_of_machines() -> None:
+    def change(p: Any, s: Any) -> None:
+        p["offers"]["small-od"].update(price_per_hour="0.005", per="cpu_cores")
+
+    assert not warned(change)

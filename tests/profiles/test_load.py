@@ -82,7 +82,7 @@ def test_however_a_profile_is_split_it_merges_back(data: st.DataObject) -> None:
             parts[0][section], parts[1][section] = content[:cut], content[cut:]
         elif section != "format":
             parts[data.draw(st.integers(0, 2))][section] = content
-    slo = {"format": "hetplan/slo/1.0"}
+    slo = {"format": "hetplan/slo/1.0", "apps": {"any": {"candidates": [{"demand": {"gpu": 1}}]}}}
     merged, whole = load_inputs(parts, slo), load_inputs(PROFILE, slo)
     assert merged.profile == whole.profile
     assert merged.digests == whole.digests
@@ -129,7 +129,7 @@ def test_links_and_scalars_must_agree() -> None:
 def test_the_newest_version_holds_for_the_whole(slo: dict[str, Any]) -> None:
     parts = [{"format": "hetplan/profile/1.0", "novelty": 1}, {"format": "hetplan/profile/1.3"}]
     with pytest.raises(InputError, match="Upgrade hetplan"):
-        load_inputs(parts, {"format": "hetplan/slo/1.0"})
+        load_inputs(parts, {"format": "hetplan/slo/1.0", "apps": {"any": {"candidates": [{"demand": {"gpu": 1}}]}}})
 
 
 def test_a_newer_version_without_new_keys_is_read_with_a_warning(profile: dict[str, Any], slo: dict[str, Any]) -> None:
@@ -269,7 +269,8 @@ def test_the_price_of_importing() -> None:
         "import sys, hetplan.profiles\n"
         "assert 'pydantic' not in sys.modules\n"
         "from hetplan.profiles import load_inputs\n"
-        f"load_inputs({str(CASES / 'every_key_profile.json')!r}, {{'format': 'hetplan/slo/1.0'}})\n"
+        "slo = {'format': 'hetplan/slo/1.0', 'apps': {'a': {'candidates': [{'demand': {'gpu': 1}}]}}}\n"
+        f"load_inputs({str(CASES / 'every_key_profile.json')!r}, slo)\n"
         "assert 'numpy' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles import load_inputs
+from hetplan.profiles import load_inputs, load_profile
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 _spec = importlib.util.spec_from_file_location("malformed", CASES / "malformed.py")
@@ -198,3 +198,49 @@ def test_any_bytes_anywhere_load_or_are_refused(where: float, junk: bytes, cut: 
     except InputError as error:
         faults = error.faults
     assert all(fault.file and fault.why and fault.remedy for fault in faults)
+
+
+def test_a_wish_for_nothing_says_so_itself() -> None:
+    with pytest.raises(InputError) as caught:
+        load_inputs({"format": "hetplan/profile/1.0"}, {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": 3}})
+    (fault,) = caught.value.faults
+    assert fault.path == "$.apps"
+    assert "at least one application" in fault.why
+    assert "runs" in fault.remedy
+
+
+@pytest.mark.parametrize(("near", "remedy"), [("g4d", 'Did you mean "g4dn"? Or add it'), ("tpu", "Add it under")])
+def test_a_missing_reference_reads_as_a_sentence(profile: dict[str, Any], near: str, remedy: str) -> None:
+    profile["offers"]["another"] = {"hardware": near, "price_per_hour": "1"}
+    with pytest.raises(InputError) as caught:
+        load_profile(profile)
+    (told,) = [fault for fault in caught.value.faults if fault.path == "$.offers.another.hardware"]
+    assert told.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize("number", [1e-300, 1e-16, 1e16, 1e308])
+def test_numbers_beyond_all_reason_are_told(profile: dict[str, Any], slo: dict[str, Any], number: float) -> None:
+    profile["hardware"]["g4dn"]["startup_s"] = number
+    table = {"quantity": "latency_ms", "axes": {"batch": [1, 2]}, "mean": [1.0, number]}
+    profile["tables"]["extreme"] = table
+    with pytest.raises(InputError) as caught:
+        load_profile(profile)
+    assert {fault.path for fault in caught.value.faults} == {
+        "$.hardware.g4dn.startup_s",
+        "$.tables.extreme.mean[1]",
+    }
+    assert all("Check the number" in fault.remedy for fault in caught.value.faults)
+
+
+def test_rates_beyond_all_reason_are_told() -> None:
+    profile = {"format": "hetplan/profile/1.0"}
+    app = {"candidates": [{"demand": {"gpu": 1}}]}
+    for demand, path in (
+        ({"rate_qps": 1e13}, "rate_qps"),
+        ({"history_qps": [1.0, 1e300]}, "history_qps[1]"),
+        ({"series": [1e300]}, "series[0]"),
+    ):
+        slo = {"format": "hetplan/slo/1.0", "apps": {"a": {**app, "demand": demand}}}
+        with pytest.raises(InputError, match="per second") as caught:
+            load_inputs(profile, slo)
+        assert caught.value.faults[0].path == f"$.apps.a.demand.{path}"

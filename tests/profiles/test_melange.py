@@ -74,7 +74,9 @@ def test_aibrix_is_turned_and_keeps_its_targets(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(json.dumps(AIBRIX))
     profile, slo = convert(tmp_path / "one.json")
     assert slo is None
-    table = load_inputs(profile, {"format": "hetplan/slo/1.0"}).profile.tables["llm-sim-a100"]
+    table = load_inputs(
+        profile, {"format": "hetplan/slo/1.0", "apps": {"any": {"candidates": [{"demand": {"gpu": 1}}]}}}
+    ).profile.tables["llm-sim-a100"]
     assert table.read([{"input_tokens": 128, "output_tokens": 8}]).values.tolist() == [60]
     assert table.read([{"input_tokens": 512, "output_tokens": 4}]).values.tolist() == [16]
     assert table.given == {"ttft_p99_ms": 500, "response_p99_ms": 5000}

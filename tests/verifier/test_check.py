@@ -59,14 +59,31 @@ def test_a_report_says_what_was_skipped():
     assert verify_plan(plan, inputs).skipped == ("cam: it comes in streams", "packed: its candidate plans are packed")
     joined = {"profile/pipelines/traffic/edges/2": {"from": "c", "to": "e"}}
     assert verify_plan(*read(spoil(pipeline(), joined))).skipped == ("cars: its pipeline joins branches",)
-    decided = {"plan/policies": {"thumbs": []}}
+    decided = {"plan/question": "policy", "plan/policies": {"thumbs": []}}
     assert verify_plan(*read(spoil(variants(), decided))).skipped == ("thumbs: a policy decides at run time",)
+    assert verify_plan(*read(spoil(variants(), {"plan/policies": {"thumbs": []}}))).skipped == ()
     assert verify_plan(*read(pool())).skipped == ()
     for losses in ({"hosts": 1}, {"zones": 1}):
         lost = {"slo/limits": {"survive": losses}}
         expected = ("x: a pipeline is not routed anew after losses",)
         assert verify_plan(*read(spoil(chain(), lost))).skipped == expected
         assert verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).skipped == ()
+
+
+def test_a_report_says_what_nobody_can_recompute():
+    unlimited = {"slo/limits/resources": {}}
+    expected = ("inf: it does not say what it provides, so inf_cores are not checked",)
+    assert verify_plan(*read(variants())).skipped == ()
+    assert verify_plan(*read(spoil(variants(), unlimited))).skipped == expected
+    unpriced = {"profile/offers/g1-gib/per": None, "plan/workers/0/offer": None, "profile/offers/g1-gib/hardware": "g2"}
+    unpriced |= {"profile/hardware/g2": {"kind": "gpu"}, "slo/limits": {}}
+    report = verify_plan(*read(spoil(chat(), unpriced)), check)
+    assert report.skipped == ("promises[2]: not every price is known",)
+    assert report.ok
+    own = {"plan/question": "chatting", "plan/promises/3": {"quantity": "joules", "value": 3, "model": "fluid"}}
+    report = verify_plan(*read(spoil(chat(), own)))
+    assert report.skipped == ("promises[3]: joules is a quantity of the question chatting",)
+    assert report.ok
 
 
 def test_an_empty_report_is_good():

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["average_of", "certify_mdp", "stationary"]
 
+_ROUNDING = 1e-12
+"""Added to every bound, relative to the value: sums of floating-point products are no better than that."""
+
 
 def certify_mdp(form: Mdp, answer: Answer[Choice]) -> Certificate:
     """The verdict on one answer."""
@@ -46,25 +49,19 @@ def certify_mdp(form: Mdp, answer: Answer[Choice]) -> Certificate:
     if bound is None:
         vouched = Vouched.NONE if answer.bound is None else Vouched.CLAIMED
         return Certificate(tuple(faults), value=value, bound=answer.bound, vouched=vouched)
-    return Certificate(
-        tuple(faults),
-        value=value,
-        bound=bound,
-        vouched=Vouched.CERTIFIED,
-        certified_bound=bound,
-        residual=bound - value,
-    )
+    bound += _ROUNDING * max(1.0, abs(value))
+    return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
 
 
 def stationary(moves: csr_array) -> Floats:
     """The long-run distribution of a chain with one recurrent class, by one sparse solve."""
-    from scipy.sparse import eye_array, vstack
+    from scipy.sparse import csr_array, eye_array, vstack
     from scipy.sparse.linalg import splu
 
     states = moves.shape[0]
     balance = (eye_array(states, format="csr") - moves.T).tocsr()
     # One balance equation follows from the others; the total takes its place.
-    system = vstack([balance[:-1], np.ones((1, states))]).tocsc()
+    system = vstack([balance[:-1], csr_array(np.ones((1, states)))]).tocsc()
     right = np.zeros(states)
     right[-1] = 1.0
     long_run = splu(system).solve(right)

@@ -27,16 +27,29 @@ class Actions:
     """Parallel arrays; the actions of the state (n, T_j) are ``first[s] <= i < first[s + 1]``, s = (n - 1) G + j."""
 
     first: Integers
-    waiting: Integers
-    """n of the action's state."""
-    slack: Integers
-    """j of the action's state."""
+    slacks: int
+    """G."""
     model: Integers
     batch: Integers
     """How many are taken; 0 drops the head."""
     in_time: NDArray[np.bool_]
     reward: Floats
     weight: Floats
+
+    @property
+    def state(self) -> Integers:
+        """(n - 1) G + j of each action; made anew, since a million actions are not rare."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+    @property
+    def waiting(self) -> Integers:
+        """n of each action's state."""
+        return np.asarray(self.state // self.slacks + 1)
+
+    @property
+    def slack(self) -> Integers:
+        """j of each action's state."""
+        return np.asarray(self.state % self.slacks)
 
     @property
     def partial(self) -> NDArray[np.bool_]:
@@ -50,39 +63,37 @@ class Actions:
 
     def find(self, model: Integers, batch: Integers) -> Integers:
         """Per state, the action with this model and batch; -1 where there is none."""
-        states = self.first.size - 1
-        state = np.repeat(np.arange(states), np.diff(self.first))
+        state = self.state
         places = np.flatnonzero((self.model == model[state]) & (self.batch == batch[state]))
-        found = np.full(states, -1, dtype=np.int64)
+        found = np.full(self.first.size - 1, -1, dtype=np.int64)
         found[state[places]] = places
         return found
 
 
 def list_actions(form: QueueProcess) -> Actions:
     """Every action of every state (n, T_j)."""
-    waiting: list[Integers] = []
-    slack: list[Integers] = []
+    counts: list[Integers] = []
     model: list[Integers] = []
     batch: list[Integers] = []
+    in_time: list[NDArray[np.bool_]] = []
     for n in range(1, form.queue + 1):
         j, m, b = _of_queue(form, n)
-        waiting.append(np.full(j.size, n, dtype=np.int64))
-        slack.append(j)
+        counts.append(np.bincount(j, minlength=form.slacks))
         model.append(m)
         batch.append(b)
-    n_all, j_all, m_all, b_all = (np.concatenate(parts) for parts in (waiting, slack, model, batch))
-    counts = np.bincount((n_all - 1) * form.slacks + j_all, minlength=form.over)
-    served = b_all > 0
-    in_time = served & (form.latency_s[m_all, np.maximum(b_all, 1) - 1] <= form.grid_s[j_all])
-    accuracy = np.where(in_time, form.accuracy[m_all], 0.0)
+        in_time.append((b > 0) & (form.latency_s[m, np.maximum(b, 1) - 1] <= form.grid_s[j]))
+    first = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+    m_all, b_all, good = np.concatenate(model), np.concatenate(batch), np.concatenate(in_time)
+    reward = np.where(good, form.accuracy[m_all], 0.0)
     if form.objective is PerWhat.PER_QUERY:
         weight = np.maximum(b_all, 1).astype(float)
-        reward = accuracy * weight
+        reward *= weight
     else:
         weight = np.ones(b_all.size)
-        reward = accuracy * (b_all / n_all) if form.reward is Reward.B_OVER_N else accuracy
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Actions(first, n_all, j_all, m_all, b_all, in_time, reward, weight)
+    actions = Actions(first, form.slacks, m_all, b_all, good, reward, weight)
+    if form.reward is Reward.B_OVER_N:
+        reward *= b_all / actions.waiting
+    return actions
 
 
 def _of_queue(form: QueueProcess, n: int) -> tuple[Integers, Integers, Integers]:
@@ -90,6 +101,8 @@ def _of_queue(form: QueueProcess, n: int) -> tuple[Integers, Integers, Integers]
     smallest = 1 if form.batching is Batching.VARIABLE else n
     sizes = np.arange(n, smallest - 1, -1)
     fits = form.latency_s[None, :, sizes - 1] <= form.grid_s[:, None, None]
+    if form.batching is Batching.VARIABLE and form.late is Late.SERVE:
+        fits[:, 0, 0] = True
     j, m, k = np.nonzero(fits)
     parts = [(j, m, sizes[k])]
     parts += [_forced(form, n, int(stuck)) for stuck in np.flatnonzero(~fits.any(axis=(1, 2)))]

@@ -36,7 +36,7 @@ def poisson(mean: float) -> Window:
     """The Poisson distribution, from its mode outwards by ratios.
 
     >>> window = poisson(2.0)
-    >>> window.low, [round(p, 6) for p in window.probability[:3]]
+    >>> window.low, window.probability[:3].round(6).tolist()
     (0, [0.135335, 0.270671, 0.270671])
     """
     if mean <= 0:
@@ -53,12 +53,15 @@ def poisson(mean: float) -> Window:
 def phase_weights(*, waiting: int, stages: int, means: Floats) -> Floats:
     """w(r | n, j): the phase r when the oldest of n queries has waited a time with `means[j]` expected stages.
 
-    Given (n - 1) K + r stages with r < K, their Poisson weights in logarithms: for unlikely states all of them underflow.
-    A row per mean.
+    Given (n - 1) K + r stages with r < K, their Poisson weights, in logarithms since for unlikely states all of them
+    underflow. A row per mean. A mean of 0 leaves the phase 0 to a single query; more than one cannot have come in no
+    time, and no phase is likelier than another there.
     """
     counts = (waiting - 1) * stages + np.arange(1, stages)
     with np.errstate(divide="ignore"):
         steps = np.log(np.maximum(means, 0.0))[:, None] - np.log(counts)[None, :]
+    if waiting > 1:
+        steps[means <= 0] = 0.0
     logs = np.concatenate([np.zeros((means.size, 1)), np.cumsum(steps, axis=1)], axis=1)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))

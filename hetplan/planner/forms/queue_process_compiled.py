@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TypeVar, cast
 
 __all__ = ["HAVE_NUMBA", "compiled"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
-try:
-    import numba
-
-    HAVE_NUMBA = True
-except ImportError:  # pragma: no cover - numba is a dependency; this serves platforms without it
-    HAVE_NUMBA = False
+HAVE_NUMBA = find_spec("numba") is not None
+"""numba is a dependency; this serves platforms that do not have it."""
 
 
 def compiled(function: F) -> F:
-    """The function, compiled at its first call and kept on disk; sums may be reordered, NaN and infinity may not."""
-    if not HAVE_NUMBA:  # pragma: no cover
+    """The function, compiled at its first call and kept on disk; sums may be reordered.
+
+    It runs outside the interpreter's lock.
+    """
+    if not HAVE_NUMBA:
         return function
-    return cast("F", numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})(function))
+    import numba
+
+    return cast("F", numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})(function))

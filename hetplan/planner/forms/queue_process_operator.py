@@ -122,14 +122,14 @@ class Operator:
         form, actions = self.form, self.form.actions
         ahead = form.discount * values if form.criterion is Criterion.DISCOUNTED else values
         worth = actions.reward - gain * actions.weight
-        future = self._futures(ahead)
+        future, slack = self._futures(ahead), actions.slack
         for n in range(1, form.queue + 1):
             here = slice(int(actions.first[(n - 1) * form.slacks]), int(actions.first[n * form.slacks]))
             full = np.flatnonzero(self.service_of[here] >= 0)
             if full.size:
                 used, column = np.unique(self.service_of[here][full], return_inverse=True)
                 table = self._weights(n) @ future[used].T
-                worth[here][full] += table[actions.slack[here][full], column]
+                worth[here][full] += table[slack[here][full], column]
         rows = form.partial_moves
         if rows.action.size:
             worth[rows.action] += rows.moves @ ahead
@@ -161,7 +161,7 @@ class Operator:
         form = self.form
         rate = float(form.stage_rates[form.rates_by_queue[form.over_batch]])
         mean = np.array([rate * form.slo_s])
-        return phase_weights(waiting=form.over_batch, stages=form.stages, means=mean)[0]
+        return np.asarray(phase_weights(waiting=form.over_batch, stages=form.stages, means=mean)[0])
 
     @cached_property
     def _buckets(self) -> tuple[tuple[tuple[Window, Window, tuple[int, ...]], ...], ...]:

@@ -79,7 +79,8 @@ def join_tables(form: QueueProcess, model: Integers, batch: Integers, waiting: I
         for r in range(form.stages):
             joined = np.arange(r + arrivals.low, r + arrivals.high + 1) // form.stages - low
             table[r] = np.bincount(joined, weights=arrivals.probability, minlength=high - low + 1)
-        tables.append(JoinTable(low, table))
+        kept = np.flatnonzero(table.max(axis=0) > 1e-18)
+        tables.append(JoinTable(low + int(kept[0]), table[:, kept[0] : kept[-1] + 1]))
     return tables
 
 
@@ -88,7 +89,9 @@ def reference_row(form: QueueProcess, i: int) -> tuple[Integers, Floats]:
     from scipy.special import betainc
 
     actions = form.actions
-    n, j, model, batch = (int(a[i]) for a in (actions.waiting, actions.slack, actions.model, actions.batch))
+    state = int(np.searchsorted(actions.first, i, side="right")) - 1
+    n, j = state // form.slacks + 1, state % form.slacks
+    model, batch = int(actions.model[i]), int(actions.batch[i])
     if batch == 0 and n == 1:
         return np.array([form.after_idling]), np.ones(1)
     taken = max(batch, 1)

@@ -24,6 +24,7 @@ __all__ = ["compiled_rows"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Places = NDArray[np.int32]
 
 _NOTHING = 1e-16
 """Mass beyond an edge that is left with its neighbour; rows still sum to 1."""
@@ -35,28 +36,32 @@ def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
 
     actions = form.actions
     tables, first_of, low_of, width_of = _joins(form, action)
-    parts: list[tuple[Integers, Integers, Floats]] = []
-    for n in range(1, form.queue + 1):
-        here = action[actions.waiting[action] == n]
+    parts: list[tuple[Integers, Places, Floats]] = []
+    waiting, slacks = actions.waiting[action], actions.slack[action]
+    alone = action[waiting == 1]
+    # A dropped head leaves an empty queue.
+    idle = np.full(alone.size, form.after_idling, dtype=np.int32)
+    parts.append((np.ones(alone.size, np.int64), idle, np.ones(alone.size)))
+    for n in range(2, form.queue + 1):
+        here = action[waiting == n]
         if here.size == 0:
             continue
         rate = float(form.stage_rates[form.rates_by_queue[n]])
         weights = phase_weights(waiting=n, stages=form.stages, means=rate * (form.slo_s - form.grid_s))
-        code = _code(form, n, actions.model[here], actions.batch[here])
-        latency = np.where(actions.batch[here] > 0, form.latency_s[actions.model[here], actions.batch[here] - 1], 0.0)
-        parts.append(
-            _rows_of_queue(
-                n, form.queue, form.stages, form.grid_s, weights, actions.slack[here], actions.taken[here], latency,
-                tables, first_of[code], low_of[code], width_of[code], form.after_idling,
-            )
-        )  # fmt: skip
+        model, batch = actions.model[here], actions.batch[here]
+        code = _code(form, form.rates_by_queue[n], model, batch)
+        latency = np.where(batch > 0, form.latency_s[model, batch - 1], 0.0)
+        places = (first_of[code], low_of[code], width_of[code])
+        slack, taken = slacks[waiting == n], actions.taken[here]
+        process = (n, form.queue, form.stages, form.grid_s, weights)
+        parts.append(_rows_of_queue(*process, slack, taken, latency, tables, *places))
     counts, columns, data = (np.concatenate([part[k] for part in parts]) for k in range(3))
     first = np.concatenate([[0], np.cumsum(counts)])
-    return csr_array((data, columns.astype(np.int32), first.astype(np.int32)), shape=(action.size, form.states))
+    return csr_array((data, columns, first.astype(np.int32)), shape=(action.size, form.states))
 
 
-def _code(form: QueueProcess, waiting: int, model: Integers, batch: Integers) -> Integers:
-    rate = int(form.rates_by_queue[waiting])
+def _code(form: QueueProcess, rate: Integers, model: Integers, batch: Integers) -> Integers:
+    """One number per (rate, model, batch)."""
     return np.asarray((rate * form.models + model) * (form.queue + 1) + batch)
 
 
@@ -66,7 +71,7 @@ def _joins(form: QueueProcess, action: Integers) -> tuple[Floats, Integers, Inte
 
     actions = form.actions
     rates = form.rates_by_queue[actions.waiting[action]]
-    code = (rates * form.models + actions.model[action]) * (form.queue + 1) + actions.batch[action]
+    code = _code(form, rates, actions.model[action], actions.batch[action])
     used, sample = np.unique(code, return_index=True)
     chosen = action[sample]
     tables = join_tables(form, actions.model[chosen], actions.batch[chosen], actions.waiting[chosen])
@@ -127,6 +132,92 @@ def _edge_masses(
 _masses = compiled(_edge_masses)
 
 
+def _share_passed(edge: float, waited: float) -> float:
+    """Which share of a wait has passed at an edge; all or nothing of a wait of no time."""
+    if waited > 0.0:
+        return edge / waited
+    return 1.0 if edge > 0.0 else 0.0
+
+
+_passed = compiled(_share_passed)
+
+
+def _spread_over_edges(
+    grid: Floats,
+    start: float,
+    waited: float,
+    k_least: int,
+    h: int,
+    weights: Floats,
+    table: Floats,
+    width: int,
+    ratio: Floats,
+    edges: Floats,
+) -> tuple[int, int]:
+    """edges[e, a] = P(slack' below grid[e], a join); between the edges returned lies all there is.
+
+    `start` is the slack' of a new head that came with the old one. Row G holds what lies below infinity.
+    """
+    slacks, stages = grid.size, weights.size
+    r_low = 0
+    while weights[r_low] < 1e-22:
+        r_low += 1
+    middle = start + waited * h / (k_least + 0.5 * stages + 1.0)
+    top = 1
+    while top < slacks - 1 and grid[top] <= middle:
+        top += 1
+    bottom = top - 1
+    _masses(1.0, k_least, h, r_low, weights, table, width, ratio, edges[slacks])
+    while top < slacks - 1:
+        _masses(_passed(grid[top] - start, waited), k_least, h, r_low, weights, table, width, ratio, edges[top])
+        if (edges[slacks, :width] - edges[top, :width]).sum() <= _NOTHING:
+            break
+        top += 1
+    while bottom > 0:
+        _masses(_passed(grid[bottom] - start, waited), k_least, h, r_low, weights, table, width, ratio, edges[bottom])
+        if edges[bottom, :width].sum() <= _NOTHING:
+            break
+        bottom -= 1
+    edges[bottom, :width] = 0.0
+    edges[top, :width] = edges[slacks, :width]
+    return bottom, top
+
+
+_spread = compiled(_spread_over_edges)
+
+
+def _write_row(
+    edges: Floats,
+    bottom: int,
+    top: int,
+    left: int,
+    queue: int,
+    slacks: int,
+    width: int,
+    columns: Places,
+    data: Floats,
+) -> int:
+    """The states that the masses between edges belong to, `left` and more waiting; returns how many it wrote."""
+    used, lost = 0, 0.0
+    for a in range(width):
+        number = left + a
+        if number > queue:
+            lost += edges[slacks, a]
+            continue
+        for e in range(bottom, top):
+            mass = edges[e + 1, a] - edges[e, a]
+            if mass > 1e-18:
+                columns[used], data[used] = (number - 1) * slacks + e, mass
+                used += 1
+    if lost > 0.0:
+        columns[used], data[used] = queue * slacks, lost
+        used += 1
+    return used
+
+
+_write = compiled(_write_row)
+
+
 def _compute_rows(
     n: int,
     queue: int,
@@ -140,87 +231,29 @@ def _compute_rows(
     first_of: Integers,
     low_of: Integers,
     width_of: Integers,
-    after_idling: int,
-) -> tuple[Integers, Integers, Floats]:
-    """Rows of the partial actions with n waiting: entries per row, their columns, their probabilities."""
+) -> tuple[Integers, Places, Floats]:
+    """Rows of the partial actions with n > 1 waiting: entries per row, their columns, their probabilities."""
     slacks = grid.size
-    slo = grid[slacks - 1]
     counts = np.zeros(slack.size, dtype=np.int64)
-    room = max(1024, 64 * slack.size)
-    columns, data = np.empty(room, dtype=np.int64), np.empty(room)
-    used = 0
-    widest = 1
+    room = 64 * slack.size
+    columns, data = np.empty(room, dtype=np.int32), np.empty(room)
+    used, widest = 0, width_of.max()
+    edges, ratio = np.zeros((slacks + 1, widest)), np.zeros(stages)
     for i in range(slack.size):
-        widest = max(widest, width_of[i])
-    edges = np.zeros((slacks + 1, widest))
-    ratio = np.zeros(stages)
-    for i in range(slack.size):
-        if n == 1:
-            need = 1
-        else:
-            need = (slacks + 1) * widest + 1
-        if used + need > columns.size:
-            bigger_columns, bigger = np.empty(2 * columns.size + need, dtype=np.int64), np.empty(2 * columns.size + need)
-            bigger_columns[:used], bigger[:used] = columns[:used], data[:used]
-            columns, data = bigger_columns, bigger
-        if n == 1:
-            columns[used], data[used] = after_idling, 1.0
-            counts[i] = 1
-            used += 1
-            continue
-        j, b, tau = slack[i], taken[i], latency[i]
-        h, k_least, waited = b * stages, (n - 1) * stages, slo - grid[j]
-        width, low = width_of[i], low_of[i]
-        table = tables[first_of[i] : first_of[i] + stages * width]
-        w = weights[j]
-        r_low = 0
-        while w[r_low] < 1e-22:
-            r_low += 1
+        if used + slacks * widest + 1 > columns.size:
+            room = 2 * columns.size + slacks * widest
+            more_columns, more = np.empty(room, dtype=np.int32), np.empty(room)
+            more_columns[:used], more[:used] = columns[:used], data[:used]
+            columns, data = more_columns, more
+        h, k_least, width = taken[i] * stages, (n - 1) * stages, width_of[i]
         for r in range(stages):
             ratio[r] = (k_least + r + 1.0) / (k_least + r + 2.0 - h)
-        # The bucket below edge e is e - 1; edge 0 lies below everything and edge G - 1 above it.
-        middle = grid[j] - tau + waited * h / (k_least + 0.5 * stages + 1.0)
-        top = 1
-        while top < slacks - 1 and grid[top] <= middle:
-            top += 1
-        bottom = top - 1
-        _masses(1.0, k_least, h, r_low, w, table, width, ratio, edges[slacks])
-        while top < slacks - 1:
-            v = (grid[top] - grid[j] + tau) / waited if waited > 0.0 else (1.0 if grid[top] - grid[j] + tau > 0 else 0.0)
-            _masses(v, k_least, h, r_low, w, table, width, ratio, edges[top])
-            above = 0.0
-            for a in range(width):
-                above += edges[slacks, a] - edges[top, a]
-            if above <= _NOTHING:
-                break
-            top += 1
-        while bottom > 0:
-            v = (grid[bottom] - grid[j] + tau) / waited if waited > 0.0 else (1.0 if grid[bottom] - grid[j] + tau > 0 else 0.0)
-            _masses(v, k_least, h, r_low, w, table, width, ratio, edges[bottom])
-            below = 0.0
-            for a in range(width):
-                below += edges[bottom, a]
-            if below <= _NOTHING:
-                break
-            bottom -= 1
-        edges[bottom, :width] = 0.0
-        edges[top, :width] = edges[slacks, :width]
-        begin = used
-        lost = 0.0
-        for a in range(width):
-            number = n - b + low + a
-            if number > queue:
-                lost += edges[slacks, a]
-                continue
-            for e in range(bottom, top):
-                mass = edges[e + 1, a] - edges[e, a]
-                if mass > 1e-18:
-                    columns[used], data[used] = (number - 1) * slacks + e, mass
-                    used += 1
-        if lost > 0.0:
-            columns[used], data[used] = queue * slacks, lost
-            used += 1
-        counts[i] = used - begin
+        table = tables[first_of[i] : first_of[i] + stages * width]
+        start, waited = grid[slack[i]] - latency[i], grid[slacks - 1] - grid[slack[i]]
+        bottom, top = _spread(grid, start, waited, k_least, h, weights[slack[i]], table, width, ratio, edges)
+        left = n - taken[i] + low_of[i]
+        counts[i] = _write(edges, bottom, top, left, queue, slacks, width, columns[used:], data[used:])
+        used += counts[i]
     return counts, columns[:used].copy(), data[:used].copy()
 
 

@@ -138,3 +138,26 @@ def test_a_given_pool_that_is_too_slow() -> None:
     found = refused(g3(rate_qps=100), formulation="fluid-lp", counts={"base": 2})
     assert "carries 80 qps" in found.why[0]
     assert repair(found, "slo.apps.app.demand.rate_qps").to == pytest.approx(80.0)
+
+
+def test_no_repair_that_cannot_be_applied() -> None:
+    case = files({"base": [110.0, 120.0]}, [0.5, 0.5], prices={"base": 1}, qos_ms=100, budget=5)
+    found = refused(case)
+    assert {one.field for one in found.repairs} == {"slo.apps.app.latency[0].max_ms"}
+    assert repair(found, "slo.apps.app.latency[0].max_ms").to == 120.0
+
+
+def test_a_given_pool_with_too_many_late() -> None:
+    latency = {"base": [10.0, 40.0], "aux": [20.0, 200.0]}
+    case = files(latency, [0.75, 0.25], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
+    found = refused(case, formulation="fluid-lp", counts={"aux": 2}, eps=0.01)
+    assert "0.25 of the queries later than 100 ms, 0.01 are allowed" in found.why[0]
+
+
+def test_a_base_that_serves_not_all_says_what_does() -> None:
+    latency = {"a": [10.0, 200.0, 40.0], "b": [200.0, 10.0, 40.0]}
+    case = files(latency, [0.5, 0.25, 0.25], prices={"a": 1, "b": 1}, qos_ms=100, budget=5)
+    found = refused(case, formulation="homogeneous")
+    assert not found.proved
+    assert "fluid-milp" in found.why[0]
+    assert promise(decide(case), "rate_qps") > 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promise
 
+import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pool import Pool
@@ -22,11 +23,6 @@ def demand(slo: Json) -> Json:
 BAD: dict[str, tuple[Change, str, str]] = {
     "no budget and no rate": (lambda p, s: s["limits"].pop("cost_per_hour"), "$.limits.cost_per_hour", "neither"),
     "budget and rate": (lambda p, s: demand(s).update(rate_qps=5), "$.limits.cost_per_hour", "both given"),
-    "rate of nothing": (
-        lambda p, s: (s["limits"].pop("cost_per_hour"), demand(s).update(rate_qps=0)),
-        "$.apps.app.demand.rate_qps",
-        "above 0",
-    ),
     "least cost without a rate": (lambda p, s: s.update(objective=[{"min": "cost"}]), "$.objective", "needs a rate"),
     "another objective": (lambda p, s: s.update(objective=[{"max": "quality"}]), "$.objective", "most rate"),
     "observed above": (
@@ -301,3 +297,72 @@ def test_files_that_ask_another_question(change: Change, why: str) -> None:
     assert Pool.fits(inputs(profile, slo)) == ""
     change(profile, slo)
     assert why in Pool.fits(inputs(profile, slo))
+
+
+def test_hardware_without_a_needed_resource_is_left_out() -> None:
+    profile, slo = g1(budget=2)
+    profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
+    profile["variants"]["m"]["runs"][1]["needs"] = {"gpu_mem_gib": 3}
+    problem = pose((profile, slo))
+    assert [kind.hardware for kind in problem.types] == ["base"]
+    (notice,) = problem.notices
+    assert (notice.code, notice.at) == ("W-too-small", "hardware.aux")
+    assert "3 gpu_mem_gib, which hardware.aux.provides does not list" in notice.text
+    # Who says nothing at all is believed; so is a resource that the wish limits in total.
+    profile["hardware"]["aux"]["provides"] = {}
+    assert len(pose((profile, slo)).types) == 2
+    profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
+    slo["limits"]["resources"] = {"gpu_mem_gib": 30}
+    assert len(pose((profile, slo)).types) == 2
+
+
+def test_no_hardware_that_is_large_enough() -> None:
+    profile, slo = g1(budget=2)
+    for run in profile["variants"]["m"]["runs"]:
+        run["needs"] = {"gpu_mem_gib": 3}
+        profile["hardware"][run["hardware"]]["provides"] = {"cpu_cores": 4}
+    with pytest.raises(InputError, match=r"hardware\.base\.provides does not list") as caught:
+        pose((profile, slo))
+    assert "`provides`" in caught.value.faults[0].remedy
+
+
+@pytest.mark.parametrize("needs", [{"cpu_cores": 4}, {"gpu": 1}, {"cpu_cores": 5}])
+def test_planner_and_verifier_agree_on_what_fits(needs: Json) -> None:
+    profile, slo = g1(budget="1.75")
+    profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
+    profile["variants"]["m"]["runs"][1]["needs"] = needs
+    outcome = hetplan.solve(profile, slo)
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    assert ("aux" in {worker.hardware for worker in outcome.require().workers}) is (needs == {"cpu_cores": 4})
+
+
+def test_measurements_that_nobody_reads_are_refused() -> None:
+    profile, slo = g1(budget=2)
+    with pytest.raises(InputError, match="reads no measurements") as caught:
+        hetplan.solve(profile, slo, measured={"anything": 1})
+    assert caught.value.faults[0].file == "measured"
+
+
+def test_a_rule_other_than_matching_is_sized_by_simulation() -> None:
+    assert pose(g1(budget=2), dispatch="earliest").options.size == "simulated"
+    assert pose(g1(budget=2)).options.size == "fluid"
+    with pytest.raises(InputError, match="is simulated"):
+        hetplan.solve(*g1(budget=2), options={"dispatch": "threshold", "size": "fluid"})
+    with pytest.raises(InputError, match="'threshold' or 'earliest'"):
+        hetplan.solve(*g1(budget=2), options={"dispatch": "fcfs"})
+
+
+def test_rules_that_do_not_fit_the_queries() -> None:
+    profile, slo = g1(budget=2)
+    for name in ("base", "aux"):
+        table = profile["tables"][f"t-{name}"]
+        table.update(axes={"batch": [10, 20], "width": [1]}, mean=[[cell] for cell in table["mean"]])
+    demand(slo)["mix"].update(axes=["batch", "width"], bins=[[10, 1], [20, 1]])
+    with pytest.raises(InputError, match="one axis"):
+        pose((profile, slo), dispatch="threshold")
+    assert pose((profile, slo), dispatch="earliest").options.dispatch == "earliest"
+    profile, slo = g1(budget=2)
+    profile["variants"]["m"]["runs"][1] = {"hardware": "aux", "rate": "r"}
+    profile["tables"]["r"] = {"quantity": "requests_per_s", "axes": {"batch": [10, 20]}, "mean": [9, 1]}
+    with pytest.raises(InputError, match="several queries at once"):
+        pose((profile, slo), dispatch="earliest")

@@ -10,8 +10,10 @@ import pytest
 from cases import pool_published as published
 from cases.pool import CATALOG, Json, counts, decide, files, g1, g3, inputs, pose, promise
 
+import hetplan
 from hetplan import registry
 from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.threshold import Threshold
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
@@ -19,6 +21,7 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.plan import Method
+from hetplan.planner.plan_pool import ThresholdDispatch
 from hetplan.problems.pool import Pool
 from hetplan.problems.pool_simulated import Simulated, simulate
 from hetplan.verifier.check import verify_plan
@@ -324,3 +327,52 @@ def test_published_services_keep_their_promise_on_fresh_seeds(model: str) -> Non
     lam = promise(found, "fluid_rate_qps")
     fresh = allowable_rate(problem.L.T, n, problem.p, problem.qos, lp_qps=lam, seeds=(90, 91, 92))
     assert fresh.min >= found.promises[0].value
+
+
+# Other rules.
+
+
+@pytest.mark.parametrize("formulation", ["fluid-milp", "kairos-plus"])
+@pytest.mark.parametrize("dispatch", ["threshold", "earliest"])
+def test_plans_of_other_rules_verify_and_promise_what_their_simulation_shows(dispatch: str, formulation: str) -> None:
+    from hetplan.simulator.pool_allowable import allowable_rate
+
+    options: Json = {"dispatch": dispatch, "seeds": 2, "evaluations": 3}
+    if formulation == "kairos-plus":
+        options["prune"] = False
+    outcome = hetplan.solve(*g1(budget=2), formulation=formulation, options=options)
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    plan = outcome.require()
+    rule = plan.dispatch["app"]
+    assert rule.rule == f"{dispatch}/1"
+    n = [sum(w.count for w in plan.workers if w.hardware == name) for name in ("base", "aux")]
+    parameters: Json = {"rule": f"{dispatch}/1"}
+    if isinstance(rule, ThresholdDispatch):
+        assert rule.base in {worker.hardware for worker in plan.workers}
+        parameters = {"rule": Threshold(rule.threshold, base=["base", "aux"].index(rule.base))}
+    fresh = allowable_rate(
+        [[10, 40], [20, 200]], n, [0.75, 0.25], 100, sizes=[10, 20], seeds=(70, 71, 72), **parameters
+    )
+    # Two seeds tell their spread but roughly.
+    assert fresh.median >= 0.97 * plan.promises[0].value
+
+
+def test_a_threshold_where_the_base_is_not_rented() -> None:
+    case = files({"big": [10.0], "small": [20.0]}, [1.0], prices={"big": 9, "small": "0.1"}, qos_ms=100, budget="0.3")
+    outcome = hetplan.solve(*case, options={"dispatch": "threshold", "seeds": 2})
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    rule = outcome.require().dispatch["app"]
+    assert isinstance(rule, ThresholdDispatch)
+    assert rule.base == "small"
+
+
+def test_a_threshold_beside_a_measured_rate() -> None:
+    found = hetplan.solve(
+        *g1(budget=2),
+        formulation="kairos-plus",
+        options={"dispatch": "threshold", "evaluator": "evaluate", "seeds": 1},
+        tools=Tools(evaluate=lambda point: 5.0),
+    )
+    assert (found.exit_code, found.violations) == (0, ())
+    assert (found.require().promises[0].model, found.require().promises[0].value) == ("measured", 5.0)
+    assert found.require().dispatch["app"].rule == "threshold/1"

@@ -1,0 +1,160 @@
+"""How long pipelines take to plan, beside the paper's own program in the same run, and how that grows.
+
+    python benchmarks/pipeline.py [--quick] [--json]
+
+Process time of one thread, reading included, verification included. Published profiles are needed for the first tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import hetplan as hp  # noqa: E402
+from benchmarks.datasets import loki, loki_generator  # noqa: E402
+from benchmarks.datasets.sources import present  # noqa: E402
+from hetplan.dispatch.most_accurate_first import Host, most_accurate_first  # noqa: E402
+
+Json = dict[str, Any]
+DEMANDS = (150, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800)
+PAIRS = ((100, 50), (200, 60), (300, 60), (300, 80), (400, 80), (400, 120), (500, 60), (600, 100))
+
+
+def timed(files: tuple[Json, Json], **how: Any) -> tuple[float, Any]:
+    """Seconds of processor time, and the outcome."""
+    began = time.process_time()
+    outcome = hp.solve(*files, **how)
+    return time.process_time() - began, outcome
+
+
+def row(name: str, cases: Iterable[tuple[Json, Json]], **how: Any) -> Json:
+    """Median and worst over the cases."""
+    runs = [timed(files, **how) for files in cases]
+    seconds = [took for took, _ in runs]
+    return {
+        "what": name,
+        "formulation": how.get("formulation", "config"),
+        "cases": len(seconds),
+        "median_s": round(statistics.median(seconds), 3),
+        "worst_s": round(max(seconds), 3),
+        "verified": sum(outcome.reason == "verified" for _, outcome in runs),
+    }
+
+
+def beside_the_paper() -> list[Json]:
+    """The published pipelines on 20 servers, to gap 0, by the exact program and by the paper's."""
+    sets: dict[str, Callable[[], list[tuple[Json, Json]]]] = {
+        "traffic chain, 20 servers": lambda: [loki.traffic_chain(demand) for demand in DEMANDS],
+        "traffic tree, 20 servers": lambda: [loki.traffic_tree(demand) for demand in DEMANDS[:8]],
+        "two pipelines, 20 servers": lambda: [loki.both(*pair) for pair in PAIRS],
+    }
+    hp.solve(*loki.traffic_chain(100))  # imports are not what is measured
+    rows = [row(name, cases(), formulation=form) for name, cases in sets.items() for form in ("config", "paper")]
+    chain = "traffic chain, 20 servers"
+    return [*rows, row(chain, sets[chain](), formulation="budget")]
+
+
+def large(quick: bool) -> list[Json]:
+    """Generated trees, by one latency level per task."""
+    found = []
+    cases = [("T5", 200, 1.5), ("T7", 1000, 2.0), *([] if quick else [("T7", 2000, 2.0)])]
+    for shape, servers, utilisation in cases:
+        files = loki_generator.inputs(getattr(loki_generator, shape), servers=servers, utilisation=utilisation)
+        found.append({"what": f"{shape}, {servers} servers, 8 levels"} | claim(files, formulation="budget"))
+    found.append(
+        {"what": "4 x T5, 2000 servers, 8 levels"} | claim(loki_generator.shared_cluster(), formulation="budget")
+    )
+    return found
+
+
+def claim(files: tuple[Json, Json], **how: Any) -> Json:
+    """Seconds, accuracy, bound, gap and whose word the bound is."""
+    took, outcome = timed(files, **how)
+    first = outcome.require().claims[0]
+    return {
+        "seconds": round(took, 2),
+        "accuracy": round(first.value, 6),
+        "bound": round(first.bound, 6),
+        "gap": round(first.gap, 6),
+        "bound_is": first.vouched,
+    }
+
+
+def growth() -> list[Json]:
+    """One thing at a time: servers, tasks, pipelines."""
+    found = []
+    for servers in (50, 100, 200, 400, 800):
+        files = loki_generator.inputs(loki_generator.T5, servers=servers, utilisation=1.5)
+        found.append({"what": f"T5, {servers} servers"} | claim(files, formulation="budget"))
+    for tasks in (2, 3, 4, 5):
+        chain = tuple((t + 1,) if t + 1 < tasks else () for t in range(tasks))
+        shape = chain if tasks <= 3 else loki_generator.T5[:1] + ((3,), (4,) if tasks > 4 else (), *((),) * (tasks - 3))
+        files = loki_generator.inputs(shape, servers=200, utilisation=1.5)
+        found.append({"what": f"{tasks} tasks, 200 servers"} | claim(files, formulation="budget"))
+    for pipelines in (1, 2, 3, 4):
+        files = loki_generator.shared_cluster(tuple(range(1, pipelines + 1)))
+        found.append({"what": f"{pipelines} x T5, 2000 servers"} | claim(files, formulation="budget"))
+    return found
+
+
+def filling() -> list[Json]:
+    """Most accurate first, per call."""
+    found = []
+    for servers in (20, 200):
+        half = servers // 2
+        hosts = [Host(f"a{i}", "a", 1 - i / 1000, 10, {"b": 2.0}) for i in range(half)]
+        hosts += [Host(f"b{i}", "b", 1 - i / 1000, 20) for i in range(half)]
+        tasks, runs = {"a": ["b"], "b": []}, []
+        for _ in range(30):
+            began = time.perf_counter()
+            for _ in range(20):
+                most_accurate_first(hosts, tasks, 9.0 * half)
+            runs.append((time.perf_counter() - began) / 20)
+        found.append(
+            {"what": f"most accurate first, {servers} servers", "ms": round(1000 * statistics.median(runs), 4)}
+        )
+    return found
+
+
+def show(title: str, rows: list[Json]) -> None:
+    """A table."""
+    print(f"\n{title}")
+    heads = list(rows[0])
+    cells = [[str(one.get(head, "")) for head in heads] for one in rows]
+    widths = [max(len(head), *(len(line[k]) for line in cells)) for k, head in enumerate(heads)]
+    for line in (heads, *cells):
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def main(argv: list[str]) -> int:
+    """Run the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="without the tables of growth")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(argv)
+    tables: dict[str, list[Json]] = {}
+    if present("loki"):
+        tables["beside the paper's program, to gap 0"] = beside_the_paper()
+    tables["large clusters"] = large(given.quick)
+    if not given.quick:
+        tables["growth"] = growth()
+    tables["routing"] = filling()
+    if given.json:
+        print(json.dumps(tables, indent=1))
+        return 0
+    for title, rows in tables.items():
+        show(title, rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

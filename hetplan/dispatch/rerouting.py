@@ -1,0 +1,53 @@
+"""Where a late request may still go: backups with capacity left, taken from the most accurate that make up the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hetplan.planner.plan_pipeline import BackupEntry
+
+__all__ = ["Backups"]
+
+
+@dataclass
+class Backups:
+    """The backup table of one step, with what is left of it in the second under way.
+
+    >>> table = [BackupEntry(to="b2", node="b", left_qps=1, latency_ms=20, quality=0.9),
+    ...     BackupEntry(to="b3", node="b", left_qps=5, latency_ms=10, quality=0.7)]
+    >>> backups = Backups.of(table, "b")
+    >>> backups.take(0.1, late_ms=30, exec_ms=50), backups.take(0.2, late_ms=30, exec_ms=50)
+    ('b2', 'b3')
+    >>> backups.take(1.1, late_ms=30, exec_ms=50), backups.take(1.1, late_ms=45, exec_ms=50)
+    ('b2', None)
+    """
+
+    entries: tuple[BackupEntry, ...]
+    _left: dict[str, float] = field(default_factory=dict, repr=False)
+    _second: int = -1
+
+    @classmethod
+    def of(cls, table: Iterable[BackupEntry], node: str) -> Backups:
+        """The entries of one step, most accurate first."""
+        own = (entry for entry in table if entry.node == node)
+        return cls(tuple(sorted(own, key=lambda entry: (-entry.quality, entry.to))))
+
+    def take(self, now_s: float, *, late_ms: float, exec_ms: float, draw: float = 0.0) -> str | None:
+        """The load that takes a request late by `late_ms` whose own next server needs `exec_ms`; None: drop it.
+
+        Among those that make up the time and have capacity left in this second, the best accuracy; of equals one at
+        random (`draw` in [0, 1)). What it takes is gone until the next second.
+        """
+        if int(now_s) != self._second:
+            self._second = int(now_s)
+            self._left = {entry.to: entry.left_qps for entry in self.entries}
+        fitting = [
+            entry for entry in self.entries if entry.latency_ms <= exec_ms - late_ms and self._left[entry.to] >= 1.0
+        ]
+        if not fitting:
+            return None
+        best = [entry for entry in fitting if entry.quality == fitting[0].quality]
+        chosen = best[min(int(draw * len(best)), len(best) - 1)]
+        self._left[chosen.to] -= 1.0
+        return chosen.to

@@ -1,0 +1,218 @@
+"""A pipeline as its formulations see it: tasks in a tree, the configurations of each, and the prefixes of its paths.
+
+A configuration is a variant on a hardware with a batch size. A prefix is a choice of one configuration per task from
+the entrance down to some task. Prefixes that cannot end in time are never made, so that no row speaks of latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ON_LIMIT_MS", "Level", "Task", "Tree", "count_prefixes", "prefixes", "without_dominated"]
+
+Vector = NDArray[np.float64]
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ON_LIMIT_MS = 1e-9
+"""A path this little above its limit stands on it: sums of times are rounded."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A step t: its variants k with quality and factors, and its configurations (k, g, b), one entry per array each."""
+
+    id: str
+    parent: int
+    variants: tuple[str, ...]
+    quality: Vector
+    factor: Mapping[int, Vector]
+    """Queries sent on per query, by child task, per variant."""
+    variant: Places
+    hardware: Places
+    batch: Places
+    ms: Vector
+    qps: Vector
+    """What one server carries: q = (1 - headroom) b / l."""
+    cost: Vector
+    """Price of one server, currency units per hour."""
+
+    @property
+    def size(self) -> int:
+        """How many configurations there are."""
+        return int(self.ms.size)
+
+    def keeping(self, mask: Mask) -> Task:
+        """With some of the configurations only."""
+        cut = {name: getattr(self, name)[mask] for name in ("variant", "hardware", "batch", "ms", "qps", "cost")}
+        return replace(self, **cut)
+
+    def label(self, place: int, hardware: Sequence[str]) -> str:
+        """A configuration in words: step/variant@hardware x batch."""
+        name, where = self.variants[self.variant[place]], hardware[self.hardware[place]]
+        return f"{self.id}/{name}@{where} x{self.batch[place]}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One application's pipeline: tasks (parents first), limits and demand.
+
+    `limit_ms` is H per last task: (slo - network per hop x hops) / slo_divisor. `paths` holds measured qualities of
+    whole paths by "node=variant/...".
+    """
+
+    app: str
+    tasks: tuple[Task, ...]
+    limit_ms: Mapping[int, float]
+    demand: float
+    weight: float
+    floor: float | None
+    rule: str = "product"
+    weights: Mapping[str, float] | None = None
+    paths: Mapping[str, float] | None = None
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """Child tasks of each task."""
+        return tuple(tuple(c for c, task in enumerate(self.tasks) if task.parent == t) for t in range(len(self.tasks)))
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """Tasks at the entrance."""
+        return tuple(t for t, task in enumerate(self.tasks) if task.parent < 0)
+
+    @cached_property
+    def sinks(self) -> tuple[int, ...]:
+        """Tasks that send nothing on."""
+        return tuple(t for t, below in enumerate(self.children) if not below)
+
+    @cached_property
+    def room_ms(self) -> Vector:
+        """Per task, what a prefix that ends there may take, so that every last task below can still be in time."""
+        room = np.full(len(self.tasks), np.inf)
+        for t in reversed(range(len(self.tasks))):
+            if not self.children[t]:
+                room[t] = self.limit_ms[t]
+            for child in self.children[t]:
+                least = self.tasks[child].ms.min() if self.tasks[child].size else np.inf
+                room[t] = min(room[t], room[child] - least)
+        return room
+
+    def keeping(self, masks: Sequence[Mask]) -> Tree:
+        """With some of the configurations only."""
+        return replace(self, tasks=tuple(task.keeping(mask) for task, mask in zip(self.tasks, masks, strict=True)))
+
+    def path(self, task: int) -> tuple[int, ...]:
+        """Tasks from the entrance to this one."""
+        found: list[int] = []
+        while task >= 0:
+            found.append(task)
+            task = self.tasks[task].parent
+        return tuple(reversed(found))
+
+    def fastest_ms(self, sink: int) -> float:
+        """The least time of a path to a last task."""
+        return float(sum(self.tasks[t].ms.min() if self.tasks[t].size else np.inf for t in self.path(sink)))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The prefixes that end at one task; entries side by side."""
+
+    parent: Places
+    """Which prefix of the parent task it continues (0 at a root)."""
+    config: Places
+    ms: Vector
+    gain: Vector
+    """Queries that arrive here per query at the entrance, had all of them taken this prefix: the product of the
+    factors before this task."""
+    quality: Vector
+    """Product (or weighted sum) so far; at a last task the quality of the path."""
+    variants: Places
+    """The variants chosen, one column per task of the path."""
+
+    @property
+    def size(self) -> int:
+        """How many prefixes there are."""
+        return int(self.config.size)
+
+
+def without_dominated(tree: Tree) -> Tree:
+    """The same pipeline without configurations that are never worth choosing.
+
+    Too slow for any path; or slower than another batch of the same variant and hardware that carries no less.
+    """
+    before = -1
+    while before != (now := sum(task.size for task in tree.tasks)):
+        before, least = now, _least_before(tree)
+        tree = tree.keeping([task.ms + least[t] <= tree.room_ms[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
+    return tree.keeping([_worth(task) for task in tree.tasks])
+
+
+def _least_before(tree: Tree) -> Vector:
+    """Per task, the least time of the tasks before it."""
+    least = np.zeros(len(tree.tasks))
+    for t, task in enumerate(tree.tasks):
+        if task.parent >= 0:
+            above = tree.tasks[task.parent]
+            least[t] = least[task.parent] + (above.ms.min() if above.size else np.inf)
+    return least
+
+
+def _worth(task: Task) -> Mask:
+    order = np.lexsort((-task.qps, task.ms))
+    keep = np.zeros(task.size, dtype=bool)
+    best: dict[tuple[int, int], float] = {}
+    for place in order:
+        pair = int(task.variant[place]), int(task.hardware[place])
+        if task.qps[place] > best.get(pair, -1.0):
+            best[pair], keep[place] = float(task.qps[place]), True
+    return keep
+
+
+def count_prefixes(tree: Tree) -> int:
+    """At most how many prefixes there are, without making them."""
+    sizes: list[int] = []
+    for task in tree.tasks:
+        sizes.append(task.size * (sizes[task.parent] if task.parent >= 0 else 1))
+    return sum(sizes)
+
+
+def prefixes(tree: Tree) -> list[Level]:
+    """All prefixes that can end in time, task by task."""
+    levels: list[Level] = []
+    for t, task in enumerate(tree.tasks):
+        above = levels[task.parent] if task.parent >= 0 else None
+        parents, before = (above.size, above.ms) if above is not None else (1, np.zeros(1))
+        ms = before[:, None] + task.ms[None, :]
+        parent, config = np.nonzero(ms <= tree.room_ms[t] + ON_LIMIT_MS)
+        variant = task.variant[config]
+        gain, quality = np.ones(parent.size), np.ones(parent.size)
+        variants = variant[:, None]
+        own = task.quality[variant]
+        if tree.rule == "additive":
+            own, quality = own * (tree.weights or {}).get(task.id, 1.0), np.zeros(parent.size)
+        if above is not None:
+            assert parents == above.variants.shape[0]
+            sent = tree.tasks[task.parent].factor[t][above.variants[:, -1]]
+            gain, quality = (above.gain * sent)[parent], above.quality[parent]
+            variants = np.concatenate([above.variants[parent], variants], axis=1)
+        quality = quality + own if tree.rule == "additive" else quality * own
+        if tree.paths and not tree.children[t]:
+            quality = _measured(tree, t, variants, quality)
+        levels.append(Level(parent, config, ms[parent, config], gain, quality, variants))
+    return levels
+
+
+def _measured(tree: Tree, sink: int, variants: Places, quality: Vector) -> Vector:
+    """Qualities of whole paths, as measured where they were."""
+    tasks = [tree.tasks[t] for t in tree.path(sink)]
+    distinct, place = np.unique(variants, axis=0, return_inverse=True)
+    keys = ["/".join(f"{task.id}={task.variants[k]}" for task, k in zip(tasks, row, strict=True)) for row in distinct]
+    known = np.array([(tree.paths or {}).get(key, np.nan) for key in keys])[place.ravel()]
+    return np.where(np.isnan(known), quality, known)

@@ -1,0 +1,126 @@
+"""What may be set about model-selection policies: one class of options per formulation."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from hetplan.planner.contract import Options
+
+__all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", "SingleOptions"]
+
+Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
+_GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
+
+
+class PolicyOptions(Options):
+    """`per-query` and what every formulation understands."""
+
+    objective: Literal["per_query", "per_decision"] = Field(
+        default="per_query", description="accuracy per query that comes (goodput), or per decision as in the paper"
+    )
+    grid: str = Field(
+        default="union{100}",
+        description="slacks told apart: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
+    )
+    batching: Literal["max", "variable", "auto"] = Field(
+        default="auto", description="batches of all that wait, of any number, or whichever simulates better"
+    )
+    queue_max: int = Field(default=32, ge=1, le=4096, description="N: the longest queue told apart")
+    overflow: Literal["serve_all", "truncate"] = Field(
+        default="serve_all",
+        description="more than N waiting: serve N + 1 late, or keep N and lose the rest (the paper)",
+    )
+    empty_state: Literal["skip", "paper"] = Field(
+        default="skip", description="whether idling counts as a decision, as in the paper's text"
+    )
+    reward: Literal["accuracy", "b_over_n"] = Field(
+        default="accuracy", description="per_decision only: what a batch of b out of n earns (b_over_n: published code)"
+    )
+    percentile: Percentile = Field(default="p95", description="which statistic of the latency tables is planned with")
+    monotone: Literal["safe", "optimistic", "error"] = Field(
+        default="safe",
+        description="latencies that fall with the batch: raise the later, lower the earlier (published), or refuse",
+    )
+    pareto: bool = Field(default=True, description="leave out models that another beats in accuracy and latency")
+    rates: Literal["formula", "fitted"] = Field(
+        default="formula", description="shortest_queue: arrival rates by queue length from the paper, or simulated"
+    )
+    clamp: bool = Field(
+        default=False, description="plan arrivals that are burstier than Poisson at each worker as Poisson"
+    )
+    split: Literal["proportional", "dp"] = Field(
+        default="proportional", description="load among unlike workers: by capacity, or by dynamic programming"
+    )
+    workers: dict[str, int] | None = Field(
+        default=None, description="workers per application where several share one hardware; otherwise the best split"
+    )
+    accuracy_step: float = Field(
+        default=0.01, gt=0, le=1, description="range of loads: adjacent policies differ by at most this accuracy"
+    )
+    min_gap: float = Field(
+        default=0.01, gt=0, le=1, description="range of loads: closest policies, as a share of the range"
+    )
+    sweeps: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="so many undiscounted sweeps from 0 (published: 100) in place of the optimum",
+    )
+    simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
+    queries: int = Field(default=300_000, ge=10_000, description="queries simulated per policy and seed")
+    seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, with different seeds")
+
+    @field_validator("grid")
+    @classmethod
+    def _known_grid(cls, value: str) -> str:
+        if not _GRID.fullmatch(value):
+            raise ValueError('a grid is "fld{100}", "md" or "union{100}"')
+        return value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> PolicyOptions:
+        if self.sweeps is not None and self.objective == "per_query":
+            raise ValueError(
+                "sweeps reproduces the published iteration, which is per decision: set objective=per_decision"
+            )
+        if self.reward == "b_over_n" and self.objective == "per_query":
+            raise ValueError("reward=b_over_n belongs to objective=per_decision")
+        return self
+
+    def grid_kind(self) -> tuple[str, int]:
+        """The kind of grid and its number of equal steps."""
+        match = _GRID.fullmatch(self.grid)
+        assert match is not None
+        return match.group(1) or "md", int(match.group(2) or 100)
+
+
+class PaperOptions(PolicyOptions):
+    """`paper`: RAMSIS as published, per decision on a grid of equal steps, whole batches, running minimum."""
+
+    objective: Literal["per_query", "per_decision"] = "per_decision"
+    grid: str = "fld{100}"
+    batching: Literal["max", "variable", "auto"] = "max"
+    monotone: Literal["safe", "optimistic", "error"] = "optimistic"
+
+
+class FewestOptions(PolicyOptions):
+    """`fewest-workers`: the least number of workers whose policy keeps accuracy and violations."""
+
+    most_workers: int = Field(
+        default=10_000, ge=1, le=10_000, description="where limits.instances gives no most: stop searching here"
+    )
+
+
+class BaselineOptions(PolicyOptions):
+    """`jellyfish`, `modelswitching`, `greedy`: one model per load, or the best that fits now."""
+
+    batching: Literal["max", "variable", "auto"] = "max"
+
+
+class SingleOptions(BaselineOptions):
+    """`single`: one model, whatever comes."""
+
+    model: str | None = Field(default=None, description="which; by default the one of most goodput")

@@ -1,0 +1,288 @@
+"""Simulation of model-selection policies: what a table really gives, query by query.
+
+Every query has its own deadline; latencies are the table's (its percentile), or resampled around it. Under round robin
+one worker with its own inter-arrival times is the exact marginal, since workers do not touch one another; everything
+else runs all workers. Baselines that keep one queue for all (`shared_fifo`) run that. Seeds give intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
+
+__all__ = ["Balancing", "PolicyRun", "simulate_policy"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Balancing = Literal["round_robin", "shortest_queue", "shared_fifo"]
+
+_NO_DRAWS = np.zeros(0)
+_MANY_DRAWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Traffic:
+    """How queries come to the whole group."""
+
+    load_qps: float = 0.0
+    shape: float = 1.0
+    times_s: Floats | None = None
+    piece_qps: Floats | None = None
+    piece_s: float = 10.0
+
+    @property
+    def steady(self) -> bool:
+        """Drawn at one rate, neither recorded nor changing."""
+        return self.times_s is None and self.piece_qps is None
+
+    def draw(self, queries: int, rng: np.random.Generator) -> Floats:
+        """Arrival times of so many queries; of all of them where they are recorded or given by pieces."""
+        if self.times_s is not None:
+            return np.asarray(self.times_s - self.times_s[0], dtype=np.float64)
+        if self.piece_qps is None:
+            return np.asarray(np.cumsum(rng.gamma(self.shape, 1.0 / (self.shape * self.load_qps), queries)))
+        # Time runs through the pieces at the speed of their rates: unit-rate arrivals, bent.
+        reached = np.concatenate([[0.0], np.cumsum(self.piece_qps * self.piece_s)])
+        count = int(reached[-1] + 10 * np.sqrt(reached[-1]) + 100)
+        unit = np.cumsum(rng.gamma(self.shape, 1.0 / self.shape, count))
+        unit = unit[unit < reached[-1]]
+        return np.asarray(np.interp(unit, reached, self.piece_s * np.arange(reached.size)))
+
+    def own(self, queries: int, workers: int, rng: np.random.Generator) -> Floats:
+        """Arrival times at one of the workers under round robin: the sum of `workers` gamma gaps is a gamma gap."""
+        shape = self.shape * workers
+        return np.asarray(np.cumsum(rng.gamma(shape, 1.0 / (self.shape * self.load_qps), queries)))
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """What came of it. `goodput` is accuracy per query that came; intervals are 95 % over the seeds."""
+
+    queries: int
+    goodput: float
+    accuracy: float
+    violation: float
+    dropped: float
+    utilisation: float
+    over: float
+    goodput_interval: tuple[float, float]
+    accuracy_interval: tuple[float, float]
+    violation_interval: tuple[float, float]
+    response_s: dict[float, float]
+    """Percentile -> response time of the queries served."""
+    model_share: tuple[float, ...]
+    seeds: int
+    rates_by_queue: Floats = field(default_factory=lambda: np.zeros(0))
+    """Under `shortest_queue`: arrivals per second during services that began with n waiting (NaN where none did)."""
+
+
+def simulate_policy(
+    form: QueueProcess,
+    policies: Sequence[QueuePolicy],
+    *,
+    workers: int,
+    load_qps: float = 0.0,
+    shape: float = 1.0,
+    times_s: Floats | None = None,
+    piece_qps: Floats | None = None,
+    piece_s: float = 10.0,
+    balancing: Balancing = "round_robin",
+    loads_qps: Sequence[float] = (),
+    window_s: float = 0.5,
+    spread: Floats | None = None,
+    every_worker: bool = False,
+    queries: int = 1_000_000,
+    warm: int = 1000,
+    seeds: Sequence[int] = (1, 2, 3),
+) -> PolicyRun:
+    """Run a policy, or a set of them by load, on traffic to the whole group.
+
+    Queries come with gamma inter-arrival times of this shape at `load_qps`; at the rates `piece_qps`, one per piece of
+    `piece_s` seconds; or at recorded times. With several policies `loads_qps` are their loads, ascending, and each
+    decision takes the lowest one at or above the moving average of the load. `spread` (per model and batch, the
+    standard deviation of the logarithm) resamples latencies around the table; without it they are the table's.
+    `every_worker` runs all workers under round robin, too.
+    """
+    tables = _Tables.of(form, policies)
+    traffic = _Traffic(load_qps, shape, times_s, piece_qps, piece_s)
+    alone = balancing == "round_robin" and not every_worker and len(policies) == 1 and traffic.steady
+    runs = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        draws = _NO_DRAWS if spread is None else rng.standard_normal(_MANY_DRAWS)
+        arrivals = traffic.own(queries, workers, rng) if alone else traffic.draw(queries, rng)
+        which, tick_s = np.zeros(1, dtype=np.int64), 1e9
+        if len(policies) > 1:
+            tick_s = 0.01
+            which = _by_load(arrivals, np.asarray(loads_qps, dtype=float), window_s, tick_s)
+        warm_s = float(arrivals[min(warm, arrivals.size - 1)]) if warm > 0 else -1.0
+        count = 1 if alone else workers
+        runs.append(_run(form, tables, arrivals, count, balancing, which, tick_s, warm_s, spread, draws))
+    return _together(runs)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    model: Integers
+    batch: Integers
+    most: int
+
+    @classmethod
+    def of(cls, form: QueueProcess, policies: Sequence[QueuePolicy]) -> _Tables:
+        model = np.stack([policy.model for policy in policies]).astype(np.int64)
+        batch = np.stack([policy.batch for policy in policies]).astype(np.int64)
+        return cls(model, batch, form.latency_s.shape[1])
+
+
+@dataclass(frozen=True)
+class _One:
+    tally: Floats
+    served: Floats
+    response_s: Floats
+    span_s: float
+    workers: int
+    rates: Floats
+
+
+def _run(
+    form: QueueProcess,
+    tables: _Tables,
+    arrivals: Floats,
+    workers: int,
+    balancing: Balancing,
+    which: Integers,
+    tick_s: float,
+    warm_s: float,
+    spread: Floats | None,
+    draws: Floats,
+) -> _One:
+    from hetplan.simulator import policy_kernels as kernels
+
+    tally, served = np.zeros(7), np.zeros(form.models)
+    response, rates = np.zeros(arrivals.size), np.zeros(0)
+    spreads = np.zeros_like(form.latency_s) if spread is None else spread
+    timing = (form.latency_s, spreads, draws, form.accuracy, form.slo_s)
+    if balancing == "shared_fifo":
+        # The table's first slack column with most waiting says model and cap; it is the same everywhere.
+        written = kernels.run_shared(
+            arrivals,
+            workers,
+            *timing,
+            tables.model[:, -1, 0].copy(),
+            tables.batch[:, -1, 0].copy(),
+            which,
+            tick_s,
+            warm_s,
+            tally,
+            served,
+            response,
+        )
+    elif balancing == "shortest_queue":
+        came, stayed = np.zeros(form.queue + 2), np.zeros(form.queue + 2)
+        written = kernels.run_shortest(
+            arrivals,
+            workers,
+            *timing,
+            form.grid_s,
+            tables.model,
+            tables.batch,
+            tables.most,
+            which,
+            tick_s,
+            warm_s,
+            tally,
+            served,
+            response,
+            came,
+            stayed,
+        )
+        rates = np.where(stayed > 0, came / np.maximum(stayed, 1e-300), np.nan)
+    else:
+        written = 0
+        for worker in range(workers):
+            written = kernels.run_worker(
+                arrivals[worker::workers].copy(),
+                *timing,
+                form.grid_s,
+                tables.model,
+                tables.batch,
+                tables.most,
+                which,
+                tick_s,
+                warm_s,
+                tally,
+                served,
+                response,
+                written,
+            )
+    return _One(tally, served, response[:written], float(arrivals[-1]) - max(warm_s, 0.0), workers, rates)
+
+
+def _by_load(arrivals: Floats, loads_qps: Floats, window_s: float, tick_s: float) -> Integers:
+    """Per tick, the lowest policy for at least the average load of the window before it; the top one beyond."""
+    ticks = np.arange(0.0, float(arrivals[-1]) + 2 * tick_s, tick_s)
+    seen = np.searchsorted(arrivals, ticks) - np.searchsorted(arrivals, ticks - window_s)
+    estimate = seen / np.minimum(np.maximum(ticks, 0.5 * window_s), window_s)
+    return np.asarray(np.minimum(np.searchsorted(loads_qps, estimate), loads_qps.size - 1), dtype=np.int64)
+
+
+def _together(runs: Sequence[_One]) -> PolicyRun:
+    from hetplan.simulator import policy_kernels as kernels
+
+    total = np.sum([run.tally for run in runs], axis=0)
+    served = np.sum([run.served for run in runs], axis=0)
+    responses = np.concatenate([run.response_s for run in runs])
+    rates = [run.rates for run in runs if run.rates.size]
+
+    def share(what: Callable[[Floats], float]) -> tuple[float, tuple[float, float]]:
+        values = np.array([what(run.tally) for run in runs])
+        if values.size < 2:
+            return what(total), (what(total), what(total))
+        half = _student(values.size) * float(values.std(ddof=1)) / np.sqrt(values.size)
+        return what(total), (what(total) - half, what(total) + half)
+
+    goodput, goodput_interval = share(lambda t: float(t[kernels.ACCURACY] / max(t[kernels.QUERIES], 1.0)))
+    accuracy, accuracy_interval = share(
+        lambda t: float(t[kernels.ACCURACY] / max(t[kernels.QUERIES] - t[kernels.LATE] - t[kernels.DROPPED], 1.0))
+    )
+    violation, violation_interval = share(
+        lambda t: float((t[kernels.LATE] + t[kernels.DROPPED]) / max(t[kernels.QUERIES], 1.0))
+    )
+    busy = sum(run.tally[kernels.BUSY] for run in runs) / max(sum(run.span_s * run.workers for run in runs), 1e-300)
+    return PolicyRun(
+        queries=int(total[kernels.QUERIES]),
+        goodput=goodput,
+        accuracy=accuracy,
+        violation=violation,
+        dropped=float(total[kernels.DROPPED] / max(total[kernels.QUERIES], 1.0)),
+        utilisation=float(busy),
+        over=float(total[kernels.OVER] / max(total[kernels.DECISIONS], 1.0)),
+        goodput_interval=goodput_interval,
+        accuracy_interval=accuracy_interval,
+        violation_interval=violation_interval,
+        response_s={p: float(np.percentile(responses, p)) for p in (50.0, 95.0, 99.0)} if responses.size else {},
+        model_share=tuple(float(x) for x in served / max(served.sum(), 1.0)),
+        seeds=len(runs),
+        rates_by_queue=_mean_rates(rates),
+    )
+
+
+def _mean_rates(rates: Sequence[Floats]) -> Floats:
+    """Means over the seeds that saw a queue of that length; NaN where none did."""
+    if not rates:
+        return np.zeros(0)
+    seen = np.isfinite(rates).sum(axis=0)
+    return np.asarray(np.where(seen > 0, np.nansum(rates, axis=0) / np.maximum(seen, 1), np.nan))
+
+
+def _student(size: int) -> float:
+    """The 97.5 % point of Student's t with size - 1 degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(size - 1, 0.975))

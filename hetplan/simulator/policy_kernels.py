@@ -1,0 +1,263 @@
+"""Compiled queues that serve by a model-selection policy, or by one model at a time.
+
+Times are in seconds. A query is late when it ends more than a nanosecond after its deadline. `tally` collects, over the
+queries after the warm-up: queries, late, dropped, accuracy of those in time, decisions, busy time, decisions that found
+more waiting than the table tells apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.dispatch.compiled import kernel
+from hetplan.dispatch.policy_kernels import slack_index
+
+__all__ = [
+    "ACCURACY",
+    "BUSY",
+    "DECISIONS",
+    "DROPPED",
+    "LATE",
+    "OVER",
+    "QUERIES",
+    "run_shared",
+    "run_shortest",
+    "run_worker",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+QUERIES, LATE, DROPPED, ACCURACY, DECISIONS, BUSY, OVER = 0, 1, 2, 3, 4, 5, 6
+_ON_TIME_S = 1e-9
+
+
+@kernel
+def choose(
+    waiting: int, slack_s: float, which: int, grid_s: Floats, model: Integers, batch: Integers, most: int
+) -> tuple[int, int]:
+    """Model and batch by table `which`; the fastest model on at most `most` where the table does not reach."""
+    if waiting > model.shape[1]:
+        return 0, min(waiting, most)
+    place = slack_index(slack_s, grid_s)
+    return int(model[which, waiting - 1, place]), int(batch[which, waiting - 1, place])
+
+
+@kernel
+def service_s(latency_s: Floats, spread: Floats, draws: Floats, m: int, b: int, place: int) -> float:
+    """The table's latency, or a lognormal draw with the table's mean and this spread of its logarithm."""
+    if draws.size == 0:
+        return float(latency_s[m, b - 1])
+    sigma = spread[m, b - 1]
+    return float(latency_s[m, b - 1] * np.exp(sigma * draws[place % draws.size] - 0.5 * sigma * sigma))
+
+
+@kernel
+def settle(
+    arrivals: Floats,
+    first: int,
+    taken: int,
+    end_s: float,
+    slo_s: float,
+    accuracy: float,
+    warm_s: float,
+    tally: Floats,
+    response_s: Floats,
+    serial: int,
+) -> int:
+    """Counts a batch that ends now; returns how many responses were written down."""
+    for i in range(first, first + taken):
+        if arrivals[i] < warm_s:
+            continue
+        tally[QUERIES] += 1.0
+        if end_s - arrivals[i] > slo_s + _ON_TIME_S:
+            tally[LATE] += 1.0
+        else:
+            tally[ACCURACY] += accuracy
+        if serial < response_s.size:
+            response_s[serial] = end_s - arrivals[i]
+            serial += 1
+    return serial
+
+
+@kernel
+def run_worker(
+    arrivals: Floats,
+    latency_s: Floats,
+    spread: Floats,
+    draws: Floats,
+    accuracy: Floats,
+    slo_s: float,
+    grid_s: Floats,
+    model: Integers,
+    batch: Integers,
+    most: int,
+    which: Integers,
+    tick_s: float,
+    warm_s: float,
+    tally: Floats,
+    served: Floats,
+    response_s: Floats,
+    serial: int,
+) -> int:
+    """One worker with its own queue. `which[t / tick_s]` is the table in force; `served` counts queries per model."""
+    head, upto, free_s, decision = 0, 0, 0.0, 0
+    total = arrivals.size
+    while head < total:
+        now_s = max(free_s, arrivals[head])
+        while upto < total and arrivals[upto] <= now_s:
+            upto += 1
+        table = which[min(int(now_s / tick_s), which.size - 1)]
+        m, b = choose(upto - head, arrivals[head] + slo_s - now_s, table, grid_s, model, batch, most)
+        counted = arrivals[head] >= warm_s
+        if counted:
+            tally[DECISIONS] += 1.0
+            if upto - head > model.shape[1]:
+                tally[OVER] += 1.0
+        if b == 0:
+            if counted:
+                tally[QUERIES] += 1.0
+                tally[DROPPED] += 1.0
+            head += 1
+            free_s = now_s
+            continue
+        took_s = service_s(latency_s, spread, draws, m, b, decision)
+        decision += 1
+        free_s = now_s + took_s
+        if counted:
+            tally[BUSY] += took_s
+            served[m] += b
+        serial = settle(arrivals, head, b, free_s, slo_s, accuracy[m], warm_s, tally, response_s, serial)
+        head += b
+    return serial
+
+
+@kernel
+def run_shortest(
+    arrivals: Floats,
+    workers: int,
+    latency_s: Floats,
+    spread: Floats,
+    draws: Floats,
+    accuracy: Floats,
+    slo_s: float,
+    grid_s: Floats,
+    model: Integers,
+    batch: Integers,
+    most: int,
+    which: Integers,
+    tick_s: float,
+    warm_s: float,
+    tally: Floats,
+    served: Floats,
+    response_s: Floats,
+    came: Floats,
+    stayed_s: Floats,
+) -> int:
+    """Workers with a queue each; a query joins the shortest (of equals the next in turn).
+
+    `came[n]` counts arrivals during services that began with n waiting, `stayed_s[n]` the time these took.
+    """
+    total = arrivals.size
+    queues = np.zeros((workers, 4 * model.shape[1] + 64))
+    room = queues.shape[1]
+    length, first = np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
+    free_s, began = np.zeros(workers), np.zeros(workers, dtype=np.int64)
+    line = np.zeros(room)
+    serial, decision, turn = 0, 0, 0
+    for i in range(total + 1):
+        now_s = arrivals[i] if i < total else np.inf
+        best, fewest = -1, np.iinfo(np.int64).max
+        for k in range(workers):
+            w = (turn + k) % workers
+            while length[w] > 0 and free_s[w] <= now_s:
+                start_s = max(free_s[w], queues[w, first[w]])
+                if start_s > now_s:
+                    break
+                oldest_s = queues[w, first[w]]
+                table = which[min(int(start_s / tick_s), which.size - 1)]
+                m, b = choose(length[w], oldest_s + slo_s - start_s, table, grid_s, model, batch, most)
+                if oldest_s >= warm_s:
+                    tally[DECISIONS] += 1.0
+                    if length[w] > model.shape[1]:
+                        tally[OVER] += 1.0
+                taken = max(b, 1)
+                for q in range(taken):
+                    line[q] = queues[w, (first[w] + q) % room]
+                if b == 0:
+                    if oldest_s >= warm_s:
+                        tally[QUERIES] += 1.0
+                        tally[DROPPED] += 1.0
+                    free_s[w] = start_s
+                else:
+                    took_s = service_s(latency_s, spread, draws, m, b, decision)
+                    decision += 1
+                    free_s[w] = start_s + took_s
+                    began[w] = min(length[w], came.size - 1)
+                    stayed_s[began[w]] += took_s
+                    if oldest_s >= warm_s:
+                        tally[BUSY] += took_s
+                        served[m] += b
+                    serial = settle(line, 0, b, free_s[w], slo_s, accuracy[m], warm_s, tally, response_s, serial)
+                first[w] = (first[w] + taken) % room
+                length[w] -= taken
+            if length[w] < fewest:
+                best, fewest = w, length[w]
+        if i == total:
+            break
+        if length[best] == room:
+            bigger = np.zeros((workers, 2 * room))
+            for w in range(workers):
+                for q in range(length[w]):
+                    bigger[w, q] = queues[w, (first[w] + q) % room]
+                first[w] = 0
+            queues, room = bigger, 2 * room
+            line = np.zeros(room)
+        queues[best, (first[best] + length[best]) % room] = now_s
+        length[best] += 1
+        if free_s[best] > now_s:
+            came[began[best]] += 1.0
+        turn = (best + 1) % workers
+    return serial
+
+
+@kernel
+def run_shared(
+    arrivals: Floats,
+    workers: int,
+    latency_s: Floats,
+    spread: Floats,
+    draws: Floats,
+    accuracy: Floats,
+    slo_s: float,
+    model: Integers,
+    cap: Integers,
+    which: Integers,
+    tick_s: float,
+    warm_s: float,
+    tally: Floats,
+    served: Floats,
+    response_s: Floats,
+) -> int:
+    """One queue for all; a free worker takes at once up to `cap` of what waits, by the model in force."""
+    total = arrivals.size
+    free_s = np.zeros(workers)
+    head, upto, serial, decision = 0, 0, 0, 0
+    while head < total:
+        w = int(np.argmin(free_s))
+        now_s = max(free_s[w], arrivals[head])
+        while upto < total and arrivals[upto] <= now_s:
+            upto += 1
+        table = which[min(int(now_s / tick_s), which.size - 1)]
+        m, b = int(model[table]), min(upto - head, int(cap[table]))
+        took_s = service_s(latency_s, spread, draws, m, b, decision)
+        decision += 1
+        free_s[w] = now_s + took_s
+        if arrivals[head] >= warm_s:
+            tally[DECISIONS] += 1.0
+            tally[BUSY] += took_s
+            served[m] += b
+        serial = settle(arrivals, head, b, free_s[w], slo_s, accuracy[m], warm_s, tally, response_s, serial)
+        head += b
+    return serial

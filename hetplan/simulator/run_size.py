@@ -1,0 +1,118 @@
+"""How large a run may be, and how long it has to be near capacity.
+
+**Most queries.** A run holds at most 40 million queries, all runs of a simulation together 200 million: the records of
+a run stay in memory until its figures are taken.
+
+**Near capacity.** A queue forgets slowly there: it takes about ``1 / (1 - utilisation)^2`` services. A run spans 200
+times that, judged by the utilisation that a run of the usual length shows, and at most ten times the usual length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hetplan.errors import InputError
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.summary import RunSummary
+
+__all__ = [
+    "MOST_QUERIES",
+    "MOST_QUERIES_PER_RUN",
+    "check_size",
+    "length_near_capacity_s",
+    "memory_length_s",
+    "notices",
+    "utilisation_of",
+]
+
+MOST_QUERIES_PER_RUN = 40_000_000
+MOST_QUERIES = 200_000_000
+_MEMORIES = 200.0
+_MOST_TIMES_LONGER = 10.0
+_OVERLOADED, _NEAR = 0.995, 0.95
+
+
+def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, asked: bool) -> None:
+    """Refuse a simulation that would not end; `asked` tells whether the length was given or found."""
+    if not math.isfinite(length_s):
+        raise InputError.one(
+            file="--duration", value=length_s, why="a finite number of seconds", remedy="Write 600, or leave it out."
+        )
+    queries = sum(demand.drawn(length_s) for demand in demands)
+    if queries <= MOST_QUERIES_PER_RUN and queries * seeds <= MOST_QUERIES:
+        return
+    if queries <= MOST_QUERIES_PER_RUN:
+        most = int(MOST_QUERIES / queries)
+        raise InputError.one(
+            file="--seeds",
+            value=seeds,
+            why=f"{seeds} runs of {queries:.3g} queries are more than the {MOST_QUERIES:.0e} that are simulated at most",
+            remedy=f"Lower --seeds to {most}, or shorten the runs by --duration.",
+        )
+    why = f"{length_s:g} s hold {queries:.3g} queries; a run has at most {MOST_QUERIES_PER_RUN:.0e}"
+    fits = length_s * MOST_QUERIES_PER_RUN / queries
+    raise InputError.one(
+        file="--duration" if asked else "demand",
+        value=length_s if asked else max(demand.rate_qps for demand in demands),
+        why=why if asked else f"the percentile, or the day, needs a run so long: {why}",
+        remedy=f"{'Lower' if asked else 'Give'} --duration: up to {fits:.3g} s, or lower the rate.",
+    )
+
+
+def utilisation_of(runs: Sequence[RunSummary]) -> float:
+    """The share of time that the busiest group of workers is busy, as a mean over the runs."""
+    names = {name for run in runs for name in run.utilisation}
+    return max((sum(run.utilisation.get(name, 0.0) for run in runs) / len(runs) for name in names), default=0.0)
+
+
+def memory_length_s(demands: Sequence[AppDemand], runs: Sequence[RunSummary]) -> float:
+    """How long runs have to be at the utilisation seen; infinite in overload, which has no steady state.
+
+    It is 0 where nothing is gained: where load follows a day or a trace, or callers wait for answers.
+    """
+    rate = min((demand.rate_qps for demand in demands if demand.rate_qps > 0), default=0.0)
+    if rate <= 0 or not all(demand.stationary and not demand.clients for demand in demands):
+        return 0.0
+    busy = utilisation_of(runs)
+    return math.inf if busy >= _OVERLOADED else _MEMORIES / (1.0 - busy) ** 2 / rate
+
+
+def length_near_capacity_s(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSummary]) -> float:
+    """That length, at most ten times the usual one and as far as a run may go; the usual one in overload."""
+    wanted = memory_length_s(demands, runs)
+    queries = sum(demand.drawn(length_s) for demand in demands)
+    if not math.isfinite(wanted) or queries <= 0:
+        return length_s
+    fits = min(MOST_QUERIES_PER_RUN, MOST_QUERIES / len(runs)) / queries
+    return max(length_s, min(wanted, min(_MOST_TIMES_LONGER, fits) * length_s))
+
+
+def notices(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
+    """What to know of runs of this length: too short, too near capacity, above it, or only one."""
+    told = [
+        (
+            "W-short-run",
+            f"apps.{demand.app}",
+            f"{length_s:g} s hold too few queries to judge p{demand.percentile:g}; {demand.enough_s():.3g} s would do",
+        )
+        for demand in demands
+        if demand.is_too_short(length_s)
+    ]
+    late_end, busy = max(run.overrun for run in runs), utilisation_of(runs)
+    if late_end > 0.05:
+        text = (
+            f"after the last arrival it took {100 * late_end:.0f}% of the run's length to "
+            "serve what had queued: the load is at or above what these workers can serve"
+        )
+        told.append(("W-unstable", "simulation", text))
+    elif busy > _NEAR and memory_length_s(demands, runs) > 1.05 * length_s:
+        text = (
+            f"workers are busy {100 * busy:.1f}% of the time, where queues change slowly: runs of {length_s:g} s are "
+            "too short for figures to settle, and intervals may be too narrow; give a longer --duration"
+        )
+        told.append(("W-near-capacity", "simulation", text))
+    if len(runs) == 1:
+        text = "intervals come from five stretches of a single run; several seeds give better ones"
+        told.append(("W-one-seed", "simulation", text))
+    return told

@@ -1,0 +1,193 @@
+"""The structured engine for queue processes: compiled sweeps that share one backward pass among all actions.
+
+It never builds a transition matrix. Average criteria are answered by modified policy iteration (Dinkelbach's ratio for
+accuracy per query), horizons and discounted sums by value iteration. The answer carries values, gain and stationary
+distribution, from which the form re-proves all that is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import NoSolver
+from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.contract import Event
+from hetplan.planner.forms.mdp import Criterion
+from hetplan.planner.forms.queue_process import PerWhat, QueuePolicy, QueueProcess
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import OnEvent
+    from hetplan.planner.forms.form import Form
+    from hetplan.solvers.mdp_iteration import Iteration, Solved, Sweeps
+
+__all__ = ["QueueStructured", "answer_queue"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_LARGEST = 3e9
+"""Bytes of tables that the engine allows itself."""
+
+
+class QueueStructured:
+    """The default engine for `QueueProcess` forms."""
+
+    name: ClassVar[str] = "queue-structured"
+    form: ClassVar[str] = "queue-process"
+
+    def version(self) -> str:
+        """The version of numba, which compiles the sweeps."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("numba")
+        except PackageNotFoundError:
+            return ""
+
+    def refuses(self, form: Form[Any]) -> str:
+        """Why not: not a queue process, no compiler, or tables larger than memory allows."""
+        if not isinstance(form, QueueProcess):
+            return f"takes queue-process forms, not {form.kind}"
+        if not self.version():
+            return "numba is not installed; queue-numpy does the same, slower"
+        # Phase weights and the rows of full services, at the widest they get.
+        services = form.models * form.queue + form.stage_rates.size * form.slacks
+        room = 8.0 * form.stages * (form.queue * form.slacks + 8.0 * services)
+        return f"its tables would take {room / 1e9:.1f} GB" if room > _LARGEST else ""
+
+    def solve(
+        self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None = None, on_event: OnEvent | None = None
+    ) -> Answer[QueuePolicy]:
+        """The best policy, by modified policy iteration on compiled sweeps."""
+        reason = self.refuses(form)
+        if reason:
+            raise NoSolver(form.kind, {self.name: reason})
+        return answer_queue(form, _Compiled(form), limits, start=start, on_event=on_event, engine=self.name)
+
+    def solve_all(
+        self, forms: Iterable[QueueProcess], limits: Limits, *, on_event: OnEvent | None = None
+    ) -> list[Answer[QueuePolicy]]:
+        """A family, on as many threads as the limits give: the sweeps run outside the interpreter's lock."""
+        wanted = list(forms)
+
+        def one(numbered: tuple[int, QueueProcess]) -> Answer[QueuePolicy]:
+            answer = self.solve(numbered[1], limits)
+            if on_event is not None:
+                on_event(
+                    Event("policy", detail=numbered[1].name, value=answer.value, done=(numbered[0] + 1) / len(wanted))
+                )
+            return answer
+
+        if limits.threads <= 1 or len(wanted) <= 1:
+            return [one(numbered) for numbered in enumerate(wanted)]
+        with ThreadPoolExecutor(max_workers=limits.threads) as pool:
+            return list(pool.map(one, enumerate(wanted)))
+
+
+@dataclass
+class _Compiled:
+    """The compiled sweeps behind the common interface."""
+
+    form: QueueProcess
+
+    def __post_init__(self) -> None:
+        from hetplan.solvers import queue_structured_kernels
+        from hetplan.solvers.queue_structured_tables import prepare
+
+        self._kernels = queue_structured_kernels
+        self._tables = prepare(self.form)
+        self._rewards: dict[float, tuple[Floats, float, float]] = {}
+
+    @property
+    def states(self) -> int:
+        return self.form.states
+
+    @property
+    def reference(self) -> int:
+        return self.form.slacks - 1
+
+    def improve(self, values: Floats, gain: float) -> tuple[Floats, Integers]:
+        result, chosen = np.empty(self.states), np.empty(self.form.over, dtype=np.int64)
+        self._kernels.improve(self._tables, *self._reward(gain), values, result, chosen)
+        return result, chosen
+
+    def follow(self, values: Floats, chosen: Integers, gain: float) -> Floats:
+        result = np.empty(self.states)
+        self._kernels.follow(self._tables, *self._reward(gain), values, result, chosen)
+        return result
+
+    def push(self, mass: Floats, chosen: Integers) -> Floats:
+        result = np.empty(self.states)
+        self._kernels.push(self._tables, mass, chosen, result)
+        return result
+
+    def earned(self, mass: Floats, chosen: Integers) -> tuple[float, float]:
+        return self.form.earned(mass, chosen)
+
+    def _reward(self, gain: float) -> tuple[Floats, float, float]:
+        """Reward less the price of the weight: of actions, of "over", of idling."""
+        if gain not in self._rewards:
+            over, idle = self.form.over_reward(), self.form.empty_reward()
+            actions = self.form.actions
+            price = actions.reward - gain * actions.weight
+            self._rewards = {gain: (price, over[0] - gain * over[1], idle[0] - gain * idle[1])}
+        return self._rewards[gain]
+
+
+def answer_queue(
+    form: QueueProcess,
+    sweeps: Sweeps,
+    limits: Limits,
+    *,
+    start: QueuePolicy | None,
+    on_event: Callable[[Event], None] | None,
+    engine: str,
+) -> Answer[QueuePolicy]:
+    """Iterate by the form's criterion and say what came of it."""
+    from hetplan.solvers.mdp_iteration import Iteration
+
+    run = Iteration(sweeps, limits, on_event=on_event)
+    if form.criterion is Criterion.HORIZON:
+        solved = run.horizon(form.horizon)
+        value = bound = float(solved.values[form.slacks - 1])
+        proof: dict[str, object] = {"values": solved.values}
+    elif form.criterion is Criterion.DISCOUNTED:
+        solved = run.discounted(form.discount)
+        base = float(solved.values[form.slacks - 1])
+        scale = 1.0 / (1.0 - form.discount)
+        value, bound = base + 0.5 * (solved.least + solved.most) * scale, base + solved.most * scale
+        proof = {"values": solved.values, "gain": 0.0}
+    else:
+        solved, value, bound = _average(form, run, start)
+        proof = {"values": solved.values, "gain": solved.gain, "stationary": solved.stationary}
+    return Answer(
+        status=Status.OPTIMAL if solved.stop is Stop.FINISHED else Status.FEASIBLE,
+        stop=solved.stop,
+        point=form.policy(solved.chosen),
+        value=value,
+        bound=bound,
+        proof=proof,
+        work=run.work,
+        engine=engine,
+        deterministic=solved.stop in (Stop.FINISHED, Stop.WORK),
+    )
+
+
+def _average(form: QueueProcess, run: Iteration, start: QueuePolicy | None) -> tuple[Solved, float, float]:
+    """Per decision in one go, per query by Dinkelbach's ratios."""
+    if form.objective is PerWhat.PER_DECISION:
+        solved = run.average(np.zeros(form.states))
+        solved.stationary = run.stationary(solved.chosen)
+        reward, weight = run.sweeps.earned(solved.stationary, solved.chosen)
+        return solved, reward / weight, solved.most
+    chosen = form.actions.first[:-1]
+    if start is not None and not (form.chosen(start) < 0).any():
+        chosen = form.chosen(start)
+    solved = run.ratio(chosen)
+    return solved, solved.gain, solved.gain + max(solved.most, 0.0) / form.least_weight

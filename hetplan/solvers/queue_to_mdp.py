@@ -1,0 +1,181 @@
+r"""From a queue process to the explicit decision process, by the sums of the paper (RAMSIS, eqs. (1) to (3)).
+
+For a service of length tau that begins in phase r, the next state (n', T_j') needs
+
+    interval B   until bucket j' begins: k_B <= K - 1 - r stages, nobody comes
+    interval C   bucket j' (what of it the service covers): k_C >= K - r - k_B, the first one comes
+    interval D   the rest: n' K - r - k_B - k_C <= k_D <= (n' + 1) K - 1 - r - k_B - k_C
+
+and the phase has the weights of interval A. Counts are Poisson, summed as they stand here: a matrix per service. It
+shares no arithmetic with the structured engine, which it exists to check, and serves any engine for `Mdp` forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.mdp import Choice, Mdp
+from hetplan.planner.forms.queue_process import Empty, QueuePolicy, QueueProcess
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["queue_to_mdp", "rows_estimate"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_NOTHING = 1e-18
+
+
+def queue_to_mdp(form: QueueProcess) -> tuple[Mdp, Callable[[Choice], QueuePolicy]]:
+    """The explicit process, and how its choices read as a policy; states are numbered alike."""
+    from scipy.sparse import csr_array, vstack
+
+    actions = form.actions
+    rows = _full_rows(form)
+    partial = np.flatnonzero(actions.partial)
+    if partial.size:
+        order = np.argsort(np.concatenate([np.flatnonzero(~actions.partial), partial]), kind="stable")
+        rows = vstack([rows, _partial_rows(form, partial)]).tocsr()[order]
+    extra = [_service_rows(form, 0, form.over_batch, np.array([form.slo_s]), form.over_batch)]
+    others = [form.over_reward()]
+    if form.empty is Empty.PAPER:
+        idle = csr_array(([1.0], [form.slacks - 1], [0, 1]), shape=(1, form.states))
+        extra.append(idle)
+        others.append(form.empty_reward())
+    moves = vstack([rows, *extra]).tocsr()
+    rewards = np.concatenate([actions.reward, [reward for reward, _ in others]])
+    weights = np.concatenate([actions.weight, [weight for _, weight in others]])
+    count = actions.model.size
+    mdp = Mdp(
+        first=np.concatenate([actions.first, count + 1 + np.arange(len(extra))]).astype(np.int64),
+        moves=csr_array(moves),
+        reward=rewards,
+        weight=None if (weights == 1).all() else weights,
+        criterion=form.criterion,
+        discount=form.discount,
+        horizon=form.horizon,
+        start=form.slacks - 1,
+        name=form.name,
+        state_label=lambda state: _label(form, state),
+    )
+
+    def read(choice: Choice) -> QueuePolicy:
+        return form.policy(np.asarray(choice)[: form.over])
+
+    return mdp, read
+
+
+def rows_estimate(form: QueueProcess) -> int:
+    """How many numbers the matrix may hold."""
+    return form.actions.model.size * form.states
+
+
+def _label(form: QueueProcess, state: int) -> str:
+    if state >= form.over:
+        return "over" if state == form.over else "empty"
+    n, j = divmod(state, form.slacks)
+    return f"n={n + 1} slack={form.grid_s[j]:.6g}s"
+
+
+def _full_rows(form: QueueProcess) -> csr_array:
+    """The rows of the actions that take all, in their order."""
+    from scipy.sparse import vstack
+
+    actions = form.actions
+    full = np.flatnonzero(~actions.partial)
+    code, slack = actions.waiting[full] * form.models + actions.model[full], actions.slack
+    parts, places = [], []
+    for value in np.unique(code):
+        here = full[code == value]
+        n, m = divmod(int(value), form.models)
+        waited = form.slo_s - form.grid_s[slack[here]]
+        parts.append(_service_rows(form, m, n, waited, n))
+        places.append(here)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return vstack(parts).tocsr()[order]
+
+
+def _partial_rows(form: QueueProcess, partial: Integers) -> csr_array:
+    from scipy.sparse import csr_array
+
+    from hetplan.planner.forms.queue_process_partial import reference_row
+
+    rows = [reference_row(form, int(i)) for i in partial]
+    first = np.concatenate([[0], np.cumsum([columns.size for columns, _ in rows])])
+    columns, data = (np.concatenate([row[k] for row in rows]) for k in (0, 1))
+    return csr_array((data, columns, first), shape=(partial.size, form.states))
+
+
+def _service_rows(form: QueueProcess, model: int, batch: int, waited_s: Floats, waiting: int) -> csr_array:
+    """A row per time that the oldest has waited."""
+    from scipy.sparse import csr_array
+    from scipy.special import gammaln, xlogy
+
+    rate = float(form.stage_rates[form.rates_by_queue[waiting]])
+    stages = form.stages
+    counts = (waiting - 1) * stages + np.arange(stages)
+    means = rate * waited_s[:, None]
+    with np.errstate(divide="ignore"):
+        logs = xlogy(counts, means) - gammaln(counts + 1.0)
+    logs[(means[:, 0] <= 0) & (waiting > 1)] = 0.0
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    after = _outcomes(form, float(form.latency_s[model, batch - 1]), rate)
+    return csr_array(_trimmed(weights @ after))
+
+
+def _trimmed(rows: Floats) -> Floats:
+    rows[rows < _NOTHING] = 0.0
+    return rows
+
+
+def _outcomes(form: QueueProcess, latency_s: float, rate: float) -> Floats:
+    """The distribution of the next state, a row per phase at the beginning of the service."""
+    stages, slo_s, grid = form.stages, form.slo_s, form.grid_s
+    result = np.zeros((stages, form.states))
+    phases = np.arange(stages)
+    gaps = phases[None, :] - phases[:, None]
+    for j in range(form.slacks - 1):
+        # Time to go at the edges of the bucket; the first bucket has no upper edge.
+        high = latency_s if j == 0 else min(latency_s, slo_s - float(grid[j]))
+        low = slo_s - float(grid[j + 1])
+        if latency_s <= low:
+            continue
+        alone = _count(gaps, rate * (latency_s - high))
+        joined = alone @ _somebody(form, rate * (high - low), rate * low)
+        for number in range(1, form.queue + 1):
+            result[:, (number - 1) * form.slacks + j] = joined[:, number]
+        result[:, form.over] += joined[:, -1]
+    result[:, form.after_idling] += _count(gaps, rate * latency_s).sum(axis=1)
+    return result
+
+
+def _count(counts: Integers, mean: float) -> Floats:
+    """Poisson probabilities of these counts, 0 for negative ones."""
+    from scipy.special import gammaln, xlogy
+
+    kept = np.maximum(counts, 0)
+    return np.where(counts >= 0, np.exp(xlogy(kept, mean) - mean - gammaln(kept + 1.0)), 0.0)
+
+
+def _somebody(form: QueueProcess, during: float, after: float) -> Floats:
+    """Row y, column n': P(the first comes in interval C, n' have come at the end of D | y stages before C)."""
+    from scipy.special import pdtr, pdtrc
+
+    stages, queue = form.stages, form.queue
+    most = stages + int(during + 12.0 * np.sqrt(during) + 60.0)
+    settled = np.arange(stages, most + stages)
+    first = _count(settled[None, :] - np.arange(stages)[:, None], during)
+    edges = np.arange(1, queue + 2)[None, :] * stages - settled[:, None]
+    # P(count < edge), and P(count >= edge) for the last one; a difference is taken on the side where it is small.
+    below = np.where(edges > 0, pdtr(np.maximum(edges - 1, 0), after), 0.0)
+    beyond = np.where(edges > 0, pdtrc(np.maximum(edges - 1, 0), after), 1.0)
+    numbers = np.where(below[:, :-1] < 0.5, np.diff(below, axis=1), -np.diff(beyond, axis=1))
+    table = np.concatenate([np.zeros((settled.size, 1)), numbers, beyond[:, -1:]], axis=1)
+    return np.asarray(first @ table)

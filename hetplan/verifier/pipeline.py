@@ -1,0 +1,193 @@
+"""The promise of a pipeline plan, recomputed: what one must write into a plan so that it passes here.
+
+``workers``
+    One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
+    ``serve.max_batch``. A variant has one batch size per hardware, unless option ``multibatch`` is set.
+``routing[app]``
+    Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
+    positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
+``dispatch[app]``
+    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there.
+    ``backup`` lists loads with capacity left: no more than machines x capacity - load (headroom is there
+    for them), with the table's time.
+``promises``
+    ``rate_qps``, ``quality`` (mean over the last steps, per query at the entrance), ``service_ms`` (longest path) per
+    app; ``servers``, ``cost_per_hour``, ``moves`` of the plan.
+
+The generic check follows the routing of trees: capacity, shares, latency, quality. Here stands what goes beyond, and
+the whole of pipelines that join branches (`pipeline_joins`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hetplan.planner.plan import Plan, Route
+from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.workers import Worker
+from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.facts import Facts, Seat, gather
+from hetplan.verifier.flow import why_not_followed
+from hetplan.verifier.options import option
+from hetplan.verifier.pipeline_joins import check_joins
+from hetplan.verifier.report import Violation
+from hetplan.verifier.service import service_of
+
+__all__ = ["check"]
+
+ON_LIMIT = 1e-9
+
+
+def check(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """What a pipeline plan promises beyond the generic check; to be called on a plan whose references are sound."""
+    facts = gather(plan, inputs)
+    found = [*_workers(facts), *_moves(facts)]
+    for app in plan.routing:
+        dispatch = plan.dispatch.get(app)
+        if not isinstance(dispatch, PathSharesDispatch | MostAccurateFirstDispatch):
+            text = f"queries of the pipeline {app} are to follow its shares, and no dispatch says so"
+            found.append(Violation("dispatch", f"dispatch.{app}", text))
+            continue
+        if why_not_followed(facts, app):
+            found += check_joins(facts, app)
+            continue
+        paths = _Paths(facts, app)
+        paths.walk()
+        found += paths.faults
+        found += _budgets(facts, app, dispatch.budget_ms, paths)
+        found += _backups(facts, app, dispatch, paths)
+    return found
+
+
+def _workers(facts: Facts) -> Iterator[Violation]:
+    """A server holds one variant, and a variant runs with one batch size per hardware."""
+    batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for worker in facts.plan.workers:
+        if len(worker.loads) != 1 or worker.loads[0].instances != 1:
+            yield Violation("pipeline-worker", f"workers.{worker.id}", "a server of a pipeline hosts one variant, once")
+        for load in worker.loads:
+            batches[load.app, load.node, load.variant, worker.hardware].add(load.serve.max_batch)
+    if facts.plan.method.options.get("multibatch") is not True:
+        for (app, node, variant, hardware), sizes in batches.items():
+            if len(sizes) > 1:
+                listed = ", ".join(map(str, sorted(sizes)))
+                text = f"{variant} at {node} of {app} runs on {hardware} with batches {listed}; one is allowed"
+                yield Violation("one-batch", "workers", text)
+
+
+def _placed(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
+    placed: Counter[tuple[object, ...]] = Counter()
+    for worker in workers:
+        for load in worker.loads:
+            placed[load.app, load.node, load.variant, worker.hardware] += worker.count * load.instances
+    return placed
+
+
+def _moves(facts: Facts) -> Iterator[Violation]:
+    """Servers that are new where they are."""
+    for number, promise in enumerate(facts.plan.promises):
+        if promise.quantity == "moves":
+            running = facts.inputs.state.workers if facts.inputs.state is not None else ()
+            moves = (_placed(facts.plan.workers) - _placed(running)).total()
+            if moves != promise.value:
+                text = f"promises {promise.value:g} moved servers, counted are {moves}"
+                yield Violation("moves", f"promises[{number}]", text)
+
+
+@dataclass
+class _Paths:
+    """Every path that the routing of an application opens, and what it brings to each load."""
+
+    facts: Facts
+    app: str
+    load_qps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    faults: list[Violation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        wish = self.facts.inputs.slo.apps[self.app]
+        assert wish.runs is not None
+        assert wish.runs.pipeline is not None
+        self.pipeline = self.facts.inputs.profile.pipelines[wish.runs.pipeline]
+        self.network_ms = wish.network_ms_per_hop
+        self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf"))
+        self.divisor = option(self.facts.plan, "slo_divisor", 1.0)
+        self.routes: Mapping[tuple[tuple[str, ...], str | None], Route] = {
+            (route.prefix, route.node): route for route in self.facts.plan.routing[self.app]
+        }
+        classes = classes_of(wish)
+        mine = {name: seat for name, seat in self.facts.seats.items() if seat.load.app == self.app}
+        self.ms = {name: service_of(self.facts, seat, classes).latency_ms[0] for name, seat in mine.items()}
+
+    def walk(self) -> None:
+        """Follow every share from the entrance."""
+        reached = {edge.to for edge in self.pipeline.edges}
+        rate = self.facts.promised_rate(self.app) or 0.0
+        for root in self.pipeline.nodes:
+            if root not in reached:
+                self._visit(root, (), rate, 0.0)
+
+    def _visit(self, node: str, path: tuple[str, ...], rate: float, ms: float) -> None:
+        route = next((self.routes[p, node] for p in (path, path[-1:], ()) if (p, node) in self.routes), None)
+        for name, share in route.to.items() if route is not None else ():
+            if share > 0.0 and name in self.ms:
+                self._serve(name, (*path, name), rate * share, ms + self.ms[name])
+
+    def _serve(self, name: str, path: tuple[str, ...], rate: float, ms: float) -> None:
+        self.load_qps[name] += rate
+        seat = self.facts.seats[name]
+        edges = [edge for edge in self.pipeline.edges if edge.from_ == seat.load.node]
+        for edge in edges:
+            fanout = edge.fanout
+            if isinstance(fanout, dict):
+                fanout = fanout.get(seat.load.variant or "", fanout.get("*", 1.0))
+            self._visit(edge.to, path, rate * fanout, ms)
+        room = (self.limit_ms - len(path) * self.network_ms) / self.divisor
+        if not edges and ms > room * (1.0 + ON_LIMIT):
+            steps = [self.facts.seats[load] for load in path]
+            told = ", ".join(f"{step.load.node}={step.load.variant}" for step in steps)
+            text = f"the path {told} takes {ms:.6g} ms, {room:.6g} ms are left for execution"
+            self.faults.append(Violation("slow-path", f"routing.{self.app}", text))
+
+
+def _capacity(facts: Facts, seat: Seat, app: str) -> float:
+    """Queries per second that the servers of a load carry, headroom and all: late requests are what it is for."""
+    seconds = service_of(facts, seat, classes_of(facts.inputs.slo.apps[app])).seconds[0]
+    return seat.worker.count / seconds
+
+
+def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: _Paths) -> Iterator[Violation]:
+    longest: dict[str, float] = defaultdict(float)
+    for name in paths.load_qps:
+        node = facts.seats[name].load.node or ""
+        longest[node] = max(longest[node], paths.ms[name])
+    for node, ms in sorted(longest.items()):
+        if budgets.get(node, 0.0) < ms * (1.0 - VALUE):
+            text = f"{budgets.get(node, 0.0):g} ms at step {node}, where execution alone takes {ms:.6g} ms"
+            yield Violation("budget", f"dispatch.{app}.budget_ms", text)
+
+
+def _backups(
+    facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, paths: _Paths
+) -> Iterator[Violation]:
+    """What is said to be left over is left over, and as fast and as good as said."""
+    for number, entry in enumerate(dispatch.backup):
+        at = f"dispatch.{app}.backup[{number}]"
+        seat = facts.seats.get(entry.to)
+        if seat is None or seat.load.app != app or seat.load.node != entry.node:
+            yield Violation("backup", at, f"{entry.to} serves no queries of {app} at {entry.node}")
+            continue
+        capacity = _capacity(facts, seat, app)
+        left = capacity - paths.load_qps.get(entry.to, 0.0)
+        if entry.left_qps > left + FEASIBILITY * capacity:
+            yield Violation("backup", at, f"{entry.left_qps:.6g} qps said to be left of {entry.to}, {left:.6g} are")
+        if abs(entry.latency_ms - paths.ms[entry.to]) > VALUE * entry.latency_ms:
+            text = f"{entry.to} is said to take {entry.latency_ms:.6g} ms, it takes {paths.ms[entry.to]:.6g}"
+            yield Violation("backup", at, text)
+        quality = facts.inputs.profile.variants[seat.load.variant or ""].quality
+        if quality is not None and abs(entry.quality - quality.value) > VALUE:
+            text = f"{entry.to} is said to have quality {entry.quality:.6g}, it has {quality.value:.6g}"
+            yield Violation("backup", at, text)

@@ -1,0 +1,54 @@
+"""Packings and queries small enough to know the answer of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetplan.measure.evaluator_synthetic import SyntheticPacking
+from hetplan.planner.forms.packing import Items, Packing
+
+
+def packing_of(drawn: SyntheticPacking) -> Packing:
+    counts = np.array([len(rows) for rows in drawn.demands])
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Packing("max", first, np.repeat(drawn.weight, counts), np.concatenate(drawn.demands), drawn.capacity)
+
+
+def on_machines(drawn: SyntheticPacking) -> Packing:
+    """Each tier's demand on one GPU of it."""
+    flat = packing_of(drawn)
+    option, tier = np.nonzero(flat.demand > 0)
+    items = Items(
+        first=np.searchsorted(option, np.arange(len(flat.demand) + 1)).astype(np.int64),
+        tier=tier.astype(np.int64),
+        size=flat.demand[option, tier][:, None],
+        machines=drawn.capacity.astype(float),
+        room=np.ones((drawn.capacity.size, 1)),
+        price=np.zeros(drawn.capacity.size),
+    )
+    return Packing("max", flat.first, flat.worth, np.zeros((len(flat.demand), 0)), np.zeros(0), items)
+
+
+def four_queries() -> Packing:
+    """Every greedy norm serves 2 of them, 3 can be: the sum of demands hides what is scarce."""
+    demand = np.array([[0.9, 0], [0, 1], [0.9, 0], [0, 1], [1, 0], [1.5, 0]], dtype=float)
+    first = np.array([0, 2, 4, 5, 6])
+    return Packing("max", first, np.ones(6), demand, np.array([2.0, 2.0]))
+
+
+def three_alike(machines: float = 2) -> Packing:
+    """Three demands of 0.6 on two GPUs."""
+    items = Items(
+        first=np.arange(4), tier=np.zeros(3, np.int64), size=np.full((3, 1), 0.6), machines=np.array([machines]),
+        room=np.ones((1, 1)), price=np.zeros(1),
+    )  # fmt: skip
+    return Packing("max", np.arange(4), np.ones(3), np.zeros((3, 0)), np.zeros(0), items)
+
+
+def two_tiers_at_a_price() -> Packing:
+    """The cheapest plan of each query opens two machines, sharing one is cheaper."""
+    items = Items(
+        first=np.arange(4), tier=np.array([1, 0, 1]), size=np.array([[0.75], [0.3], [0.25]]),
+        machines=np.array([np.inf, np.inf]), room=np.ones((2, 1)), price=np.array([2.48, 3.67]),
+    )  # fmt: skip
+    return Packing("min", np.array([0, 1, 3]), np.zeros(3), np.zeros((3, 0)), np.zeros(0), items)

@@ -1,0 +1,105 @@
+"""The specification's cases that fit on a page, on two engines and by every exact formulation."""
+
+import pytest
+from cases.pipelines import HAND
+
+import hetplan as hp
+from benchmarks.datasets import loki_by_hand
+
+
+def claimed(outcome, about="quality"):
+    return next(claim.value for claim in outcome.plan.claims if claim.about == about)
+
+
+def servers(outcome):
+    return sum(worker.count for worker in outcome.plan.workers)
+
+
+def check(outcome, accuracy, count):
+    if accuracy is None:
+        assert outcome.exit_code == 3
+        return
+    assert outcome.reason == "verified", outcome.violations
+    assert claimed(outcome) == pytest.approx(accuracy, abs=1e-5)
+    if count is not None:
+        assert servers(outcome) == count
+
+
+@pytest.mark.parametrize("engine", ["highs", "mathopt-scip"])
+@pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
+def test_hand_sized_cases(name, arguments, accuracy, count, engine):
+    if engine == "mathopt-scip":
+        pytest.importorskip("ortools")
+    files = getattr(loki_by_hand, name)(*arguments)
+    outcome = hp.solve(*files, solver=engine)
+    check(outcome, accuracy, count)
+    if accuracy is not None:
+        assert outcome.status == "optimal"
+
+
+@pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
+def test_the_papers_own_program_finds_the_same(name, arguments, accuracy, count):
+    check(hp.solve(*getattr(loki_by_hand, name)(*arguments), formulation="paper"), accuracy, count)
+
+
+@pytest.mark.parametrize(("servers_there", "accuracy"), [(2, 0.8), (3, 0.95), (4, 1.0)])
+def test_equal_weights(servers_there, accuracy):
+    outcome = hp.solve(*loki_by_hand.two_pipelines(servers_there, equal=True))
+    assert claimed(outcome) == pytest.approx(accuracy)
+
+
+def test_the_worst_served_first():
+    outcome = hp.solve(*loki_by_hand.two_pipelines(3), options={"fairness": "maxmin"})
+    assert claimed(outcome, "least_quality") == pytest.approx(0.9)
+    assert outcome.status in ("optimal", "within-gap")
+
+
+@pytest.mark.parametrize(("demand", "count"), [(20, 3), (30, 5), (31, None)])
+def test_servers_are_minimised_by_the_papers_rule(demand, count):
+    outcome = hp.solve(*loki_by_hand.tiny(0.2, demand), options={"step1": "top-variants"})
+    mode = next(p.basis for p in outcome.plan.promises if p.quantity == "quality")
+    assert mode == ("mode accuracy" if count is None else "mode hardware")
+    if count is not None:
+        assert servers(outcome) == count
+
+
+def test_under_a_tight_limit_the_papers_rule_never_minimises():
+    outcome = hp.solve(*loki_by_hand.tiny(0.19, 20), options={"step1": "top-variants"})
+    assert next(p.basis for p in outcome.plan.promises if p.quantity == "quality") == "mode accuracy"
+    assert claimed(outcome) == pytest.approx(0.9)
+
+
+def test_one_latency_level_per_step():
+    outcome = hp.solve(*loki_by_hand.tiny(0.2, 31), formulation="budget")
+    check(outcome, 0.964516, 5)
+    assert outcome.plan.claims[0].scope == "restriction"
+
+
+def test_no_demand_needs_no_servers():
+    outcome = hp.solve(*loki_by_hand.tiny(0.2, 0))
+    assert servers(outcome) == 0
+    assert claimed(outcome) == 1.0
+    assert outcome.exit_code == 0
+
+
+def test_history_is_forecast():
+    profile, slo = loki_by_hand.tiny(0.2, 1)
+    slo["apps"]["x"]["demand"] = {"history_qps": [10, 20, 40]}
+    outcome = hp.solve(profile, slo)
+    rate = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
+    assert rate == pytest.approx(23.905325, abs=1e-5)
+
+
+def test_headroom_is_kept_free():
+    full = hp.solve(*loki_by_hand.tiny(0.2, 30))
+    roomy = hp.solve(*loki_by_hand.tiny(0.2, 24), options={"headroom": 0.2})
+    assert servers(full) == servers(roomy) == 5
+
+
+def test_a_floor_on_accuracy_is_a_demand_like_any_other():
+    profile, slo = loki_by_hand.tiny(0.2, 60)
+    slo["apps"]["x"]["quality"] = {"min": 0.9}
+    outcome = hp.solve(profile, slo)
+    assert outcome.exit_code == 3
+    lowered = next(repair for repair in outcome.repairs if "quality" in repair.field)
+    assert lowered.to == pytest.approx(0.84)

@@ -1,0 +1,146 @@
+"""The published pipelines, on the published profiles; skipped where they are not at hand."""
+
+import json
+
+import pytest
+
+import hetplan as hp
+from benchmarks.datasets import loki, loki_generator
+from benchmarks.datasets.sources import DATA, present
+
+pytestmark = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
+
+
+def claimed(outcome, about="quality"):
+    return next(claim.value for claim in outcome.plan.claims if claim.about == about)
+
+
+def servers(outcome):
+    return sum(worker.count for worker in outcome.plan.workers)
+
+
+CHAIN = {
+    207: 99.6441,
+    208: 99.6045,
+    250: 98.8135,
+    300: 97.5046,
+    600: 82.4055,
+    1000: 66.1728,
+    1300: 60.7871,
+    2305: 50.5099,
+}
+
+
+@pytest.mark.parametrize("formulation", ["config", "paper"])
+@pytest.mark.parametrize(("demand", "percent"), CHAIN.items())
+def test_traffic_chain(demand, percent, formulation):
+    outcome = hp.solve(*loki.traffic_chain(demand), formulation=formulation)
+    assert outcome.reason == "verified"
+    assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
+
+
+@pytest.mark.parametrize(("demand", "count"), [(50, 5), (100, 10), (200, 20)])
+def test_fewest_servers(demand, count):
+    assert servers(hp.solve(*loki.traffic_chain(demand))) == count
+
+
+@pytest.mark.slow
+def test_every_golden_row():
+    for row in json.loads((DATA / "loki/golden_traffic_20.json").read_text()):
+        outcome = hp.solve(*loki.traffic_chain(row["D"]))
+        assert 100 * claimed(outcome) == pytest.approx(row["acc"], abs=1e-3), row["D"]
+        if row["hw_servers"]:
+            assert servers(outcome) == row["hw_servers"], row["D"]
+
+
+@pytest.mark.parametrize(("demand", "percent"), [(1000, 66.1239), (1300, 60.6258)])
+def test_one_latency_level_per_step(demand, percent):
+    outcome = hp.solve(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})
+    assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
+
+
+def test_different_batches_of_one_variant():
+    assert 100 * claimed(hp.solve(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
+    outcome = hp.solve(*loki.traffic_chain(520), options={"multibatch": True})
+    assert 100 * claimed(outcome) == pytest.approx(88.3924, abs=1e-3)
+
+
+@pytest.mark.parametrize(("demand", "accuracy"), [(200, 1.0), (210, 0.975158), (300, 0.660171), (1500, 0.053961)])
+def test_measured_paths(demand, accuracy):
+    assert claimed(hp.solve(*loki.traffic_chain(demand, measured_quality=True))) == pytest.approx(accuracy, abs=1e-5)
+
+
+@pytest.mark.parametrize(("demand", "percent"), [(150, 99.8221), (200, 99.7350), (600, 82.1420)])
+def test_traffic_tree(demand, percent):
+    outcome = hp.solve(*loki.traffic_tree(demand))
+    assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
+    assert servers(outcome) == 16 or demand > 150
+
+
+@pytest.mark.parametrize(("demand", "percent"), [(150, 95.0131), (200, 93.6226), (400, 91.4698), (700, 88.7553)])
+def test_social(demand, percent):
+    assert 100 * claimed(hp.solve(*loki.social(demand))) == pytest.approx(percent, abs=1e-3)
+
+
+@pytest.mark.parametrize(("demands", "percent"), [((100, 50), 98.2191), ((200, 60), 97.2894), ((400, 80), 93.5105)])
+def test_two_pipelines_on_one_cluster(demands, percent):
+    assert 100 * claimed(hp.solve(*loki.both(*demands))) == pytest.approx(percent, abs=1e-3)
+
+
+@pytest.mark.parametrize(("demand", "percent"), [(200, 99.64), (300, 96.30)])
+def test_every_step_on_its_own(demand, percent):
+    outcome = hp.solve(*loki.traffic_chain(demand), formulation="proteus")
+    assert 100 * claimed(outcome) == pytest.approx(percent, abs=0.5)
+    longest = next(p.value for p in outcome.plan.promises if p.quantity == "service_ms")
+    assert 165 < longest < 190  # beyond the 125 ms that queueing leaves
+
+
+@pytest.mark.parametrize(("demand", "why"), [(600, "does not settle"), (1000, "do not carry")])
+def test_every_step_on_its_own_fails(demand, why):
+    outcome = hp.solve(*loki.traffic_chain(demand), formulation="proteus")
+    assert outcome.plan is None
+    assert why in outcome.why[0]
+
+
+def test_fixed_variants_serve_their_capacity():
+    outcome = hp.solve(*loki.traffic_chain(300), formulation="inferline")
+    served = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
+    assert served == pytest.approx(207.964, abs=1e-3)
+    assert outcome.plan.unserved[0].rate_qps == pytest.approx(300 - served, abs=1e-6)
+    assert outcome.exit_code == 0
+
+
+def test_another_engine():
+    pytest.importorskip("ortools")
+    outcome = hp.solve(*loki.traffic_chain(600), solver="mathopt-scip")
+    assert 100 * claimed(outcome) == pytest.approx(82.4055, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "utilisation", "bound", "value"),
+    [("T5", 200, 1.5, 97.6300, 97.54), ("T7", 1000, 2.0, 95.0145, 94.97)],
+)
+def test_scale(shape, count, utilisation, bound, value):
+    files = loki_generator.inputs(getattr(loki_generator, shape), servers=count, utilisation=utilisation)
+    outcome = hp.solve(*files, formulation="budget")
+    claim = outcome.plan.claims[0]
+    assert outcome.reason == "verified"
+    assert 100 * claim.bound == pytest.approx(bound, abs=0.02)
+    assert 100 * claim.value == pytest.approx(value, abs=0.1)
+    assert claim.gap <= 1e-3
+    assert claim.vouched == "certified"
+
+
+def test_shared_cluster():
+    outcome = hp.solve(*loki_generator.shared_cluster(), formulation="budget")
+    claim = outcome.plan.claims[0]
+    assert outcome.reason == "verified"
+    assert claim.vouched == "certified"
+    assert claim.gap <= 3e-3
+
+
+def test_large_ones_are_planned_by_levels_of_their_own_accord():
+    files = loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5)
+    outcome = hp.solve(*files)
+    assert outcome.plan.claims[0].scope == "restriction"
+    assert 100 * claimed(outcome) > 97.6  # finer levels in the second pass gain over 97.58

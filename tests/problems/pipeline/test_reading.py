@@ -1,0 +1,117 @@
+"""Bad input is told with its place and remedy; what merely cannot be used is left out with a warning."""
+
+import copy
+
+import pytest
+from cases.pipelines import diamond
+
+import hetplan as hp
+from benchmarks.datasets.loki_by_hand import tiny
+from hetplan.errors import InputError
+
+
+def spoilt(change):
+    profile, slo = copy.deepcopy(tiny(0.2, 20))
+    change(profile, slo)
+    return profile, slo
+
+
+def fail(change, **more):
+    with pytest.raises(InputError) as error:
+        hp.solve(*spoilt(change), question="pipeline", **more)
+    return str(error.value)
+
+
+def edges(profile):
+    return profile["pipelines"]["p"]["edges"]
+
+
+CASES = {
+    "a circle": (lambda p, s: edges(p).append({"from": "b", "to": "a"}), "circle"),
+    "unknown child": (lambda p, s: edges(p).append({"from": "a", "to": "z"}), "no node 'z'"),
+    "percent": (lambda p, s: p["variants"]["a1"].update(quality={"value": 99.6}), "Percent"),
+    "negative accuracy": (lambda p, s: p["variants"]["a1"].update(quality={"value": -0.1}), "between 0 and 1"),
+    "no accuracy": (lambda p, s: p["variants"]["a1"].pop("quality"), "how good it is"),
+    "latency of 0": (lambda p, s: p["tables"]["a1-g"].update(p50=[0]), "more than 0"),
+    "latency that is no number": (lambda p, s: p["tables"]["a1-g"].update(p50=[float("nan")]), "finite"),
+    "slo in seconds": (lambda p, s: s["apps"]["x"]["latency"][0].update(max_ms=0.0002), "milliseconds"),
+    "negative demand": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps=-1), "rate_qps"),
+    "demand that is no number": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps=float("nan")), "rate_qps"),
+    "half a server": (lambda p, s: s["limits"]["instances"].update(g=[0, 2.5]), "instances"),
+    "no server": (lambda p, s: s["limits"]["instances"].update(g=[0, 0]), "not one server"),
+    "any number of servers": (lambda p, s: s["limits"].update(instances={}, only_listed=False), "nothing limits"),
+    "network beyond the limit": (lambda p, s: s["apps"]["x"].update(network_ms_per_hop=100), "network alone"),
+    "no limit": (lambda p, s: s["apps"]["x"].update(latency=[]), "no limit on the response time"),
+    "a mix": (lambda p, s: s["apps"]["x"]["demand"].update(mix={"axes": ["n"], "bins": [[1]], "share": [1]}), "alike"),
+    "most rate": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps="max"), "planned for a rate"),
+    "wrong goal": (lambda p, s: s.update(objective=[{"max": "rate"}]), "planned for quality"),
+    "cost without prices": (lambda p, s: s.update(objective=[{"min": "cost"}]), "price"),
+    "unknown variant in a factor": (lambda p, s: edges(p)[0].update(fanout={"zz": 1.0}), "no variant 'zz'"),
+    "missing paths": (
+        lambda p, s: p["pipelines"]["p"].update(quality={"rule": "table", "paths": {"a=a1/b=b1": 1.0}}),
+        "a=a2/b=b2",
+    ),
+    "unknown path": (
+        lambda p, s: p["pipelines"]["p"].update(quality={"rule": "product", "paths": {"a=a1/b=zz": 1.0}}),
+        "a=a1/b=zz",
+    ),
+    "weights of 0": (lambda p, s: s["apps"]["x"].update(weight=0), "all weights are 0"),
+    "unknown hardware": (lambda p, s: s["limits"]["instances"].update(zz=[0, 1]), "zz"),
+    "missing quantile": (lambda p, s: p["tables"]["a1-g"].pop("p50"), "p50"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_told(case):
+    change, told = CASES[case]
+    text = fail(change)
+    assert told in text
+    assert text.count(". ") >= 1  # a remedy follows
+
+
+def test_a_variant_without_latency_here_is_left_out():
+    def change(profile, slo):
+        profile["hardware"]["other"] = {"kind": "gpu"}
+        profile["variants"]["b2"]["runs"][0]["hardware"] = "other"
+
+    outcome = hp.solve(*spoilt(change))
+    assert any(warning.code == "W-no-latency" and "b2" in warning.at for warning in outcome.plan.warnings)
+
+
+def test_a_step_without_any_variant_is_an_error():
+    def change(profile, slo):
+        profile["hardware"]["other"] = {"kind": "gpu"}
+        for name in ("b1", "b2"):
+            profile["variants"][name]["runs"][0]["hardware"] = "other"
+
+    assert "no variant of task b" in fail(change)
+
+
+def test_every_fault_is_told_at_once():
+    def change(profile, slo):
+        profile["variants"]["a1"].pop("quality")
+        slo["apps"]["x"]["network_ms_per_hop"] = 1000
+
+    text = fail(change)
+    assert "how good" in text
+    assert "network" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda p: p["pipelines"]["p"].update(quality={"rule": "product"}), "adds up over the steps"),
+        (lambda p: p["pipelines"]["p"]["edges"][0].update(fanout={"a-good": 2.0, "*": 1.0}), "depends on the variant"),
+        (lambda p: p["pipelines"]["p"]["edges"][0].update(fanout=2.0), "different numbers of queries"),
+    ],
+)
+def test_joins_that_cannot_be_planned_exactly(change, told):
+    profile, slo = diamond(50, 120)
+    change(profile)
+    with pytest.raises(InputError, match=told):
+        hp.solve(profile, slo)
+
+
+def test_joins_are_refused_by_other_formulations():
+    with pytest.raises(InputError, match="joins branches"):
+        hp.solve(*diamond(50, 120), formulation="paper")

@@ -1,0 +1,188 @@
+"""Every engine gives the same value on every case small enough for all; the form's operator agrees with the bridge."""
+
+import threading
+
+import numpy as np
+import pytest
+from cases.policy import MDP_ENGINES, QUEUE_ENGINES, random_process, solve
+
+from hetplan.errors import NoSolver
+from hetplan.planner.answer import Limits, Status, Stop
+from hetplan.planner.forms import queue_process_compiled
+from hetplan.planner.forms.mdp import Criterion
+from hetplan.planner.forms.queue_process import (
+    Batching,
+    Empty,
+    Late,
+    Overflow,
+    PerWhat,
+    QueueProcess,
+    Reward,
+)
+from hetplan.planner.forms.queue_process_partial import partial_moves
+from hetplan.solvers.queue_generic import QueueGeneric, through_mdp
+from hetplan.solvers.queue_structured import QueueStructured
+from hetplan.solvers.queue_to_mdp import queue_to_mdp
+
+KINDS = {
+    "per query": {},
+    "per decision": {"objective": PerWhat.PER_DECISION},
+    "any batch": {"batching": Batching.VARIABLE},
+    "any batch per decision": {
+        "batching": Batching.VARIABLE,
+        "objective": PerWhat.PER_DECISION,
+        "reward": Reward.B_OVER_N,
+    },
+    "drop": {"late": Late.DROP},
+    "drop, any batch": {"late": Late.DROP, "batching": Batching.VARIABLE},
+    "truncate": {"overflow": Overflow.TRUNCATE},
+    "idling decides": {"empty": Empty.PAPER},
+    "idling decides, per decision": {"empty": Empty.PAPER, "objective": PerWhat.PER_DECISION},
+    "rates by queue": {"stages": 1, "rates": 2, "rate_of": np.array([0, 0, 0, 1, 1, 1])},
+    "discounted": {"criterion": Criterion.DISCOUNTED, "discount": 0.9},
+    "horizon": {"criterion": Criterion.HORIZON, "horizon": 20},
+    "smallest": {"queue": 1, "models": 1, "stages": 1},
+    "one stage": {"stages": 1},
+    "many stages": {"stages": 12},
+}
+EACH = pytest.mark.parametrize("kind", KINDS)
+
+
+@EACH
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_engines_agree(kind: str, seed: int) -> None:
+    form = random_process(seed, **KINDS[kind])
+    mdp, _ = queue_to_mdp(form)
+    answers = [engine.solve(form, Limits()) for engine in QUEUE_ENGINES]
+    certificates = [form.certify(answer) for answer in answers]
+    for engine in MDP_ENGINES:
+        if not engine.refuses(mdp):
+            answers.append(through_mdp(form, engine, Limits()))
+            certificates.append(mdp.certify(engine.solve(mdp, Limits())))
+    for answer in answers:
+        assert answer.status is Status.OPTIMAL
+        assert answer.value == pytest.approx(answers[0].value, abs=3e-8)
+        assert form.certify(answer).faults == ()
+    assert all(not c.faults and c.residual < 1e-6 for c in certificates)
+
+
+@EACH
+def test_operator_and_bridge(kind: str) -> None:
+    """One application to random values, one step of a random distribution: the same to rounding."""
+    form = random_process(3, **KINDS[kind])
+    mdp, _ = queue_to_mdp(form)
+    rng = np.random.default_rng(4)
+    values, mass = rng.normal(size=form.states), rng.dirichlet(np.ones(form.states))
+    best, chosen = form.operator.bellman(values, 0.3)
+    assert best == pytest.approx(mdp.best(mdp.scores(values, 0.3)), abs=1e-12)
+    every = np.concatenate([chosen, mdp.first[form.over : -1]])
+    pushed = form.operator.push(mass, chosen)
+    assert pushed == pytest.approx(mdp.moves[every].T @ mass, abs=1e-13)
+    assert pushed.sum() == pytest.approx(1.0, abs=1e-12)
+    scale = form.discount if form.criterion is Criterion.DISCOUNTED else 1.0
+    earned = mdp.reward[every] - 0.3 * mdp.weights[every]
+    assert form.operator.follow(values, chosen, 0.3) == pytest.approx(earned + scale * (mdp.moves[every] @ values))
+
+
+@EACH
+def test_structured_equals_generic_to_rounding(kind: str) -> None:
+    form = random_process(5, **KINDS[kind])
+    first, second = QueueStructured().solve(form, Limits()), QueueGeneric().solve(form, Limits())
+    assert first.value == pytest.approx(second.value, abs=1e-9)
+
+
+def test_rows_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Incomplete beta functions and compiled recursions give the same rows."""
+    form = random_process(6, queue=5, stages=4, batching=Batching.VARIABLE)
+    compiled = form.partial_moves
+    monkeypatch.setattr(queue_process_compiled, "HAVE_NUMBA", False)
+    plain = partial_moves(form)
+    assert (plain.action == compiled.action).all()
+    assert np.abs(plain.moves - compiled.moves).max() < 1e-12
+    assert plain.moves.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_family_on_threads_is_the_family_one_by_one() -> None:
+    forms = [random_process(seed) for seed in range(6)]
+    told: list[str] = []
+    several = QueueStructured().solve_all(forms, Limits(threads=3), on_event=lambda event: told.append(event.detail))
+    assert [a.value for a in several] == [solve(form).value for form in forms]
+    assert sorted(told) == sorted(form.name for form in forms)
+
+
+def test_limits() -> None:
+    form = random_process(7)
+    stopped = solve(form, work=1)
+    assert (stopped.status, stopped.stop) == (Status.FEASIBLE, Stop.WORK)
+    certificate = form.certify(stopped)
+    assert certificate.faults == ()
+    best = solve(form)
+    assert stopped.value <= best.value <= certificate.bound + 1e-9
+    cancel = threading.Event()
+    cancel.set()
+    assert solve(form, cancel=cancel).stop is Stop.CANCELLED
+
+
+def test_a_start_gives_the_same_answer() -> None:
+    form = random_process(8)
+    first = solve(form)
+    again = QueueStructured().solve(form, Limits(), start=first.point)
+    assert again.value == pytest.approx(first.value, abs=1e-12)
+
+
+def test_refusals() -> None:
+    form = random_process(9)
+    mdp, _ = queue_to_mdp(form)
+    for engine in QUEUE_ENGINES:
+        assert "takes queue-process forms" in engine.refuses(mdp)
+        with pytest.raises(NoSolver):
+            engine.solve(mdp, Limits())
+    for engine in MDP_ENGINES:
+        assert "takes mdp forms" in engine.refuses(form)
+    large = random_process(10, queue=50, slacks=150, models=30)
+    assert "million numbers" in QueueGeneric().refuses(large)
+
+
+def test_near_overload_the_queue_is_solved_exactly() -> None:
+    """Long spells of an empty and of a full queue: sweeps alone crawl, and the value must still be right."""
+    form = QueueProcess(
+        latency_s=np.array([[0.5, 0.9, 1.25, 1.6, 2.0, 2.4, 2.8], [0.9, 1.5, 2.2, 2.9, 3.6, 4.3, 5.0]]),
+        accuracy=np.array([0.6, 0.9]),
+        grid_s=np.linspace(0, 1, 21),
+        stages=20,
+        stage_rates=np.array([20 * 2.25]),
+        batching=Batching.VARIABLE,
+    )
+    answers = [engine.solve(form, Limits()) for engine in QUEUE_ENGINES]
+    for answer in answers:
+        assert answer.status is Status.OPTIMAL
+        assert answer.value == pytest.approx(answers[0].value, abs=1e-8)
+        assert form.certify(answer).faults == ()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"latency_s": np.array([[2.0, 3.0], [1.0, 2.0]])},
+        {"accuracy": np.array([0.5, 1.2])},
+        {"grid_s": np.array([0.0, 1.0, 1.0])},
+        {"stages": 0},
+        {"stage_rates": np.array([0.0])},
+        {"latency_s": np.array([[1.0, np.nan], [2.0, 3.0]])},
+        {"late": Late.DROP, "empty": Empty.PAPER},
+        {"reward": Reward.B_OVER_N},
+        {"criterion": Criterion.HORIZON},
+        {"criterion": Criterion.DISCOUNTED},
+        {"stages": 2, "stage_rates": np.array([1.0, 2.0])},
+    ],
+)
+def test_a_form_refuses_what_is_no_process(how: dict) -> None:  # type: ignore[type-arg]
+    right = {
+        "latency_s": np.array([[1.0, 2.0], [2.0, 3.0]]),
+        "accuracy": np.array([0.5, 0.9]),
+        "grid_s": np.array([0.0, 1.0, 2.0]),
+        "stages": 1,
+        "stage_rates": np.array([1.0]),
+    }
+    with pytest.raises(ValueError, match="not a queue process"):
+        QueueProcess(**{**right, **how})
