@@ -67,7 +67,8 @@ def _validated(described: Mapping[str, Any], told: str | None = None) -> Arrival
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"])
         why = f"{at}: {first['msg']}" if at else first["msg"]
-        remedy = str(first.get("ctx", {}).get("remedy") or _REMEDY)
+        own = first.get("ctx", {}).get("remedy")
+        remedy = f"{own} {_REMEDY}" if own else _REMEDY
         raise InputError.one(file="--arrivals", value=told or dict(described), why=why, remedy=remedy) from None
 
 
@@ -182,7 +183,7 @@ class AppDemand:
 
 
 def checked_trace(trace: object, *, app: str) -> NDArray[np.float64]:
-    """Recorded arrivals that can be replayed: two or more finite times from 0 on that do not fall and span some time."""
+    """Recorded arrivals that can be replayed: two or more finite times from 0 on, in order, that span some time."""
 
     def fault(why: str, remedy: str, value: object = None) -> InputError:
         return InputError.one(file="trace", path=f"apps.{app}", value=value, why=why, remedy=remedy)

@@ -168,59 +168,21 @@ def _run(
     response, rates = np.zeros(arrivals.size), np.zeros(0)
     spreads = np.zeros_like(form.latency_s) if spread is None else spread
     timing = (form.latency_s, spreads, draws, form.accuracy, form.slo_s)
+    rows = (form.grid_s, tables.model, tables.batch, tables.most)
+    clock, counts = (which, tick_s, warm_s), (tally, served, response)
     if balancing == "shared_fifo":
         # The table's first slack column with most waiting says model and cap; it is the same everywhere.
-        written = kernels.run_shared(
-            arrivals,
-            workers,
-            *timing,
-            tables.model[:, -1, 0].copy(),
-            tables.batch[:, -1, 0].copy(),
-            which,
-            tick_s,
-            warm_s,
-            tally,
-            served,
-            response,
-        )
+        one_model, cap = tables.model[:, -1, 0].copy(), tables.batch[:, -1, 0].copy()
+        written = kernels.run_shared(arrivals, workers, *timing, one_model, cap, *clock, *counts)
     elif balancing == "shortest_queue":
         came, stayed = np.zeros(form.queue + 2), np.zeros(form.queue + 2)
-        written = kernels.run_shortest(
-            arrivals,
-            workers,
-            *timing,
-            form.grid_s,
-            tables.model,
-            tables.batch,
-            tables.most,
-            which,
-            tick_s,
-            warm_s,
-            tally,
-            served,
-            response,
-            came,
-            stayed,
-        )
+        written = kernels.run_shortest(arrivals, workers, timing, rows, clock, counts, (came, stayed))
         rates = np.where(stayed > 0, came / np.maximum(stayed, 1e-300), np.nan)
     else:
         written = 0
         for worker in range(workers):
-            written = kernels.run_worker(
-                arrivals[worker::workers].copy(),
-                *timing,
-                form.grid_s,
-                tables.model,
-                tables.batch,
-                tables.most,
-                which,
-                tick_s,
-                warm_s,
-                tally,
-                served,
-                response,
-                written,
-            )
+            own = arrivals[worker::workers].copy()
+            written = kernels.run_worker(own, *timing, *rows, *clock, *counts, written)
     return _One(tally, served, response[:written], float(arrivals[-1]) - max(warm_s, 0.0), workers, rates)
 
 

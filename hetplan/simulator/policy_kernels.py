@@ -134,87 +134,87 @@ def run_worker(
 
 
 @kernel
+def unrolled(queues: Floats, first: Integers, length: Integers) -> Floats:
+    """The ring queues in rows twice as long, each beginning at its row's start."""
+    bigger = np.zeros((queues.shape[0], 2 * queues.shape[1]))
+    for w in range(queues.shape[0]):
+        for q in range(length[w]):
+            bigger[w, q] = queues[w, (first[w] + q) % queues.shape[1]]
+        first[w] = 0
+    return bigger
+
+
+@kernel
+def note_decision(tally: Floats, over: bool, dropped: bool, took_s: float) -> None:
+    """Count a decision whose oldest query came after the warm-up."""
+    tally[DECISIONS] += 1.0
+    tally[OVER] += 1.0 if over else 0.0
+    tally[BUSY] += took_s
+    if dropped:
+        tally[QUERIES] += 1.0
+        tally[DROPPED] += 1.0
+
+
+@kernel
 def run_shortest(
     arrivals: Floats,
     workers: int,
-    latency_s: Floats,
-    spread: Floats,
-    draws: Floats,
-    accuracy: Floats,
-    slo_s: float,
-    grid_s: Floats,
-    model: Integers,
-    batch: Integers,
-    most: int,
-    which: Integers,
-    tick_s: float,
-    warm_s: float,
-    tally: Floats,
-    served: Floats,
-    response_s: Floats,
-    came: Floats,
-    stayed_s: Floats,
+    timing: tuple[Floats, Floats, Floats, Floats, float],
+    tables: tuple[Floats, Integers, Integers, int],
+    clock: tuple[Integers, float, float],
+    counts: tuple[Floats, Floats, Floats],
+    watched: tuple[Floats, Floats],
 ) -> int:
     """Workers with a queue each; a query joins the shortest (of equals the next in turn).
 
-    `came[n]` counts arrivals during services that began with n waiting, `stayed_s[n]` the time these took.
+    `watched` are two rows by queue length n: arrivals during services that began with n waiting, and their time.
     """
-    total = arrivals.size
+    latency_s, spread, draws, accuracy, slo_s = timing
+    grid_s, model, batch, most = tables
+    which, tick_s, warm_s = clock
+    tally, served, response_s = counts
+    came, stayed_s = watched
     queues = np.zeros((workers, 4 * model.shape[1] + 64))
-    room = queues.shape[1]
     length, first = np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
     free_s, began = np.zeros(workers), np.zeros(workers, dtype=np.int64)
-    line = np.zeros(room)
+    line = np.zeros(queues.shape[1])
     serial, decision, turn = 0, 0, 0
-    for i in range(total + 1):
-        now_s = arrivals[i] if i < total else np.inf
+    for i in range(arrivals.size + 1):
+        now_s = arrivals[i] if i < arrivals.size else np.inf
         best, fewest = -1, np.iinfo(np.int64).max
         for k in range(workers):
             w = (turn + k) % workers
             while length[w] > 0 and free_s[w] <= now_s:
-                start_s = max(free_s[w], queues[w, first[w]])
+                oldest_s = queues[w, first[w]]
+                start_s = max(free_s[w], oldest_s)
                 if start_s > now_s:
                     break
-                oldest_s = queues[w, first[w]]
                 table = which[min(int(start_s / tick_s), which.size - 1)]
                 m, b = choose(length[w], oldest_s + slo_s - start_s, table, grid_s, model, batch, most)
-                if oldest_s >= warm_s:
-                    tally[DECISIONS] += 1.0
-                    if length[w] > model.shape[1]:
-                        tally[OVER] += 1.0
-                taken = max(b, 1)
+                taken, took_s = max(b, 1), 0.0
                 for q in range(taken):
-                    line[q] = queues[w, (first[w] + q) % room]
-                if b == 0:
-                    if oldest_s >= warm_s:
-                        tally[QUERIES] += 1.0
-                        tally[DROPPED] += 1.0
-                    free_s[w] = start_s
-                else:
+                    line[q] = queues[w, (first[w] + q) % queues.shape[1]]
+                if b > 0:
                     took_s = service_s(latency_s, spread, draws, m, b, decision)
                     decision += 1
-                    free_s[w] = start_s + took_s
                     began[w] = min(length[w], came.size - 1)
                     stayed_s[began[w]] += took_s
-                    if oldest_s >= warm_s:
-                        tally[BUSY] += took_s
-                        served[m] += b
+                free_s[w] = start_s + took_s
+                if oldest_s >= warm_s:
+                    note_decision(tally, length[w] > model.shape[1], b == 0, took_s)
+                    served[m] += b
+                if b > 0:
                     serial = settle(line, 0, b, free_s[w], slo_s, accuracy[m], warm_s, tally, response_s, serial)
-                first[w] = (first[w] + taken) % room
+                first[w] = (first[w] + taken) % queues.shape[1]
                 length[w] -= taken
             if length[w] < fewest:
                 best, fewest = w, length[w]
-        if i == total:
+        if i == arrivals.size:
             break
-        if length[best] == room:
-            bigger = np.zeros((workers, 2 * room))
-            for w in range(workers):
-                for q in range(length[w]):
-                    bigger[w, q] = queues[w, (first[w] + q) % room]
-                first[w] = 0
-            queues, room = bigger, 2 * room
-            line = np.zeros(room)
-        queues[best, (first[best] + length[best]) % room] = now_s
+        if length[best] == queues.shape[1]:
+            queues = unrolled(queues, first, length)
+            line = np.zeros(queues.shape[1])
+        queues[best, (first[best] + length[best]) % queues.shape[1]] = now_s
         length[best] += 1
         if free_s[best] > now_s:
             came[began[best]] += 1.0

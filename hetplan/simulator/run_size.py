@@ -47,7 +47,7 @@ def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, ask
         raise InputError.one(
             file="--seeds",
             value=seeds,
-            why=f"{seeds} runs of {queries:.3g} queries are more than the {MOST_QUERIES:.0e} that are simulated at most",
+            why=f"{seeds} runs of {queries:.3g} queries are more than the {MOST_QUERIES:.0e} simulated at most",
             remedy=f"Lower --seeds to {most}, or shorten the runs by --duration.",
         )
     why = f"{length_s:g} s hold {queries:.3g} queries; a run has at most {MOST_QUERIES_PER_RUN:.0e}"

@@ -326,7 +326,11 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary]) -> AppReport:
         values = [figure(item) for item in wholes]
         found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [figure(one) for one in stretches])
         # An interval does not go where the figure cannot.
-        return replace(found, low=max(found.low, min(found.value, 0.0)), high=min(found.high, max(found.value, most)))
+        return replace(
+            found,
+            low=max(found.low, 0.0) if found.value >= 0.0 else found.low,
+            high=min(found.high, max(found.value, most)),
+        )
 
     return AppReport(
         id=demand.app,

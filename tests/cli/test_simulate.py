@@ -78,7 +78,12 @@ def test_baselines_stand_beside_the_plan(plan: str) -> None:
     ("arguments", "says"),
     [
         (("--arrivals", "teleport"), "--arrivals"),
+        (("--arrivals", "gamma:-1"), "shape"),
+        (("--arrivals", "gamma:1e-9"), "0.01"),
         (("--noise", "teleport"), "--noise"),
+        (("--duration", "inf"), "finite"),
+        (("--duration", "1e12"), "Lower --duration"),
+        (("--arrivals", "diurnal:1.5,1e12", "--duration", "1e11"), "Lower --duration"),
         (("--trace", "nowhere.csv"), "nowhere.csv"),
         (("--svg", "/nowhere/at/all.svg"), "all.svg"),
     ],
@@ -88,3 +93,31 @@ def test_bad_usage_is_told(plan: str, arguments: tuple[str, ...], says: str) -> 
     assert result.exit_code == 2, result.output
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+def test_bad_arrivals_say_why_and_not_by_which_library(plan: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--arrivals", "diurnal:0.5")
+    assert result.exit_code == 2
+    assert "a peak is at least the mean" in result.output
+    assert "validation error" not in result.output
+
+
+def test_a_picture_that_cannot_be_written_is_told_before_the_simulation(
+    plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("simulated before the check")
+
+    monkeypatch.setattr("hetplan.simulator.simulate.simulate", never)
+    for svg in (tmp_path / "none" / "t.svg", tmp_path):
+        result = run("simulate", plan, PROFILE, SLO, *SHORT, "--svg", str(svg))
+        assert result.exit_code == 2, result.output
+        assert str(svg) in result.output.replace("\n", "")
+
+
+def test_what_is_undecided_is_not_called_kept(plan: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--json")
+    told = last(result.stdout)
+    undecided = [line for line in told["report"]["lines"] if line["verdict"] in ("undecided", "not-simulated")]
+    assert undecided
+    assert told["exit"]["reason"] == f"nothing broken, {len(undecided)} undecided"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hetplan.errors import InputError
 from hetplan.profiles.slo import Arrivals, Mix
 from hetplan.simulator.arrivals import arrival_times, draw_kinds, scaled_trace, seeded
-from hetplan.simulator.demand import AppDemand, arrivals_named
+from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
 
 PROCESSES = [
     Arrivals(),
@@ -136,3 +136,37 @@ def test_the_peak_of_a_trace_is_its_busiest_ten_seconds() -> None:
     recorded = np.r_[np.linspace(0.0, 9.9, 50), np.linspace(10.0, 19.9, 200), np.linspace(20.0, 39.0, 40)]
     demand = AppDemand("a", 0, 290 / 39, Arrivals(), 100.0, 99.0, trace_s=recorded, as_recorded=True)
     assert demand.peak_qps() == pytest.approx(20.0)
+
+
+def test_the_burstiest_gamma_process_ends() -> None:
+    with pytest.raises(InputError, match="0.01"):
+        arrival_times(Arrivals(process="gamma", shape=1e-9), rate_qps=10.0, duration_s=10.0, random=seeded(0))
+    times = arrival_times(Arrivals(process="gamma", shape=0.01), rate_qps=10.0, duration_s=10_000.0, random=seeded(0))
+    assert len(times) == pytest.approx(100_000, rel=0.2)
+
+
+@pytest.mark.parametrize("described", [{"process": "gamma"}, {"process": "diurnal", "peak": 0.5, "period_s": 9}])
+def test_a_process_described_wrongly_is_bad_input(described: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="Write poisson") as caught:
+        arrivals_named(described)
+    assert "validation error" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        ([], "too short"),
+        ([1.0], "too short"),
+        ([2.0, 2.0, 2.0], "too short"),
+        ([[0.0, 1.0]], "too short"),
+        ([0.0, 2.0, 1.0], "arrival 2 is before"),
+        ([0.0, float("nan"), 1.0], "arrival 1 is no finite"),
+        ([0.0, float("inf")], "arrival 1 is no finite"),
+        ([-1.0, 1.0], "from 0"),
+        (["a", "b"], "arrival times"),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed_is_refused(trace: list[object], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        checked_trace(trace, app="a")
+    assert checked_trace([0, 1, 1, 3], app="a").tolist() == [0.0, 1.0, 1.0, 3.0]

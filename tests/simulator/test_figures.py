@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
     Estimate,
     estimate,
+    estimate_of_one,
     figures_of,
     queries_needed,
     run_length_s,
     warm_up_queries,
 )
+from hetplan.simulator.plan_service import noise_of
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import Verdict, judge
+from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.system import Late, Rule
@@ -48,6 +51,7 @@ def test_runs_are_never_too_short() -> None:
     """200 queries beyond the percentile, 200 limits' worth of time, and the warm-up on top."""
     assert queries_needed(99.0, rate_qps=10.0, slo_ms=100.0) == 20_000
     assert queries_needed(99.9, rate_qps=10.0, slo_ms=100.0) == 200_000
+    assert queries_needed(99.999, rate_qps=10.0, slo_ms=100.0) == 20_000_000
     assert queries_needed(50.0, rate_qps=2000.0, slo_ms=500.0) == 200_000
     for percentile in (50.0, 95.0, 99.0):
         for rate in (0.5, 20.0, 5000.0):
@@ -180,3 +184,72 @@ def test_a_run_can_be_cancelled_from_outside(queues: Any) -> None:
     run = Simulation(queues.system(1), [Stream("ask", np.arange(500_000.0) * 11.0)])
     with pytest.raises(Cancelled):
         run.run(cancel=cancel)
+
+
+def test_the_value_of_a_single_run_is_that_of_the_whole_run(queues: Any) -> None:
+    """A percentile of short stretches is lower on average than that of the run; the busy share has no spread to see."""
+    demand = AppDemand("ask", 0, 90.0, Arrivals(), 100.0, 99.0)
+    report = simulate_system(queues.system(1), [demand], seeds=1, duration_s=120.0, noise="exponential")
+    run = Simulation(
+        queues.system(1),
+        [demand.stream(report.seeds[0], 120.0)],
+        seed=report.seeds[0],
+        noise=noise_of("exponential"),
+        horizon_ms=120_000.0,
+    ).run()
+    warm_up = demand.warm_up(len(run.queries))
+    whole = figures_of(run, "ask", percentiles=(99.0,), warm_up=warm_up).percentiles_ms[99.0]
+    found = report.apps["ask"].percentiles_ms[99.0]
+    assert found.value == whole
+    assert 0.0 <= found.low < whole < found.high
+    (group,) = report.groups.values()
+    assert 0.5 < group.utilisation.value < 1.0
+    assert group.utilisation.as_dict()["interval"] == [None, None]
+    assert "W-one-seed" in [code for code, _, _ in report.warnings]
+    assert estimate_of_one(float("inf"), [1.0, 2.0]).value == float("inf")
+
+
+def test_intervals_stay_where_figures_can_be(queues: Any) -> None:
+    demand = AppDemand("ask", 0, 99.0, Arrivals(), 100.0, 99.0)
+    report = simulate_system(queues.system(1), [demand], seeds=2, duration_s=20.0, noise="exponential")
+    app = report.apps["ask"]
+    for found in (*app.figures.values(), *app.percentiles_ms.values()):
+        assert not found.low < 0.0
+    assert app.figures["violations"].high <= 1.0
+
+
+def test_runs_near_capacity_are_longer_or_told(queues: Any) -> None:
+    demand = AppDemand("ask", 0, 96.0, Arrivals(), 100.0, 90.0)
+    usual = run_length_s(90.0, rate_qps=96.0, slo_ms=100.0, arrivals=Arrivals())
+    found = simulate_system(queues.system(1), [demand], seeds=2, noise="exponential")
+    assert usual * 5 < found.duration_s <= usual * 10
+    short = simulate_system(queues.system(1), [demand], seeds=4, duration_s=100.0, noise="exponential")
+    assert "W-near-capacity" in [code for code, _, _ in short.warnings]
+    calm = AppDemand("ask", 0, 50.0, Arrivals(), 100.0, 90.0)
+    length = run_length_s(90.0, rate_qps=50.0, slo_ms=100.0, arrivals=Arrivals())
+    assert simulate_system(queues.system(1), [calm], seeds=2, noise="exponential").duration_s == length
+
+
+def test_a_percentile_beyond_what_a_run_holds_is_told() -> None:
+    demand = AppDemand("ask", 0, 100.0, Arrivals(), 100.0, 99.999)
+    assert demand.length_s() * 100.0 < 3e6
+    assert demand.is_too_short(demand.length_s())
+    assert not demand.is_too_short(demand.enough_s())
+
+
+@pytest.mark.parametrize(
+    ("rate_qps", "length_s", "seeds", "asked", "remedy"),
+    [
+        (10.0, 1e12, 1, True, "Lower --duration"),
+        (10.0, float("inf"), 1, True, "Write 600"),
+        (1e9, 60.0, 1, False, "lower the rate"),
+        (MOST_QUERIES_PER_RUN / 100.0, 100.0, 9, True, "Lower --seeds to 5"),
+    ],
+)
+def test_more_queries_than_memory_holds_are_refused(
+    rate_qps: float, length_s: float, seeds: int, asked: bool, remedy: str
+) -> None:
+    demand = AppDemand("ask", 0, rate_qps, Arrivals(), 100.0, 99.0)
+    with pytest.raises(InputError, match=remedy):
+        check_size([demand], length_s, seeds=seeds, asked=asked)
+    check_size([demand], 0.01, seeds=1, asked=asked)

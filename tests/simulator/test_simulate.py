@@ -374,3 +374,41 @@ def test_every_rule_of_the_engine_is_a_code_of_the_kernels() -> None:
         world_kernels.INNER_ROUND,
         world_kernels.INNER_SHORTEST,
     ]
+
+
+@pytest.mark.parametrize("promised", [49.4, 5000.0])
+def test_a_rate_above_the_one_played_is_not_called_kept(plans: Any, promised: float) -> None:
+    told = {"app": "rank", "quantity": "rate_qps", "relation": ">=", "value": promised, "model": "simulation/1"}
+    report = simulate(*plans.pool(rate=30.0, promises=[told]), seeds=2)
+    assert report.lines[-1].verdict is Verdict.NOT_SIMULATED
+    assert report.lines[-1] in report.undecided
+    assert "W-rate-not-played" in [code for code, _, _ in report.warnings]
+    played = simulate(*plans.pool(rate="max", promises=[told | {"value": 30.0}]), seeds=2)
+    assert played.lines[-1].verdict is Verdict.KEPT
+    assert not played.warnings
+
+
+def test_an_interval_wholly_over_the_limit_is_broken(plans: Any) -> None:
+    report = simulate(*plans.pool(rate=60.0), seeds=3)
+    found = line(report, "response_ms").simulated
+    assert found is not None
+    limit = found.low * (1.0 - 1e-6)
+    judged = simulate(*plans.pool(rate=60.0, max_ms=limit, dispatch=None), seeds=3)
+    again = line(judged, "response_ms")
+    assert again.simulated is not None
+    if again.simulated.low > limit:
+        assert again.verdict is Verdict.BROKEN
+
+
+def test_other_inputs_than_the_plans_are_told(plans: Any) -> None:
+    plan, inputs = plans.pool()
+    other = replace(inputs, digests={**inputs.digests, "slo": "sha256:" + "3" * 64})
+    report = simulate(plan, other, seeds=2)
+    assert [(code, at) for code, at, _ in report.warnings] == [("W-other-inputs", "slo")]
+
+
+def test_bad_traces_are_refused_through_the_api(plans: Any) -> None:
+    with pytest.raises(InputError, match="too short"):
+        simulate(*plans.pool(), trace=np.zeros(5))
+    with pytest.raises(InputError, match="before"):
+        simulate(*plans.pool(), trace={"rank": np.array([3.0, 1.0])})
