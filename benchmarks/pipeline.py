@@ -19,10 +19,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import hetplan as hp  # noqa: E402
-from benchmarks.datasets import loki, loki_generator  # noqa: E402
-from benchmarks.datasets.sources import present  # noqa: E402
-from hetplan.dispatch.most_accurate_first import Host, most_accurate_first  # noqa: E402
+import hetplan as hp
+from benchmarks.datasets import loki, loki_generator
+from benchmarks.datasets.sources import present
+from hetplan.dispatch.most_accurate_first import Host, most_accurate_first
 
 Json = dict[str, Any]
 DEMANDS = (150, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800)
@@ -97,7 +97,8 @@ def growth() -> list[Json]:
         found.append({"what": f"T5, {servers} servers"} | claim(files, formulation="budget"))
     for tasks in (2, 3, 4, 5):
         chain = tuple((t + 1,) if t + 1 < tasks else () for t in range(tasks))
-        shape = chain if tasks <= 3 else loki_generator.T5[:1] + ((3,), (4,) if tasks > 4 else (), *((),) * (tasks - 3))
+        fork = (loki_generator.T5[0], (3,), (4,) if tasks > 4 else (), *((),) * (tasks - 3))
+        shape = chain if tasks <= 3 else fork
         files = loki_generator.inputs(shape, servers=200, utilisation=1.5)
         found.append({"what": f"{tasks} tasks, 200 servers"} | claim(files, formulation="budget"))
     for pipelines in (1, 2, 3, 4):

@@ -25,20 +25,20 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.datasets.sources import DATA, present  # noqa: E402
-from hetplan.dispatch.load_monitor import LoadMonitor  # noqa: E402
-from hetplan.dispatch.policy_lookup import PolicySelector  # noqa: E402
-from hetplan.planner.answer import Limits  # noqa: E402
-from hetplan.planner.forms.mdp import Criterion, Mdp  # noqa: E402
-from hetplan.planner.forms.queue_process import Batching, PerWhat, QueueProcess  # noqa: E402
-from hetplan.planner.forms.queue_process_measures import measure  # noqa: E402
-from hetplan.planner.plan_policy import PolicyTable  # noqa: E402
-from hetplan.simulator.policy import simulate_policy  # noqa: E402
-from hetplan.solvers.mdp_pi import MdpPolicy  # noqa: E402
-from hetplan.solvers.mdp_vi import MdpModifiedPolicy, MdpValue  # noqa: E402
-from hetplan.solvers.queue_numpy import QueueNumpy  # noqa: E402
-from hetplan.solvers.queue_structured import QueueStructured  # noqa: E402
-from hetplan.solvers.queue_to_mdp import queue_to_mdp  # noqa: E402
+from benchmarks.datasets.sources import DATA, present
+from hetplan.dispatch.load_monitor import LoadMonitor
+from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.planner.answer import Limits
+from hetplan.planner.forms.mdp import Criterion, Mdp
+from hetplan.planner.forms.queue_process import Batching, PerWhat, QueueProcess
+from hetplan.planner.forms.queue_process_measures import measure
+from hetplan.planner.plan_policy import PolicyTable
+from hetplan.simulator.policy import simulate_policy
+from hetplan.solvers.mdp_pi import MdpPolicy
+from hetplan.solvers.mdp_vi import MdpModifiedPolicy, MdpValue
+from hetplan.solvers.queue_numpy import QueueNumpy
+from hetplan.solvers.queue_structured import QueueStructured
+from hetplan.solvers.queue_to_mdp import queue_to_mdp
 
 PUBLISHED = {"9 models, 150 ms, 100 sweeps": 18.1, "9 models, 500 ms, 100 sweeps": 30.8}
 """CPU seconds of the published generator, measured on one machine together with the targets."""

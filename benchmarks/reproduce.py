@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.datasets.sources import DATA  # noqa: E402
+from benchmarks.datasets.sources import DATA
 
 
 def questions() -> list[str]:

@@ -21,15 +21,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.datasets import infaas_generator  # noqa: E402
-from hetplan import front_door, registry  # noqa: E402
-from hetplan.dispatch.get_variant import VariantQuery, get_variant  # noqa: E402
-from hetplan.dispatch.variant_snapshot import Machine, OnMachine, ProfiledVariant, VariantSnapshot  # noqa: E402
-from hetplan.dispatch.variant_state import VariantState  # noqa: E402
-from hetplan.planner.answer import Limits  # noqa: E402
-from hetplan.planner.ask import Asking  # noqa: E402
-from hetplan.planner.draft import Draft  # noqa: E402
-from hetplan.profiles.load import load_inputs  # noqa: E402
+from benchmarks.datasets import infaas_generator
+from hetplan import front_door, registry
+from hetplan.dispatch.get_variant import VariantQuery, get_variant
+from hetplan.dispatch.variant_snapshot import Machine, OnMachine, ProfiledVariant, VariantSnapshot
+from hetplan.dispatch.variant_state import VariantState
+from hetplan.planner.answer import Limits
+from hetplan.planner.ask import Asking
+from hetplan.planner.draft import Draft
+from hetplan.profiles.load import load_inputs
 
 Row = dict[str, Any]
 FORMULATIONS = ("columns", "milp", "greedy")

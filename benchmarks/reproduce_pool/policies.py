@@ -22,14 +22,16 @@ CLOSE = Claim("close to the Oracle scheme")
 BOTH_BEAT = Claim("both DRS and CLKWRK outperform the Ribbon scheme")
 
 WHY_AROUND = "'around 1.5X' for five bars at once: what is nearer to 1.5 than to 1 or 2"
-WHY_44 = (
-    "a quotient of two simulated rates, each of which moves by 4-6% with the seeds: five points of a hundred beside 44"
-)
+WHY_44 = "golden case G12 allows KAIROS 4% and CLKWRK 6%; together 7%"
 WHY_ORDER = "an order without a figure; 2% for rates found to 0.5% with three seeds"
 
 PAPERS_ARRIVALS = (
     "Ribbon sends whatever waits to whatever is idle, and loses more with exponential gaps than with the published "
     "code's smoother arrivals; see 9c"
+)
+TWO_READINGS = (
+    "CLKWRK works near a cliff on this pool: single seeds give 1.26 to 2.0, and the paper's figure is one experiment. "
+    "Read the other way ('best ... via Oracle search' as each rule's own best pool, the next row) it is 1.3"
 )
 SMALL_TARGET = (
     "its target is 5 ms: with gaps of whole milliseconds and thousands of queries per second several queries arrive at "
@@ -166,7 +168,7 @@ def _up_to_44(all_bests: list[_Bests], figure: str) -> Iterator[Row]:
         value,
         paper=UP_TO_44,
         told=who,
-        checks=[near("paper 1.44", 1.44, 0.05, WHY_44)] if figure == "9c" else [],
-    )
+        checks=[near("paper 1.44", 1.44, 0.07, WHY_44)] if figure == "9c" else [],
+    ).noted_if_off(TWO_READINGS)
     value, who = max(own)
     yield Row(figure, "most of KAIROS / DRS or CLKWRK, each at its own best pool", "x", value, told=who)

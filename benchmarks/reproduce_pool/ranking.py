@@ -31,11 +31,6 @@ WHY_CLOSE = "no figure; what is 'far' for the other rules must lie below"
 WHY_MILP = "golden: the exact program's pool is the best of 331 in five of five services; 3% for the seeds"
 WHY_PLACES = "rates of one seed that lie within 4% of one another change places"
 
-TRENDLESS = (
-    "pools with one base instance and one c5n.2xlarge rank high (the 'token': it raises s' for all r5n.large) and "
-    "carry less than half of what Eq. 15 says; the stored rates show the same"
-)
-
 
 def rows(bench: Bench) -> Iterator[Row]:
     """Ranks of all services; then one service in detail."""
@@ -102,7 +97,7 @@ def _ranks(bench: Bench, service: Service) -> Iterator[Row]:
         code=stored,
         source=f"exhaustive_{service.model}.json",
         checks=[at_least("paper", 0.0, WHY_TREND), between("stored", stored - 0.1, stored + 0.1, WHY_PLACES)],
-    ).noted_if_off(TRENDLESS if trend < 0 else "")
+    )
 
 
 def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
-    from hetplan.simulator.report import SimulationReport
     from hetplan.simulator.figures import Estimate
+    from hetplan.simulator.report import SimulationReport
 
 __all__ = ["show_baselines", "show_simulation"]
 

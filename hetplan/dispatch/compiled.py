@@ -1,8 +1,8 @@
 """Plain loops, compiled where numba is installed and run as they stand where it is not.
 
-One source serves both: a function under `kernel` uses only numbers, numpy arrays and loops, so that what was tested in
-plain Python is what runs compiled. numba costs a third of a second to import, so modules of kernels (``*_kernels.py``)
-are imported by the functions that run them, never at the top of a module.
+One source serves both: a function under `kernel` or `bare_kernel` uses only numbers, numpy arrays and loops, so that
+what was tested in plain Python is what runs compiled. numba costs a third of a second to import, so modules of kernels
+(``*_kernels.py``) are imported by the functions that run them, never at the top of a module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["is_compiled", "kernel"]
+__all__ = ["bare_kernel", "is_compiled", "kernel"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -28,6 +28,20 @@ def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
     Without numba the function is returned unchanged, and so it is under ``NUMBA_DISABLE_JIT=1``.
     """
+    return _compiled(function)
+
+
+def bare_kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """As `kernel`, for a function of numbers and arrays that makes no arrays.
+
+    numba counts the references of every array that it passes from function to function. The simulation engine's
+    functions pass a world of a dozen arrays around and make none, so the counting is left out: it took most of the
+    time.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
     try:
         import numba
     except ImportError:
@@ -39,10 +53,10 @@ def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     settings.CACHE_DIR = _cache_folder()
     compiled: Callable[Parameters, Result]
     try:
-        compiled = numba.njit(function, cache=True, nogil=True)
+        compiled = numba.njit(function, cache=True, nogil=True, **options)
     except RuntimeError:
         # No file to cache beside (a zipped or frozen package): compile at every start.
-        compiled = numba.njit(function, nogil=True)
+        compiled = numba.njit(function, nogil=True, **options)
     finally:
         settings.CACHE_DIR = before
     return compiled

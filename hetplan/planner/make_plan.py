@@ -51,7 +51,9 @@ def make_plan(
             recheck_disagrees=ask.recheck_disagrees,
             recheck_absent=ask.recheck_absent,
         )
-        return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings))
+        return Outcome(
+            finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings)
+        )
     claims = tuple(_claim(reported, ask) for reported in result.reported)
     first = claims[0] if claims else None
     allowed = max((record.gap or GAP for record in ask.records), default=GAP)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 
 __all__ = ["BACKUP", "FANOUT", "PREDICT", "ROUTE", "SERVICE", "draw_exponential", "draw_normal", "draw_uniform"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.heap_kernels import KIND_SHIFT, pop_event
 from hetplan.simulator.lane_kernels import flag_station, mark, remove_job, watch
 from hetplan.simulator.outcome_kernels import lose_job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.world_kernels import World
 
 __all__ = ["KIND_SHIFT", "pop_event", "push_event"]

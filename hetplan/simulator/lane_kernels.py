@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.world_kernels import World
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import free_job, remove_job
 from hetplan.simulator.world_kernels import (

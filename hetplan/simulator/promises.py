@@ -61,7 +61,7 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
 
 def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
     """The highest rate that was played of what a promise is about."""
-    apps = [promise.app] if promise.app in report.apps else list(report.apps)
+    apps = [promise.app] if promise.app is not None and promise.app in report.apps else list(report.apps)
     return max(max((report.apps[app].offered_qps, *(inputs.slo.apps[app].demand.series or ()))) for app in apps)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.dispatch.matching_kernels import IDLE, match
-from hetplan.simulator.bare_kernels import bare_kernel
 from hetplan.simulator.lane_kernels import append_job, remove_job
 from hetplan.simulator.outcome_kernels import give_up
 from hetplan.simulator.route_kernels import is_open, predicted_ms

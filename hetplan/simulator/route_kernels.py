@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import append_job, flag_route, flag_station

@@ -61,9 +61,8 @@ def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, ask
 
 
 def utilisation_of(runs: Sequence[RunSummary]) -> float:
-    """The share of time that the busiest group of workers is busy, as a mean over the runs."""
-    names = {name for run in runs for name in run.utilisation}
-    return max((sum(run.utilisation.get(name, 0.0) for run in runs) / len(runs) for name in names), default=0.0)
+    """The share of time that the busiest workers are busy, as a mean over the runs."""
+    return sum(run.busiest for run in runs) / len(runs)
 
 
 def memory_length_s(demands: Sequence[AppDemand], runs: Sequence[RunSummary]) -> float:

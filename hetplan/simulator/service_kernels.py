@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.draw_kernels import SERVICE, draw_exponential, draw_normal
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import MEMORY_MS, flag_route, mark, remove_job, watch

@@ -30,7 +30,7 @@ from hetplan.simulator.report import AppReport, SimulationReport
 from hetplan.simulator.run_size import check_size, length_near_capacity_s, notices
 from hetplan.simulator.simulation import Observation, Simulation
 from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
-from hetplan.simulator.system import Service, System
+from hetplan.simulator.system import Rule, Service, System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -235,11 +235,15 @@ def simulate_system(
             follow_load(run, plan_stages[0].system)
             if control is not None:
                 control(run)
-            return summary_of(run.run(cancel=stop, on_progress=told), demands, slo_percentiles, stretches=cut)
+            return summary_of(
+                run.run(cancel=stop, on_progress=told), demands, slo_percentiles, stretches=cut, pooled=pooled
+            )
 
         return job
 
     cut = BATCHES if seeds == 1 else 0
+    routes = plan_stages[0].system.routes
+    pooled = len(routes) == 1 and routes[0].rule in (Rule.SHORTEST, Rule.EARLIEST, Rule.CENTRAL)
     runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
     steady = len(plan_stages) == 1 and control is None and replan is None and not failures
     longer_s = length_near_capacity_s(demands, length_s, runs) if steady and duration_s is None else length_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.simulator.bare_kernels import bare_kernel
+from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.draw_kernels import BACKUP, FANOUT, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import new_job

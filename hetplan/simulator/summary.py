@@ -28,6 +28,7 @@ class RunSummary:
     apps: Mapping[str, AppFigures]
     stretches: Mapping[str, tuple[AppFigures, ...]]
     utilisation: Mapping[str, float]
+    busiest: float
     waiting: Mapping[str, float]
     batch: Mapping[str, float]
     cost_per_hour: float | None
@@ -37,9 +38,14 @@ class RunSummary:
 
 
 def summary_of(
-    result: RunResult, demands: Sequence[AppDemand], percentiles: Sequence[float], *, stretches: int = 0
+    result: RunResult,
+    demands: Sequence[AppDemand],
+    percentiles: Sequence[float],
+    *,
+    stretches: int = 0,
+    pooled: bool = False,
 ) -> RunSummary:
-    """The figures of one run, without its warm-up."""
+    """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group."""
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
@@ -53,6 +59,7 @@ def summary_of(
     first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
     busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
     use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
+    together = float(busy.sum() / opened.sum()) if opened.sum() > 0 else 0.0
     paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
     priced = any(result.prices.values())
     span = max(result.end_ms, result.horizon_ms)
@@ -60,6 +67,7 @@ def summary_of(
         apps=apps,
         stretches=parts,
         utilisation={name: float(value) for name, value in zip(result.groups, use, strict=True)},
+        busiest=together if pooled else float(use.max(initial=0.0)),
         waiting={
             name: float(value)
             for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)

@@ -139,7 +139,7 @@ def test_the_peak_of_a_trace_is_its_busiest_ten_seconds() -> None:
 
 
 def test_the_burstiest_gamma_process_ends() -> None:
-    with pytest.raises(InputError, match="0.01"):
+    with pytest.raises(InputError, match="one instant"):
         arrival_times(Arrivals(process="gamma", shape=1e-9), rate_qps=10.0, duration_s=10.0, random=seeded(0))
     times = arrival_times(Arrivals(process="gamma", shape=0.01), rate_qps=10.0, duration_s=10_000.0, random=seeded(0))
     assert len(times) == pytest.approx(100_000, rel=0.2)

@@ -8,7 +8,7 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.simulator.baselines import BASELINES, TARGET_UTILISATION, Autoscaler, baseline, compare
-from hetplan.simulator.simulate import demands_of, simulate_system
+from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Observation
 
 
@@ -85,3 +85,13 @@ def test_a_pipeline_is_compared_stage_by_stage(plans: Any) -> None:
     # 100/s x 6 ms per image in pairs; 200/s x 2.75 ms in fours: the better variant, d1, is run.
     assert counts == {"cars.d": 1, "cars.c": 1}
     assert made.system.groups[0].loads[0].quality == 0.9
+
+
+def test_baselines_stand_beside_a_plan_that_mispredicts(plans: Any) -> None:
+    """The plan in a comparison is the plan simulated alone with the same misprediction."""
+    plan, inputs = plans.pool((1, 3), rate=70.0)
+    common: dict[str, Any] = {"seeds": 2, "duration_s": 60.0, "misprediction": 0.8}
+    compared = compare(plan, inputs, names=("static-peak",), **common)
+    alone, exact = simulate(plan, inputs, **common), simulate(plan, inputs, **common | {"misprediction": 0.0})
+    assert compared["plan"].as_dict() == alone.as_dict()
+    assert alone.as_dict()["apps"] != exact.as_dict()["apps"]
