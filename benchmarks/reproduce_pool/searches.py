@@ -39,7 +39,6 @@ NOT_YET = (
     "the first one tried (0.3%), which 'to find its optimal configuration' may mean; but counted so, DRS needs 0.3% as "
     "well in four services of five, where the paper has 5-30%"
 )
-ONE_SERVICE = "one service alone has 3-4%; over all five the middle is 8%"
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -79,7 +78,7 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
         yield Row(
             "10", f"{service.model}: KAIROS, bound by the fluid rate: proved", "%", shown, told=_trail_told(trail)
         )
-    for rule in ("fcfs", "drs"):
+    for rule in ("fcfs", "drs") if len(bench.services) > 1 else ():
         yield Row(
             "10",
             f"middle of the services: {NAMES[rule]}",
@@ -88,7 +87,7 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
             paper=OFTEN_5_30,
             told=f"{min(share[rule]):.1f} to {max(share[rule]):.1f}",
             checks=[between("paper", 5.0, 30.0, WHY_5_30)],
-        ).noted_if_off(ONE_SERVICE if bench.quick else "")
+        )
 
 
 def _trail_told(trail: Trail) -> str:

@@ -139,11 +139,12 @@ def search(
 
 
 def _why_it_stopped(solver: Any, limits: Limits) -> Stop:
+    """Why a search ended that settled nothing: CP-SAT does not say, and gives up on time a little early."""
     if limits.cancel is not None and limits.cancel.is_set():
         return Stop.CANCELLED
-    if limits.seconds is not None and float(solver.wall_time) >= 0.98 * limits.seconds:
-        return Stop.TIME
-    return Stop.WORK if limits.work is not None else Stop.FINISHED
+    if limits.work is not None and float(solver.response_proto.deterministic_time) >= 0.98 * limits.work:
+        return Stop.WORK
+    return Stop.TIME if limits.seconds is not None else Stop.FINISHED
 
 
 def _model(cp_model: Any, program: IntegerProgram, start: Vector | None) -> Any:

@@ -196,6 +196,12 @@ HOSTS: list[Change] = [
      "slo/limits/survive": {}, "plan/promises/1/interval": [120, 130]}, "capacity @ workers.n1; promise @ promises[0]"),
     ("a policy decides", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/promises/2": DROP,
      "plan/warnings": []}, ""),
+    ("a policy decides, and claims", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/promises/2": DROP,
+     "plan/warnings": [], "plan/claims": [{"about": "accuracy_of_40_decisions[y@100qps]", "sense": "max", "value": 0.7,
+     "scope": "none", "vouched": "none"}]}, ""),
+    ("a policy decides, and claims what nobody knows", {"plan/question": "policy", "plan/policies": {"y": []},
+     "plan/promises/2": DROP, "plan/warnings": [], "plan/claims": [{"about": "accuracy_of_all_decisions", "sense":
+     "max", "value": 0.7, "scope": "none", "vouched": "none"}]}, "claim @ claims[0]"),
     ("a policy decides for one", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/routing/y": DROP,
      "plan/promises/0/value": 101}, "survive @ periods.day; survive @ periods.night"),
     ("actions", {"plan/actions": [{"id": 1, "do": "start", "worker": "w1"}, {"id": 2, "do": "start", "worker": "w2"},
