@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from hetplan.planner.tolerances import OPTIMAL_GAP, ROUNDING
+from hetplan.planner.tolerances import LARGEST_GAP, OPTIMAL_GAP, ROUNDING
 
 __all__ = ["Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
@@ -138,6 +138,6 @@ def plan_status(*, gap: float | None, scope: str, allowed: float, searched: bool
         return PlanStatus.BEST_OF_MEASURED
     if gap is None or scope == "none":
         return PlanStatus.HEURISTIC
-    if scope == "restriction" or gap > max(allowed, OPTIMAL_GAP):
+    if scope == "restriction" or gap > max(min(allowed, LARGEST_GAP), OPTIMAL_GAP):
         return PlanStatus.FEASIBLE
     return PlanStatus.OPTIMAL if gap <= OPTIMAL_GAP else PlanStatus.WITHIN_GAP

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["BOUND_SLIP", "FEASIBILITY", "GAP", "INTEGRALITY", "OPTIMAL_GAP", "PROOF_ROWS", "ROUNDING", "VALUE"]
+__all__ = [
+    "BOUND_SLIP",
+    "FEASIBILITY",
+    "GAP",
+    "INTEGRALITY",
+    "LARGEST_GAP",
+    "OPTIMAL_GAP",
+    "PROOF_ROWS",
+    "ROUNDING",
+    "VALUE",
+]
 
 FEASIBILITY = 1e-6
 """How far a row or bound may be broken, relative to its own scale (the largest term of the row, at least 1).
@@ -25,6 +35,9 @@ GAP = 1e-4
 
 OPTIMAL_GAP = 1e-6
 """At or below this gap a plan is called optimal rather than within a gap: it is what VALUE can tell apart."""
+
+LARGEST_GAP = 0.05
+"""A plan with more than this between value and bound is called feasible, whatever gap was allowed."""
 
 ROUNDING = 1e-12
 """What a gap of nothing may come to in floating point; a gap of 0 that is asked for is reached within this."""

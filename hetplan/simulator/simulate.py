@@ -208,12 +208,7 @@ def simulate_system(
     `control` is called once per run before it starts and may ask for changes (`Simulation.at`, `scale`, `change`).
     """
     plan_stages = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)
-    length_s = duration_s if duration_s is not None else _length_s(demands, plan_stages)
-    if length_s <= 0 and not any(demand.clients for demand in demands):
-        raise InputError.one(
-            path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
-        )
-    check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
+    length_s = _wanted_s(demands, plan_stages, duration_s, seeds=seeds)
     run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
 
     def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
@@ -242,8 +237,7 @@ def simulate_system(
         return job
 
     cut = BATCHES if seeds == 1 else 0
-    routes = plan_stages[0].system.routes
-    pooled = len(routes) == 1 and routes[0].rule in (Rule.SHORTEST, Rule.EARLIEST, Rule.CENTRAL)
+    pooled = _is_pooled(plan_stages[0].system)
     runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
     steady = len(plan_stages) == 1 and control is None and replan is None and not failures
     longer_s = length_near_capacity_s(demands, length_s, runs) if steady and duration_s is None else length_s
@@ -252,6 +246,24 @@ def simulate_system(
         jobs = [one(item, length_s) for item in run_seeds]
         runs = run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
     return _report(runs, demands, run_seeds, length_s, noise, plan_stages)
+
+
+def _is_pooled(system: System) -> bool:
+    """Whether all workers serve one stream, so that their mean utilisation says how near capacity it is."""
+    return len(system.routes) == 1 and system.routes[0].rule in (Rule.SHORTEST, Rule.EARLIEST, Rule.CENTRAL)
+
+
+def _wanted_s(
+    demands: Sequence[AppDemand], stages: Sequence[PlannedSystem], duration_s: float | None, *, seeds: int
+) -> float:
+    """How long each run lasts; refused where there is nothing to run, or too much."""
+    length_s = duration_s if duration_s is not None else _length_s(demands, stages)
+    if length_s <= 0 and not any(demand.clients for demand in demands):
+        raise InputError.one(
+            path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
+        )
+    check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
+    return length_s
 
 
 def _length_s(demands: Sequence[AppDemand], stages: Sequence[PlannedSystem]) -> float:
