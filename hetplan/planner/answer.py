@@ -56,7 +56,7 @@ class Limits:
     def __post_init__(self) -> None:
         wrong = {
             "seconds": self.seconds is not None and not self.seconds >= 0,
-            "work": self.work is not None and self.work < 1,
+            "work": self.work is not None and self.work < 0,
             "gap": self.gap is not None and not self.gap >= 0,
             "seed": self.seed < 0,
             "threads": self.threads < 1,
@@ -66,7 +66,7 @@ class Limits:
                 raise InputError.one(
                     path=f"limits.{name}",
                     value=getattr(self, name),
-                    why="a limit is a number that is not negative; work and threads are at least 1",
+                    why="a limit is a number that is not negative; threads are at least 1",
                     remedy="Give such a number, or leave the limit out.",
                 )
 

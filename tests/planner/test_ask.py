@@ -238,7 +238,7 @@ def test_an_engine_that_cannot_even_refuse_is_passed_over(reference) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"seconds": -1.0}, {"gap": float("nan")}, {"work": 0}, {"seed": -1}, {"threads": 0}]
+    "limits", [{"seconds": -1.0}, {"gap": float("nan")}, {"work": -1}, {"seed": -1}, {"threads": 0}]
 )
 def test_absurd_limits_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"limits\."):
