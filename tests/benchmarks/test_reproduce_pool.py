@@ -4,6 +4,7 @@ import doctest
 import importlib
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -158,6 +159,9 @@ def test_figures_8_and_13_beside_the_stored_ones() -> None:
 
 @needs_data
 @pytest.mark.slow
+@pytest.mark.skipif(
+    not os.environ.get("HETPLAN_REPRODUCE"), reason="nine minutes of one core; HETPLAN_REPRODUCE=1 runs it"
+)
 def test_the_documented_rows_and_no_others_are_off() -> None:
     text = DOCUMENTED.read_text()
     section = text[text.index("## Rows that are off") :].split("\n## ")[0]

@@ -48,8 +48,11 @@ def test_fewest_servers(demand, count):
 def test_every_golden_row():
     for row in json.loads((DATA / "loki/golden_traffic_20.json").read_text()):
         outcome = hp.solve(*loki.traffic_chain(row["D"]))
+        if "acc" not in row:  # beyond the capacity of the cluster
+            assert outcome.plan is None, row["D"]
+            continue
         assert 100 * claimed(outcome) == pytest.approx(row["acc"], abs=1e-3), row["D"]
-        if row["hw_servers"]:
+        if "hw_servers" in row:
             assert servers(outcome) == row["hw_servers"], row["D"]
 
 
