@@ -113,6 +113,8 @@ class Lab:
         if way == "ours":
             return self.bench(PolicyOptions(**how)).solve(self.group(load), [load])[0]
         rule = {"jellyfish": jellyfish, "modelswitching": modelswitching}[way]
+        # Half a minute, as the paper's: near capacity queues grow with the length of the run.
+        how["queries"] = max(10_000, int(30 * load))
         return rule(self.bench(BaselineOptions(**how)), self.group(load), load)
 
     def on_trace(self, way: str, seeds: Sequence[int]) -> PolicyRun:

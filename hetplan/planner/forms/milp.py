@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -245,5 +245,5 @@ def _full(value: ArrayLike, shape: tuple[int]) -> Vector:
     return np.broadcast_to(np.asarray(value, dtype=float), shape).copy()
 
 
-def _stack(parts: Sequence[tuple[NDArray[np.generic], ...]], k: int) -> NDArray[np.float64]:
+def _stack(parts: Sequence[tuple[NDArray[Any], ...]], k: int) -> NDArray[Any]:
     return np.concatenate([part[k] for part in parts]) if parts else np.zeros(0)
