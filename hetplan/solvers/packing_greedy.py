@@ -119,7 +119,8 @@ def in_order(form: Packing, demand: Vector) -> NDArray[np.int64]:
         score = form.worth + 1e-9 * demand
         order = np.argsort(score, kind="stable")
         return order[form.fits[order]]
-    with np.errstate(divide="ignore"):
+    # Options that take nothing come first; those that also give nothing (0/0) are left out below.
+    with np.errstate(divide="ignore", invalid="ignore"):
         score = form.worth / demand
     order = np.argsort(-score, kind="stable")
     return order[(form.fits & (form.worth > 0))[order]]

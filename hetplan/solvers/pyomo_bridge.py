@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
@@ -73,7 +74,7 @@ class Pyomo(MilpEngine):
 
         # Pyomo hands over only columns that occur somewhere; the others may stand anywhere within their bounds.
         anywhere = np.clip(0.0, form.lower, form.upper)
-        if not form.cost.any() and not form.matrix.nnz:
+        if not _handed_over(form).any():
             return Found(Word.OPTIMAL, point=anywhere, bound=form.offset, row_duals=np.zeros(form.row_lower.size))
         with _ONE_AT_A_TIME:
             solver = _solver(self.engine)
@@ -204,13 +205,20 @@ def _model(form: Milp, start: Vector | None) -> Any:
     return model
 
 
+def _handed_over(form: Milp) -> NDArray[np.bool_]:
+    """Which columns have a cost or stand in a row that binds anything."""
+    binding = np.isfinite(form.row_lower) | np.isfinite(form.row_upper)
+    entries = form.matrix.tocsr()[binding].tocsc()
+    return np.asarray((form.cost != 0) | (np.diff(entries.indptr) > 0), dtype=bool)
+
+
 def _values(form: Milp, model: Any, result: Any, anywhere: Vector) -> tuple[Vector | None, Vector | None]:
     if not len(result.solution):
         return None, None
     model.solutions.load_from(result)
     values = [column.value for column in model.x.values()]
     point = np.array([np.nan if value is None else value for value in values], dtype=float)
-    point = np.where((form.cost != 0) | (np.diff(form.matrix.indptr) > 0), point, anywhere)
+    point = np.where(_handed_over(form), point, anywhere)
     if np.isnan(point).any():
         return None, None
     if not hasattr(model, "dual"):

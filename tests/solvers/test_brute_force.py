@@ -85,6 +85,21 @@ def test_agrees_with_enumeration(engine: Solver, mixed: bool) -> None:
     agree()
 
 
+@pytest.mark.parametrize("engine", EXACT, ids=lambda engine: engine.name)
+def test_a_row_that_binds_nothing_needs_no_columns(engine: Solver) -> None:
+    m = Builder("min")
+    m.columns("x", ["x"], lower=-2.0, upper=-2.0, whole=True)
+    m.columns("y", ["y"], lower=0.0, upper=0.75, cost=0.0)
+    m.rows("r", ["r"], lower=-np.inf, upper=np.inf)
+    m.add(0, 1, 1.0)
+    form = m.build()
+    if reason := engine.refuses(form):
+        pytest.skip(reason)
+    answer = engine.solve(form, Limits())
+    assert answer.status is Status.OPTIMAL
+    assert certify(form, answer).sound
+
+
 @QUICK
 @given(forms=st.lists(programs(mixed=True), min_size=2, max_size=5))
 def test_a_warm_family_of_anything_agrees_with_enumeration(forms: list[Milp]) -> None:
