@@ -223,8 +223,16 @@ class _Model:
         if self.highs.run() == error:
             # HiGHS keeps one scheduler per calling thread, with the thread count it first had there.
             self.api.Highs.resetGlobalScheduler(True)
-            if self.highs.run() == error:
+            if self.highs.run() == error and self._go_without_presolve() == error:
                 raise SolverFailed("highs", f"HiGHS stopped with {self._words(self.highs.getModelStatus())}")
+
+    def _go_without_presolve(self) -> Any:
+        """HiGHS finds now and then that the point it took back through presolve lies outside its bounds."""
+        self.highs.setOptionValue("presolve", "off")
+        try:
+            return self.highs.run()
+        finally:
+            self.highs.setOptionValue("presolve", "choose")
 
     def _words(self, status: Any) -> str:
         return str(self.highs.modelStatusToString(status))

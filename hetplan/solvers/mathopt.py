@@ -64,8 +64,9 @@ class _MathOpt(MilpEngine):
             # An infeasible hint is an error to some of them.
             hints.append(mathopt.SolutionHint(variable_values=dict(zip(variables, start.tolist(), strict=True))))
         interrupter = solve_interrupter.SolveInterrupter() if self.interruptible else None
-        try:
-            result = in_background(
+
+        def solved() -> Any:
+            return in_background(
                 lambda: mathopt.solve(
                     model,
                     mathopt.SolverType[self.engine],
@@ -76,8 +77,16 @@ class _MathOpt(MilpEngine):
                 stop=None if interrupter is None else interrupter.interrupt,
                 cancel=limits.cancel,
             )
-        except Exception as error:
-            raise SolverFailed(self.name, f"MathOpt did not solve: {error}") from error
+
+        try:
+            result = solved()
+        except Exception:
+            # HiGHS finds now and then that the point it took back through presolve lies outside its bounds.
+            settings["presolve"] = mathopt.Emphasis.OFF
+            try:
+                result = solved()
+            except Exception as error:
+                raise SolverFailed(self.name, f"MathOpt did not solve: {error}") from error
         return _found(mathopt, form, result, variables, list(model.linear_constraints()))
 
 

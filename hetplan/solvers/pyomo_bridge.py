@@ -84,6 +84,10 @@ class Pyomo(MilpEngine):
                 solver.options[option] = value
             model = _model(form, start)
             result = self._solve(solver, model)
+            if result.solver.termination_condition == Ended.error and self.engine == Pyomo.engine:
+                # HiGHS finds now and then that the point it took back through presolve lies outside its bounds.
+                solver.options["presolve"] = "off"
+                result = self._solve(solver, model)
             ended = result.solver.termination_condition
             words = {
                 Ended.optimal: Word.OPTIMAL,

@@ -294,6 +294,12 @@ def _whole_at_the_edge() -> list[MilpCase]:
     optimal = Status.OPTIMAL
     return [
         MilpCase(
+            "a row that binds nothing over columns that cost nothing",
+            lambda: _form("min", [0, 0], [[1, 1]], rows=(-FREE, FREE), columns=([-2, 0], [-2, 0.75]), whole=(0,)),
+            optimal,
+            0.0,
+        ),
+        MilpCase(
             "big bounds",
             lambda: _form("max", [1, -1], [[3, -2]], rows=(-FREE, 7), columns=(0, [1e6, 1e6]), whole=(0, 1)),
             optimal,
