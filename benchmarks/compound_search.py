@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
-from hetplan.measure.sampling import Rule
 from hetplan.planner.forms.black_box import BlackBox
 from hetplan.problems.compound_options import CompoundOptions
 from hetplan.problems.compound_pipeline import Sought, read_sought
@@ -54,26 +54,58 @@ class Run:
     least: float
 
 
-def sought_of(query: SyntheticQuery) -> Sought:
-    """The query as the planner reads it."""
-    inputs = load_inputs(query.profile(), query.slo())
+NEAR_EDGE = {"relative_time": 4.4, "price": "0.35"}
+"""A T4 half way between the device and the MEC, at its list price."""
+
+
+def four_tiers(query: SyntheticQuery) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Profile and SLO of a query with the near edge as a fourth tier."""
+    profile, slo = query.profile(), query.slo()
+    profile["tiers"].insert(1, "near-edge")
+    profile["hardware"]["t4"] = {
+        "kind": "gpu", "tier": "near-edge", "relative_time": NEAR_EDGE["relative_time"], "provides": {"gpu": 1}
+    }  # fmt: skip
+    profile["offers"]["t4-gpu"] = {"hardware": "t4", "price_per_hour": NEAR_EDGE["price"], "per": "gpu"}
+    for links in (profile["links"], slo["apps"]["query"]["device"]["links"]):
+        first, second = links
+        rates = [link["bandwidth_mbps"] for link in links]
+        links += [
+            {"between": ["device", "near-edge"], "bandwidth_mbps": rates[0], "latency_ms": first["latency_ms"] / 2},
+            {"between": ["near-edge", "mec"], "bandwidth_mbps": rates[1], "latency_ms": first["latency_ms"] / 2},
+            # What came from the device to the MEC and the cloud before still comes as it did.
+            {"between": ["device", "cloud"], "bandwidth_mbps": 1.0 / sum(1.0 / rate for rate in rates),
+             "latency_ms": first["latency_ms"] + second["latency_ms"]},
+        ]  # fmt: skip
+    return profile, slo
+
+
+def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> Sought:
+    """The query as the planner reads it; over three tiers, or over four."""
+    inputs = load_inputs(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
     faults = Faults.of(inputs)
     (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
     faults.settle()
     return sought
 
 
+def box_of(query: SyntheticQuery, method: str = "struct-ci") -> BlackBox:
+    """The form of a query, measured by its truth."""
+    sought, options = sought_of(query), CompoundOptions(search=method)  # type: ignore[arg-type]
+    profiler = Profiler(Setup.of(**sought.setup(options)), query)
+    return sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options)
+
+
 def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int = 0, **changes: object) -> Run:
     """Search one query, and note when the first truly compliant plan and a cheap one were found."""
-    options = CompoundOptions(steps=steps)
+    options = CompoundOptions(steps=steps, search=method)
     sought = sought_of(query)
-    setup = sought.setup(options)
-    rule = Rule(**setup.pop("rule"))
+    setup = Setup.of(**sought.setup(options))
+    rule = setup.rule
     if method in FIXED:
         rule = replace(rule, kind="fixed", n_max=query.app.fixed_samples)
     rule = replace(rule, **{k: v for k, v in changes.items() if k in vars(rule)})  # type: ignore[arg-type]
     cache = bool(changes.get("cache", method not in FIXED))
-    profiler = Profiler(Setup(rule=rule, use_cache=cache, **setup), query)
+    profiler = Profiler(replace(setup, rule=rule, use_cache=cache), query)
     form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options, changes.get("past", ()))  # type: ignore[arg-type]
     return _walk(METHODS[method], form, query, steps, seed, no_cache=not cache)
 

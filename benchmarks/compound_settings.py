@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.compound_search import FIXED, METHODS, run_search, sought_of
+from benchmarks.compound_search import FIXED, METHODS, box_of, run_search, sought_of
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
-from hetplan.measure.sampling import Rule
 from hetplan.planner.answer import Limits
-from hetplan.planner.forms.black_box import BlackBox, Past
+from hetplan.planner.forms.black_box import Past
 from hetplan.problems.compound_options import CompoundOptions
 from hetplan.problems.compound_search import found_ways
 from hetplan.problems.compound_ways import Query, Tier, Way, packing
@@ -21,8 +20,19 @@ from hetplan.simulator.holding import simulate_holding
 from hetplan.solvers.packing_dual import Dual
 from hetplan.solvers.packing_greedy import Fcfs
 
-__all__ = ["ablation_rows", "budget_rows", "drift_rows", "history_rows", "load_rows", "target_rows", "tier_rows"]
+__all__ = [
+    "GPU_S",
+    "ablation_rows",
+    "budget_rows",
+    "drift_rows",
+    "history_rows",
+    "load_rows",
+    "target_rows",
+    "tier_rows",
+]
 
+GPU_S = {"SR": 100.0, "VT": 60.0, "LVC": 200.0, "DVC": 1000.0, "ACG": 3000.0}
+"""What planning one query may take of the reference GPU."""
 GPUS = 2
 """In each shared tier: scarce for 20 queries."""
 
@@ -46,13 +56,13 @@ def plan_query(
     method: str, query: SyntheticQuery, gpu_s: float, *, fixed: bool = False, cache: bool = True, tiers: int = 3
 ) -> Planned:
     """Search one query for so many seconds of the reference GPU."""
-    options = CompoundOptions(steps=60, gpu_s=gpu_s)
-    sought = sought_of(query)
-    setup = sought.setup(options)
-    rule = Rule(**setup.pop("rule"))
+    options = CompoundOptions(steps=60, gpu_s=gpu_s, search=method)
+    sought = sought_of(query, tiers=tiers)
+    setup = Setup.of(**sought.setup(options))
+    rule = setup.rule
     if fixed or method in FIXED:
         rule, cache = replace(rule, kind="fixed", n_max=query.app.fixed_samples), False
-    profiler = Profiler(Setup(rule=rule, use_cache=cache, **setup), query)
+    profiler = Profiler(replace(setup, rule=rule, use_cache=cache), query)
     form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options)
     if tiers == 1:
         form = replace(form, placements=form.placements[(form.placements == 2).all(axis=1)])
@@ -82,15 +92,14 @@ def goodput(planned: Sequence[Planned], gpus: int, *, together: bool = True) -> 
 
 def ablation_rows(apps: Sequence[str], seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     """What each part brings: goodput with one left out, against VideoStorm's search served in order of arrival."""
-    budget = {"SR": 100.0, "VT": 60.0, "LVC": 200.0, "DVC": 1000.0, "ACG": 3000.0}
     for app in apps:
         queries = [draw(app, seed) for seed in seeds]
-        full = [plan_query("struct-ci", query, budget[app]) for query in queries]
-        fixed = [plan_query("struct-ci", query, budget[app], fixed=True) for query in queries]
-        other = [plan_query("vulcan", query, budget[app], fixed=False) for query in queries]
-        storm = [plan_query("videostorm", query, budget[app]) for query in queries]
+        full = [plan_query("struct-ci", query, GPU_S[app]) for query in queries]
+        fixed = [plan_query("struct-ci", query, GPU_S[app], fixed=True) for query in queries]
+        other = [plan_query("vulcan", query, GPU_S[app], fixed=False) for query in queries]
+        storm = [plan_query("videostorm", query, GPU_S[app]) for query in queries]
         yield {
-            "app": app, "gpu_s": budget[app], "full": goodput(full, GPUS),
+            "app": app, "gpu_s": GPU_S[app], "full": goodput(full, GPUS),
             "fixed samples, no cache": goodput(fixed, GPUS),
             "Vulcan's search": goodput(other, GPUS), "one by one": goodput(full, GPUS, together=False),
             "VideoStorm, one by one": goodput(storm, GPUS, together=False),
@@ -118,8 +127,8 @@ def target_rows(app: str, seeds: Sequence[int], budget: float) -> Iterator[dict[
 
 
 def tier_rows(app: str, seeds: Sequence[int], budget: float) -> Iterator[dict[str, Any]]:
-    """Goodput in the cloud alone and over three tiers."""
-    for tiers in (1, 3):
+    """Goodput in the cloud alone, over three tiers, and with a near edge as a fourth."""
+    for tiers in (1, 3, 4):
         row: dict[str, Any] = {"app": app, "tiers": tiers}
         for method in ("struct-ci", "vulcan", "videostorm"):
             row[method] = goodput([plan_query(method, draw(app, seed), budget, tiers=tiers) for seed in seeds], GPUS)
@@ -172,16 +181,9 @@ def history_rows(apps: Sequence[str], past_seeds: Sequence[int], seeds: Sequence
 
 
 def _past(app: str, seed: int) -> Past:
-    form, _ = _box(draw(app, seed))
+    form = box_of(draw(app, seed))
     METHODS["struct-ci"].solve(form, Limits(seed=seed, work=20))
     return Past(str(seed), tuple(form.journal.values()))
-
-
-def _box(query: SyntheticQuery) -> tuple[BlackBox, Profiler]:
-    sought, options = sought_of(query), CompoundOptions()
-    setup = sought.setup(options)
-    profiler = Profiler(Setup(rule=Rule(**setup.pop("rule")), **setup), query)
-    return sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options), profiler
 
 
 def _median(values: Sequence[float | None], percent: float = 50) -> float:
@@ -194,14 +196,14 @@ def drift_rows(apps: Sequence[str], seeds: Sequence[int]) -> Iterator[dict[str, 
         by_arithmetic, steps = [], []
         for seed in seeds:
             query = draw(app, seed)
-            form, _ = _box(query)
+            form = box_of(query)
             before = METHODS["struct-ci"].solve(form, Limits(seed=seed, work=20))
             slower = replace(query, bandwidth=(query.bandwidth[0], query.bandwidth[1] / 2))
-            there, _ = _box(slower)
+            there = box_of(slower)
             there = replace(there, journal=dict(form.journal))
             by_arithmetic.append(any(np.isfinite(there.costs(c).min()) for c in there.journal))
             darker = replace(query, mean=np.clip(query.mean - 0.1, 0.01, 0.99))
-            changed, _ = _box(darker)
+            changed = box_of(darker)
             changed = replace(changed, old=tuple(form.journal.values()), drift=0.1)
             after = METHODS["struct-ci"].solve(changed, Limits(seed=seed), start=before.point)
             steps.append(after.work["to_first"] or None)

@@ -23,6 +23,10 @@ import hetplan as hp
 from benchmarks.datasets import loki, loki_generator
 from benchmarks.datasets.sources import present
 from hetplan.dispatch.most_accurate_first import Host, most_accurate_first
+from hetplan.front_door import choose, pose
+from hetplan.problems.pipeline_config import config_form
+from hetplan.problems.pipeline_tree import prefixes
+from hetplan.profiles.load import load_inputs
 
 Json = dict[str, Any]
 DEMANDS = (150, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800)
@@ -90,7 +94,7 @@ def claim(files: tuple[Json, Json], **how: Any) -> Json:
 
 
 def growth() -> list[Json]:
-    """One thing at a time: servers, tasks, pipelines."""
+    """One thing at a time: servers, tasks, variants, pipelines."""
     found = []
     for servers in (50, 100, 200, 400, 800):
         files = loki_generator.inputs(loki_generator.T5, servers=servers, utilisation=1.5)
@@ -101,10 +105,28 @@ def growth() -> list[Json]:
         shape = chain if tasks <= 3 else fork
         files = loki_generator.inputs(shape, servers=200, utilisation=1.5)
         found.append({"what": f"{tasks} tasks, 200 servers"} | claim(files, formulation="budget"))
+    for variants in (5, 10):
+        files = loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5, variants=variants)
+        found.append({"what": f"{variants} variants a task, 200 servers"} | claim(files, formulation="budget"))
     for pipelines in (1, 2, 3, 4):
         files = loki_generator.shared_cluster(tuple(range(1, pipelines + 1)))
         found.append({"what": f"{pipelines} x T5, 2000 servers"} | claim(files, formulation="budget"))
     return found
+
+
+def building() -> list[Json]:
+    """How long it takes to write the exact program of the traffic chain."""
+    inputs = load_inputs(*loki.traffic_chain(600))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
+    runs, form = [], None
+    for _ in range(21):
+        began = time.process_time()
+        forest = [(tree, prefixes(tree)) for tree in problem.served]
+        form = config_form(forest, problem.wish.fleet, problem.asked("quality")).form
+        runs.append(time.process_time() - began)
+    assert form is not None
+    rows, columns = form.matrix.shape
+    return [{"what": f"{rows} rows, {columns} columns", "ms": round(1000 * statistics.median(runs), 2)}]
 
 
 def filling() -> list[Json]:
@@ -145,6 +167,7 @@ def main(argv: list[str]) -> int:
     tables: dict[str, list[Json]] = {}
     if present("loki"):
         tables["beside the paper's program, to gap 0"] = beside_the_paper()
+        tables["writing the program of the traffic chain"] = building()
     tables["large clusters"] = large(given.quick)
     if not given.quick:
         tables["growth"] = growth()

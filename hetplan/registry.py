@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.executor.target import Target
     from hetplan.planner.contract import Problem, Solver, Tools
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "problem",
     "problem_names",
     "solvers",
+    "target",
     "tools_of",
 ]
 
@@ -99,6 +101,7 @@ CHECKS = {
 """Question -> the verifier's check of its own promise."""
 
 TOOLS = {
+    "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
     "policy": {"simulate_policy": "hetplan.simulator.policy:simulate_policy"},
@@ -107,8 +110,19 @@ TOOLS = {
 
 IMPORTERS = {
     "melange": "hetplan.profiles.imports.melange:convert",
+    "aibrix": "hetplan.profiles.imports.melange:convert",
+    "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
+    "vllm": "hetplan.profiles.imports.vllm:convert",
 }
 """Kind of foreign file -> its converter."""
+
+TARGETS = {
+    "local": "hetplan.executor.local:Local",
+    "ssh": "hetplan.executor.ssh:SshTarget",
+    "kubernetes": "hetplan.executor.kubernetes:Kubernetes",
+    "ray": "hetplan.executor.ray:Ray",
+}
+"""Kind of target in hosts.toml -> the class that runs things there."""
 
 BROKEN_PLUGINS: dict[str, str] = {}
 """Plugins that could not be loaded, and why; filled as they are met."""
@@ -180,6 +194,21 @@ def importers() -> dict[str, Callable[..., Any]]:
     """Converters of foreign files."""
     names = [*IMPORTERS, *_sound_plugins("importers", IMPORTERS)]
     return {name: _find(IMPORTERS, "importers", name) for name in names}
+
+
+def target(kind: str) -> type[Target]:
+    """The class of a kind of target."""
+    found = _find(TARGETS, "targets", kind.lower())
+    if found is None:
+        raise InputError.one(
+            file="hosts.toml",
+            path="$.targets",
+            value=kind,
+            why="there is no such kind of target",
+            remedy=f"Choose one of {', '.join([*TARGETS, *_sound_plugins('targets', TARGETS)])}.",
+        )
+    made: type[Target] = found
+    return made
 
 
 def _find(own: dict[str, str], group: str, name: str) -> Any:

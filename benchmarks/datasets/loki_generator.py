@@ -37,19 +37,19 @@ class Tree:
         return (self.fix_ms[task][variant] + self.per_ms[task][variant] * batch) / SPEEDS[hardware]
 
 
-def make(children: tuple[tuple[int, ...], ...], seed: int = 1) -> Tree:
+def make(children: tuple[tuple[int, ...], ...], seed: int = 1, variants: int = VARIANTS) -> Tree:
     """Draw a tree: per task a base, then per variant time, overhead and accuracy; then a factor per edge."""
     chance = random.Random(seed)
     accuracy, fix_ms, per_ms = [], [], []
     for _ in children:
         base = chance.uniform(6, 18)
         drawn = []
-        for k in range(VARIANTS):
-            f = k / (VARIANTS - 1)
+        for k in range(variants):
+            f = k / (variants - 1)
             per = base * (0.25 + 0.75 * f) * chance.uniform(0.9, 1.1)
             fix = per * chance.uniform(0.5, 1.5)
             quality = 1 - 0.35 * (1 - f) ** 1.5 * chance.uniform(0.8, 1.2)
-            drawn.append((1.0 if k == VARIANTS - 1 else quality, fix, 0.6 * per))
+            drawn.append((1.0 if k == variants - 1 else quality, fix, 0.6 * per))
         columns = tuple(zip(*drawn, strict=True))
         accuracy.append(columns[0])
         fix_ms.append(columns[1])
@@ -58,7 +58,7 @@ def make(children: tuple[tuple[int, ...], ...], seed: int = 1) -> Tree:
     for task, below in enumerate(children):
         for child in below:
             top = chance.uniform(1, 4)
-            factor[task, child] = tuple(top * (0.4 + 0.6 * k / (VARIANTS - 1)) for k in range(VARIANTS))
+            factor[task, child] = tuple(top * (0.4 + 0.6 * k / (variants - 1)) for k in range(variants))
     return Tree(children, tuple(accuracy), tuple(fix_ms), tuple(per_ms), factor)
 
 
@@ -70,7 +70,7 @@ def servers_of(count: int) -> dict[str, int]:
 
 def demand(tree: Tree, count: int, utilisation: float) -> float:
     """Root queries per second that keep `count` servers so busy when every task runs its top variant at batch 4."""
-    servers, top = servers_of(count), VARIANTS - 1
+    servers, top = servers_of(count), len(tree.accuracy[0]) - 1
     gain = [1.0] * len(tree.children)
     for task, below in enumerate(tree.children):
         for child in below:
@@ -86,7 +86,7 @@ def _part(tree: Tree, name: str) -> tuple[Json, Json]:
     """The variants and tables of one tree, and its pipeline."""
     profile: Json = {"variants": {}, "tables": {}}
     for task in range(len(tree.children)):
-        for k in range(VARIANTS):
+        for k in range(len(tree.accuracy[task])):
             variant = f"{name}-t{task}-v{k}"
             profile["variants"][variant] = {
                 "task": f"{name}-t{task}",
@@ -115,10 +115,16 @@ def _part(tree: Tree, name: str) -> tuple[Json, Json]:
 
 
 def inputs(
-    children: tuple[tuple[int, ...], ...], *, servers: int, utilisation: float, seed: int = 1, slo_ms: float = 300.0
+    children: tuple[tuple[int, ...], ...],
+    *,
+    servers: int,
+    utilisation: float,
+    seed: int = 1,
+    slo_ms: float = 300.0,
+    variants: int = VARIANTS,
 ) -> tuple[Json, Json]:
     """One tree on its own cluster."""
-    tree = make(children, seed)
+    tree = make(children, seed, variants)
     profile, pipeline = _part(tree, "p")
     whole = cluster([profile], {"p": pipeline}, SPEEDS)
     del whole["sources"]

@@ -14,19 +14,25 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from hetplan.cli.apply import apply
 from hetplan.cli.check import check
 from hetplan.cli.diff import diff
 from hetplan.cli.doctor import doctor
+from hetplan.cli.down import down
 from hetplan.cli.export import export
 from hetplan.cli.import_file import import_file
+from hetplan.cli.load import load
 from hetplan.cli.options import options
+from hetplan.cli.profile import profile
 from hetplan.cli.questions import questions
 from hetplan.cli.schema import schema
 from hetplan.cli.show import show
 from hetplan.cli.simulate import simulate
 from hetplan.cli.solve import solve
 from hetplan.cli.solvers import solvers
+from hetplan.cli.status import status
 from hetplan.cli.verify import verify
+from hetplan.cli.watch import watch
 
 __all__ = ["build_app"]
 
@@ -60,13 +66,59 @@ _COMMANDS = (
             "hetplan simulate plan.json profile.json slo.json --arrivals gamma:0.5 --baselines --svg plan.svg",
         ),
     ),
+    _Command(
+        "load",
+        load,
+        "Plan",
+        (
+            "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600",
+            "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
+        ),
+    ),
     _Command("show", show, "Plan", ("hetplan show plan.json",)),
-    _Command("diff", diff, "Plan", ("hetplan diff old.json new.json --exit-code",)),
+    _Command(
+        "diff",
+        diff,
+        "Plan",
+        ("hetplan diff old.json new.json --exit-code", "hetplan diff plan.json --hosts hosts.toml --exit-code"),
+    ),
+    _Command(
+        "apply",
+        apply,
+        "Hosts",
+        (
+            "hetplan apply plan.json --hosts hosts.toml",
+            "hetplan apply plan.json --hosts hosts.toml --yes",
+            "hetplan apply --undo --hosts hosts.toml",
+        ),
+    ),
+    _Command(
+        "status",
+        status,
+        "Hosts",
+        ("hetplan status --hosts hosts.toml", "hetplan status --hosts hosts.toml -o state.json --over 10"),
+    ),
+    _Command(
+        "watch",
+        watch,
+        "Hosts",
+        (
+            "hetplan watch profile.json slo.json --hosts hosts.toml",
+            "hetplan watch profile.json slo.json --hosts hosts.toml --once --dry-run",
+        ),
+    ),
+    _Command("down", down, "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(
         "check",
         check,
         "Inputs",
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
+    ),
+    _Command(
+        "profile",
+        profile,
+        "Inputs",
+        ("hetplan profile measure.toml -o profile.json",),
     ),
     _Command("import", import_file, "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", schema, "Inputs", ("hetplan schema profile > profile.schema.json",)),

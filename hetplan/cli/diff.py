@@ -1,8 +1,9 @@
-"""`hetplan diff`: what differs between two plans."""
+"""`hetplan diff`: what differs between two plans, or between a plan and what runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from hetplan.cli.exits import Exit
 from hetplan.cli.output import Output
 from hetplan.cli.page import number
 from hetplan.cli.plan_source import plan_from
+from hetplan.errors import InputError
 
 __all__ = ["diff", "differences"]
 
@@ -34,31 +36,58 @@ _NAMES = ("id", "app", "about", "quantity", "code")
 
 def diff(
     before: PlanFile,
-    after: PlanFile,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 when the plans differ.")] = False,
+    after: Annotated[
+        Path | None, typer.Argument(metavar="OTHER", readable=False, help="The plan to compare with.")
+    ] = None,
+    hosts: Annotated[
+        Path | None,
+        typer.Option("--hosts", metavar="FILE", readable=False, help="Compare with what runs on these hosts."),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 where there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans.
+    """Compare two plans, or a plan with what runs (`--hosts`); nothing is touched.
 
-    First what runs, then what is told about it. Workers, loads and routes are matched by name, not by position.
+    Of two plans first what runs, then what is told about it. Workers, loads and routes are matched by name, not by
+    position.
     """
     with Output("diff", as_json=as_json) as out:
-        old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in (before, after))
-        found = [change for change in differences(old, new) if change[0] != "digest"]
-        runs = [change for change in found if change[0].split(".")[0].split("[")[0] in RUNS]
-        told = [change for change in found if change not in runs]
-        for at, was, now in found:
-            out.send({"difference": {"at": at, "before": was, "after": now}})
-        for title, changes in (("What runs", runs), ("What is told", told)):
-            if changes:
-                out.people.line(f"{title}:")
-                out.people.table(
-                    ("where", "before", "after"), [(at, _short(was), _short(now)) for at, was, now in changes]
-                )
-        reason = f"{len(found)} difference{'' if len(found) == 1 else 's'}" if found else "the plans are the same"
+        if (after is None) == (hosts is None):
+            raise InputError.one(
+                path="PLAN",
+                why="compared with what?",
+                remedy="Give a second plan, or --hosts hosts.toml.",
+            )
+        found = _with_hosts(out, before, hosts) if hosts is not None else _with_plan(out, before, after or before)
+        same = "all runs as the plan wants" if hosts is not None else "the plans are the same"
+        reason = f"{found} difference{'' if found == 1 else 's'}" if found else same
         if not found:
             out.people.line(reason)
         out.end(Exit.DIFFERENT if exit_code and found else Exit.OK, reason)
+
+
+def _with_plan(out: Output, before: Path, after: Path) -> int:
+    old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in (before, after))
+    found = [change for change in differences(old, new) if change[0] != "digest"]
+    runs = [change for change in found if change[0].split(".")[0].split("[")[0] in RUNS]
+    told = [change for change in found if change not in runs]
+    for at, was, now in found:
+        out.send({"difference": {"at": at, "before": was, "after": now}})
+    for title, changes in (("What runs", runs), ("What is told", told)):
+        if changes:
+            out.people.line(f"{title}:")
+            out.people.table(("where", "before", "after"), [(at, _short(was), _short(now)) for at, was, now in changes])
+    return len(found)
+
+
+def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
+    from hetplan.cli.apply import show_difference
+    from hetplan.executor.deployment import Deployment
+    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.registry import target
+
+    with Deployment(read_hosts(hosts), targets=target) as deployment:
+        return show_difference(out, deployment.difference(plan_from(plan)))
 
 
 def differences(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:

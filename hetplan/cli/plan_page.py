@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Notice, Plan
+    from hetplan.planner.plan import Notice, Plan, Solve
     from hetplan.profiles.workers import Worker
 
 __all__ = ["show_notices", "show_plan"]
@@ -25,6 +25,10 @@ def show_plan(plan: Plan, page: Page) -> None:
     page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {plan.status}")
     _workers(plan, page)
     _routing(plan, page)
+    if plan.policies:
+        from hetplan.cli.policy_page import show_policies
+
+        show_policies(plan, page)
     _promises(plan, page)
     _claims(plan, page)
     _binding(plan, page)
@@ -128,12 +132,22 @@ def _claims(plan: Plan, page: Page) -> None:
 def _binding(plan: Plan, page: Page) -> None:
     rows = [
         (f"{limit.block}[{limit.label}]" if limit.label else limit.block, limit.unit, number(limit.price))
-        for solve in plan.solves
+        for solve in _told_by_claims(plan)
         for limit in solve.binding
     ]
     if rows:
         page.heading("What limits it")
         page.table(("limit", "one more of", "brings"), list(dict.fromkeys(rows)), right=["brings"])
+
+
+def _told_by_claims(plan: Plan) -> list[Solve]:
+    """The solves behind the plan, where others of the same kind were tried before or after it."""
+    begun = min((claim.solve for claim in plan.claims if claim.solve is not None), default=1)
+    first_of: dict[str | None, Solve] = {}
+    for solve in plan.solves:
+        if solve.id >= begun:
+            first_of.setdefault(solve.about, solve)
+    return list(first_of.values())
 
 
 def _unserved(plan: Plan, page: Page) -> None:

@@ -39,6 +39,9 @@ NoiseOfService = Annotated[
     str, typer.Option("--noise", metavar="NAME", help="How service times vary: table, mean, lognormal, p95, ...")
 ]
 Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the dispatcher's predictions.")]
+Learn = Annotated[
+    bool, typer.Option("--learn", help="The dispatcher begins without latency tables and learns them while serving.")
+]
 Baselines = Annotated[
     bool, typer.Option("--baselines", help="Beside static peak, target-utilisation autoscaling and the cheapest type.")
 ]
@@ -59,6 +62,7 @@ def simulate(
     duration: Duration = None,
     noise: NoiseOfService = "table",
     misprediction: Misprediction = 0.0,
+    learn: Learn = False,
     baselines: Baselines = False,
     svg: Svg = None,
     threads: Threads = 2,
@@ -70,8 +74,11 @@ def simulate(
     file or a simulated promise.
     """
     with Output("simulate", as_json=as_json) as out:
+        if trace is not None and arrivals is not None:
+            _refuse_both(arrivals)
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "duration_s": duration, "noise": noise}
         how |= {"arrivals": arrivals, "trace": _trace(trace), "threads": threads, "misprediction": misprediction}
+        how["learn"] = learn
         if svg is not None:
             _check_writable(svg)
         reports = _run(out, plan, profiles, slo, state, measured, how=how, baselines=baselines)
@@ -124,6 +131,17 @@ def _trace(file: Path | None) -> Any:
             file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
         ) from error
     return parse_arrivals(data, name=str(file))
+
+
+def _refuse_both(arrivals: str) -> None:
+    from hetplan.errors import InputError
+
+    raise InputError.one(
+        file="--arrivals",
+        value=arrivals,
+        why="a trace is given too, and it says itself when queries come",
+        remedy="Leave one of --trace and --arrivals out.",
+    )
 
 
 def _reason(report: SimulationReport) -> str:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
     from hetplan.simulator.figures import Estimate
+    from hetplan.simulator.plan_transition import OnTheWay, TransitionReport
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["show_baselines", "show_simulation"]
+__all__ = ["as_percent", "show_baselines", "show_simulation"]
+
+
+def as_percent(share: float) -> str:
+    """A share for reading.
+
+    >>> as_percent(0.7051)
+    '70.5%'
+    """
+    return f"{share:.1%}"
 
 
 def show_simulation(report: SimulationReport, page: Page) -> None:
@@ -48,20 +59,47 @@ def show_simulation(report: SimulationReport, page: Page) -> None:
         right=("value",),
     )
     page.table(
-        ("workers", "count", "busy", "waiting"),
+        ("workers", "count", "busy", "interval", "waiting"),
         [
-            (group.id, number(group.workers), f"{group.utilisation.value:.1%}", number(group.waiting.value))
+            (
+                group.id,
+                number(group.workers),
+                as_percent(group.utilisation.value),
+                _interval(group.utilisation, as_percent),
+                number(group.waiting.value),
+            )
             for group in report.groups.values()
         ],
         right=("count", "busy", "waiting"),
     )
     if report.cost_per_hour is not None:
-        page.line(f"cost {number(report.cost_per_hour.value)} {report.currency} per hour")
+        cost = report.cost_per_hour
+        page.line(f"cost {number(cost.value)} {report.currency} per hour ({_interval(cost)})")
+    if report.transition is not None:
+        _show_transition(report.transition, page)
     from hetplan.simulator.timeline import timeline_text
 
     page.heading("Timeline")
     for line in timeline_text(report.timeline).splitlines():
         page.line(f"  {line}")
+
+
+def _show_transition(way: TransitionReport, page: Page) -> None:
+    page.heading("On the way to the plan")
+    page.line(f"the plan's actions take {number(way.seconds)} s; {number(way.played_s)} s were played")
+    page.table(("after s", "done"), [(number(at_s), text) for at_s, text in way.steps], right=("after s",))
+    page.table(
+        ("app", "in time on the way", "interval", "dropped", "settled after s"),
+        [
+            (name, number(app.in_time.value), _interval(app.in_time), number(app.dropped.value), _settled(app))
+            for name, app in way.apps.items()
+        ],
+        right=("in time on the way", "dropped", "settled after s"),
+    )
+
+
+def _settled(app: OnTheWay) -> str:
+    return "not while played" if app.settled_s is None else number(app.settled_s)
 
 
 def show_baselines(reports: Mapping[str, SimulationReport], page: Page) -> None:
@@ -89,5 +127,6 @@ def _figure(figures: Mapping[str, Estimate], name: str) -> str:
     return "-" if found is None else number(found.value)
 
 
-def _interval(found: Estimate | None) -> str:
-    return "-" if found is None else f"{number(found.low)} .. {number(found.high)}"
+def _interval(found: Estimate | None, shown: Callable[[float], str] = number) -> str:
+    """The interval; "-" where a single run shows no spread."""
+    return "-" if found is None or math.isnan(found.low) else f"{shown(found.low)} .. {shown(found.high)}"

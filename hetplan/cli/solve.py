@@ -24,6 +24,7 @@ from hetplan.cli.arguments import (
     method_from,
 )
 from hetplan.cli.exits import WRITES_A_PLAN
+from hetplan.cli.measuring import Evaluators, History, Hosts, JournalFile, measuring
 from hetplan.cli.output import Output
 from hetplan.errors import InputError
 
@@ -73,6 +74,10 @@ def solve(
     state: StateFile = None,
     measured: Measured = None,
     start: Start = None,
+    evaluate: Evaluators = None,
+    hosts: Hosts = None,
+    journal: JournalFile = None,
+    history: History = None,
     solver: Engine = None,
     recheck: Recheck = None,
     gap: Gap = None,
@@ -95,7 +100,7 @@ def solve(
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, as_json=as_json)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
-        outcome = _solve(
+        outcome, backed = _solve(
             out,
             profiles,
             slo,
@@ -110,9 +115,10 @@ def solve(
             recheck=recheck,
             require_proof=require_proof,
             allow_unchecked=allow_unchecked,
+            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
         )
         if simulated and outcome.plan is not None:
-            outcome = _simulate(out, outcome, profiles, slo, state=state, measured=measured, seed=seed)
+            outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
         _tell(out, outcome, output)
 
 
@@ -137,7 +143,10 @@ def _ready(output: str | None, *, as_json: bool) -> None:
         )
 
 
-def _solve(out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], **how: Any) -> Outcome:
+def _solve(
+    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
+) -> tuple[Outcome, Any]:
+    """The outcome, and the measurements that its plan was made from."""
     from hetplan.cli.interrupt import interruptible
     from hetplan.cli.progress import progress
     from hetplan.cli.quiet_engines import quiet_engines
@@ -145,14 +154,17 @@ def _solve(out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, An
     from hetplan.planner.answer import Limits
 
     def work(cancel: threading.Event) -> Outcome:
-        return plan(profiles, slo, limits=Limits(**limits, cancel=cancel), on_event=show, **how)
+        tools = None if measurer is None else measurer.tools(cancel, show)
+        outcome = plan(profiles, slo, limits=Limits(**limits, cancel=cancel), on_event=show, tools=tools, **how)
+        return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
 
     if how["start"] is not None:
         from hetplan.cli.plan_source import plan_from
 
         how["start"] = plan_from(how["start"])
-    with quiet_engines(out), progress(out) as show:
-        return interruptible(work, say=out.note)
+    with measuring(profiles, slo, **who, out=out) as measurer, quiet_engines(out), progress(out) as show:
+        outcome = interruptible(work, say=out.note)
+        return outcome, how["measured"] if measurer is None else measurer.journal.document()
 
 
 def _simulate(
@@ -162,7 +174,7 @@ def _simulate(
     slo: Path,
     *,
     state: Path | None,
-    measured: Path | None,
+    measured: Any,
     seed: int,
 ) -> Outcome:
     """The outcome with what simulation says of its plan; what it breaks fails the plan."""

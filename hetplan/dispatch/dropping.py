@@ -2,13 +2,16 @@
 
 ``serve``            nothing is dropped (the paper's "none")
 ``drop-last-task``   at a last step, dropped if it cannot end by its deadline
-``drop-per-task``    dropped when it has been at a step for longer than the step's budget
-``reroute``          sent to a faster server with capacity left, else dropped (`rerouting`; the paper's "opportunistic")
+``drop-per-task``    dropped when it has been at a step, execution included, for longer than the step's budget
+``reroute``          the same, unless the steps that follow can make up for it: on its own way or on a backup's
+                     (`rerouting`; the paper's "opportunistic"); at a last step its deadline alone counts
+
+All look before a request is served, when its execution time is known: who is dropped then spares others the wait.
 
 >>> drops("drop-last-task", last=True, now_ms=90, exec_ms=20, deadline_ms=100)
 True
->>> drops("drop-per-task", spent_ms=61, budget_ms=60)
-True
+>>> drops("drop-per-task", spent_ms=61, budget_ms=60), drops("reroute", spent_ms=61, budget_ms=60, made_up=True)
+(True, False)
 """
 
 from __future__ import annotations
@@ -31,16 +34,24 @@ def drops(
     deadline_ms: float = inf,
     spent_ms: float = 0.0,
     budget_ms: float = inf,
+    made_up: bool = False,
 ) -> bool:
-    """Whether a policy drops a request here. `reroute` drops nothing itself: `Backups` says when nobody takes it."""
-    if policy in ("serve", "reroute"):
+    """Whether a policy drops a request here; `made_up`: servers of the next steps can make up for the lateness.
+
+    >>> drops("reroute", spent_ms=61, budget_ms=60), drops("reroute", last=True, spent_ms=61, budget_ms=60)
+    (True, False)
+    """
+    in_time = now_ms + exec_ms <= deadline_ms
+    if policy == "serve":
         return False
     if policy == "drop":
         return now_ms > deadline_ms
     if policy == "drop-last-task":
-        return last and now_ms + exec_ms > deadline_ms
+        return last and not in_time
     if policy == "drop-per-task":
         return spent_ms > budget_ms
+    if policy == "reroute":
+        return not in_time if last else spent_ms > budget_ms and not made_up
     raise InputError.one(
         path="late", value=policy, why="no such policy", remedy=f"Choose one of {', '.join(POLICIES)}."
     )

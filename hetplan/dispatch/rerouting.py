@@ -1,4 +1,8 @@
-"""Where a late request may still go: backups with capacity left, taken from the most accurate that make up the time."""
+"""Where a late request may still go: on its own way if that is fast enough, else to a backup with capacity left.
+
+The budget of a step is made for its longest execution y. A request that comes late by d keeps within it on a server
+that takes no longer than y - d, be that its own or another. Of the others the most accurate is taken.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ class Backups:
     ('b2', 'b3')
     >>> backups.take(1.1, late_ms=30, exec_ms=50), backups.take(1.1, late_ms=45, exec_ms=50)
     ('b2', None)
+    >>> backups.makes_up(1.2, late_ms=40, exec_ms=50), backups.makes_up(1.2, late_ms=41, exec_ms=50)
+    (True, False)
     """
 
     entries: tuple[BackupEntry, ...]
@@ -33,21 +39,26 @@ class Backups:
         own = (entry for entry in table if entry.node == node)
         return cls(tuple(sorted(own, key=lambda entry: (-entry.quality, entry.to))))
 
+    def makes_up(self, now_s: float, *, late_ms: float, exec_ms: float) -> bool:
+        """Whether any load could take a request late by `late_ms` now; nothing is taken."""
+        return bool(self._fitting(now_s, exec_ms - late_ms))
+
     def take(self, now_s: float, *, late_ms: float, exec_ms: float, draw: float = 0.0) -> str | None:
-        """The load that takes a request late by `late_ms` whose own next server needs `exec_ms`; None: drop it.
+        """The load that takes a request late by `late_ms` at a step whose budget is made for `exec_ms`; None: drop it.
 
         Among those that make up the time and have capacity left in this second, the best accuracy; of equals one at
         random (`draw` in [0, 1)). What it takes is gone until the next second.
         """
-        if int(now_s) != self._second:
-            self._second = int(now_s)
-            self._left = {entry.to: entry.left_qps for entry in self.entries}
-        fitting = [
-            entry for entry in self.entries if entry.latency_ms <= exec_ms - late_ms and self._left[entry.to] >= 1.0
-        ]
+        fitting = self._fitting(now_s, exec_ms - late_ms)
         if not fitting:
             return None
         best = [entry for entry in fitting if entry.quality == fitting[0].quality]
         chosen = best[min(int(draw * len(best)), len(best) - 1)]
         self._left[chosen.to] -= 1.0
         return chosen.to
+
+    def _fitting(self, now_s: float, most_ms: float) -> list[BackupEntry]:
+        if int(now_s) != self._second:
+            self._second = int(now_s)
+            self._left = {entry.to: entry.left_qps for entry in self.entries}
+        return [entry for entry in self.entries if entry.latency_ms <= most_ms and self._left[entry.to] >= 1.0]

@@ -2,33 +2,30 @@
 
 A callable takes (knobs, stratum, index) and returns a mapping (or `Sample`) of ``score``, ``seconds`` per operator on
 the reference, ``bytes`` that each operator passes on and, where wanted, ``input_bytes``. A command reads one JSON
-object per line, ``{"knobs": {...}, "stratum": 3, "index": 41}``, and answers each with one line of the same keys, or
-``{"error": "..."}``. Which command a name stands for is said only
-in trusted configuration, never in a profile or a plan::
+object per line, ``{"knobs": {...}, "stratum": 3, "index": 41}``, and answers each with one line of the same keys as a
+callable's, or ``{"error": "..."}`` (`evaluator_command`).
 
-    [evaluators.track-eval]
-    command = ["python", "measure_tracking.py"]
-    timeout_s = 30
+`Guarded` stands before either: whatever raises, hangs or answers nonsense is tried again, then given up with a reason.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import queue
-import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from hetplan.errors import HetplanError, InputError
+from hetplan.errors import Cancelled, HetplanError
 
-__all__ = ["Command", "EvaluationFailed", "Guarded", "Sample", "load_evaluators"]
+__all__ = ["EvaluationFailed", "Guarded", "Sample"]
+
+T = TypeVar("T")
+
+LOOK_S = 0.2
+"""How often whoever waits for a sample looks whether it is still wanted."""
 
 
 class EvaluationFailed(HetplanError):
@@ -50,7 +47,10 @@ Evaluate = Callable[[Mapping[str, Any], int, int], Any]
 
 @dataclass
 class Guarded:
-    """An evaluator that never hangs and never lies about its shape: retried, then given up with a reason."""
+    """An evaluator that never hangs and never lies about its shape: retried, then given up with a reason.
+
+    A command keeps its own time; `cancel` ends the waiting for either at once.
+    """
 
     evaluate: Evaluate
     operators: Sequence[str]
@@ -58,39 +58,73 @@ class Guarded:
     high: float = 1.0
     timeout_s: float = 60.0
     retries: int = 2
+    cancel: threading.Event | None = None
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
-        """One sample; raises `EvaluationFailed` after the last try."""
+        """One sample; raises `EvaluationFailed` after the last try, `Cancelled` when it is no longer wanted."""
+        return self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
+
+    def many(self, knobs: Mapping[str, Any], begin: int, count: int) -> tuple[list[float], Sample]:
+        """The scores of so many samples from an evaluator that has ``many``, and what each of them costs."""
+        ask: Callable[..., Any] = self.evaluate.many  # type: ignore[attr-defined]
+        return self._tried(lambda: self._all_checked(self._in_time(lambda: ask(knobs, begin, count)), count))
+
+    def _tried(self, attempt: Callable[[], T]) -> T:
         reasons = []
         for _ in range(self.retries + 1):
             try:
-                return self._checked(self._within_time(knobs, stratum, index))
-            except TooLate:
-                reasons.append(f"no answer within {self.timeout_s:g} s")
+                return attempt()
+            except Cancelled:
+                raise
+            except EvaluationFailed as error:
+                reasons.append(str(error))
             except Exception as error:
-                reasons.append(
-                    f"{type(error).__name__}: {error}" if not isinstance(error, HetplanError) else str(error)
-                )
+                reasons.append(f"{type(error).__name__}: {error}")
         raise EvaluationFailed("; then ".join(dict.fromkeys(reasons)))
 
-    def _within_time(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Any:
-        if isinstance(self.evaluate, Command):
-            return self.evaluate(knobs, stratum, index)
-        # A callable cannot be stopped from outside: a hung one keeps its thread, and the search goes on without it.
-        pool = ThreadPoolExecutor(1)
-        try:
-            return pool.submit(self.evaluate, knobs, stratum, index).result(self.timeout_s)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    def _all_checked(self, raw: Any, count: int) -> tuple[list[float], Sample]:
+        scores, costs = raw
+        if len(scores) != count:
+            raise EvaluationFailed(f"{len(scores)} scores where {count} were asked for")
+        checked = [self._checked({**costs, "score": score}) for score in (min(scores), max(scores))]
+        return [_number(score, "score") for score in scores], checked[0]
+
+    def _in_time(self, call: Callable[[], Any]) -> Any:
+        """What the evaluator answers; one that hangs keeps its (daemon) thread, and the work goes on without it."""
+        answers: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+
+        def ask() -> None:
+            try:
+                answers.put((call(), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+        threading.Thread(target=ask, name="hetplan-sample", daemon=True).start()
+        own_time = getattr(self.evaluate, "timeout_s", None)
+        end = time.monotonic() + (self.timeout_s if own_time is None else 2.0 * own_time + 1.0)
+        while True:
+            if self.cancel is not None and self.cancel.is_set():
+                raise Cancelled("cancelled while measuring")
+            left = end - time.monotonic()
+            try:
+                answer, error = answers.get(timeout=max(0.0, min(LOOK_S, left)))
+            except queue.Empty:
+                if left > 0:
+                    continue
+                raise EvaluationFailed(f"no answer within {self.timeout_s:g} s") from None
+            if error is not None:
+                raise error if isinstance(error, Exception) else EvaluationFailed(f"{type(error).__name__}: {error}")
+            return answer
 
     def _checked(self, raw: Any) -> Sample:
         given = raw if isinstance(raw, Mapping) else _as_mapping(raw)
-        score = _number(given.get("score"), "score")
+        right_or_wrong = given.get("score")
+        score = float(right_or_wrong) if isinstance(right_or_wrong, bool) else _number(right_or_wrong, "score")
         if not self.low - 1e-9 <= score <= self.high + 1e-9:
             raise EvaluationFailed(f"a score of {score:g} is outside the metric's range {self.low:g} .. {self.high:g}")
         seconds = _per_operator(given.get("seconds"), "seconds", self.operators, needed=True)
         sizes = _per_operator(given.get("bytes", {}), "bytes", self.operators, needed=False)
-        return Sample(score, seconds, sizes, _number(given.get("input_bytes", 0.0), "input_bytes"))
+        return Sample(score, seconds, sizes, _not_below_0(_number(given.get("input_bytes", 0.0), "input_bytes")))
 
 
 def _as_mapping(raw: Any) -> Mapping[str, Any]:
@@ -102,15 +136,23 @@ def _as_mapping(raw: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any, name: str) -> float:
+    if hasattr(value, "item") and not hasattr(value, "__len__"):
+        value = value.item()  # a NumPy scalar
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise EvaluationFailed(f"{name} is {value!r}, not a finite number")
+        raise EvaluationFailed(f"{name} is {str(value)[:40]!r}, not a finite number")
     return float(value)
+
+
+def _not_below_0(value: float) -> float:
+    if value < 0:
+        raise EvaluationFailed("input_bytes below 0")
+    return value
 
 
 def _per_operator(value: Any, name: str, operators: Sequence[str], *, needed: bool) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise EvaluationFailed(f"{name} is {type(value).__name__}, not a mapping of operators to numbers")
-    unknown = sorted(set(value) - set(operators))
+    unknown = sorted(str(key) for key in set(value) - set(operators))
     missing = sorted(set(operators) - set(value)) if needed else []
     if unknown or missing:
         parts = [
@@ -122,93 +164,3 @@ def _per_operator(value: Any, name: str, operators: Sequence[str], *, needed: bo
     if min(numbers.values(), default=0.0) < 0:
         raise EvaluationFailed(f"{name} below 0")
     return numbers
-
-
-class Command:
-    """A command that answers JSON lines, started when first asked and again after it failed or hung."""
-
-    def __init__(self, command: Sequence[str], *, timeout_s: float = 60.0) -> None:
-        self.command, self.timeout_s = list(command), timeout_s
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._lock = threading.Lock()
-
-    def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Any:
-        """Ask for one sample."""
-        with self._lock:
-            process = self._running()
-            assert process.stdin is not None
-            try:
-                process.stdin.write(json.dumps({"knobs": dict(knobs), "stratum": stratum, "index": index}) + "\n")
-                process.stdin.flush()
-                line = self._lines.get(timeout=self.timeout_s)
-            except queue.Empty:
-                self.close()
-                raise EvaluationFailed(f"no answer within {self.timeout_s:g} s") from None
-            except OSError as error:
-                self.close()
-                raise EvaluationFailed(f"the command ended: {error}") from None
-            if line is None:
-                self.close()
-                raise EvaluationFailed("the command ended without an answer")
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            raise EvaluationFailed(f"the command answered no JSON: {line[:80]!r}") from None
-        if isinstance(answer, dict) and "error" in answer:
-            raise EvaluationFailed(str(answer["error"]))
-        return answer
-
-    def close(self) -> None:
-        """End the command."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            try:
-                self._process = subprocess.Popen(
-                    self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-                )
-            except OSError as error:
-                raise EvaluationFailed(f"the command does not start: {error}") from None
-            lines: queue.Queue[str | None] = queue.Queue()
-            self._lines = lines
-            threading.Thread(target=_listen, args=(self._process.stdout, lines), daemon=True).start()
-        return self._process
-
-
-def _listen(stream: Any, lines: queue.Queue[str | None]) -> None:
-    try:
-        for line in stream:
-            lines.put(line)
-    except ValueError:
-        pass
-    lines.put(None)
-
-
-def load_evaluators(path: str | os.PathLike[str]) -> dict[str, Command]:
-    """The commands of a trusted configuration file (TOML, section ``evaluators``), by name."""
-    import tomllib
-
-    file = Path(path)
-    try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise InputError.one(file=str(path), why=str(error), remedy="Give a readable TOML file.") from None
-    found = {}
-    for name, entry in content.get("evaluators", {}).items():
-        command = entry.get("command") if isinstance(entry, dict) else None
-        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-            raise InputError.one(
-                file=str(path), path=f"evaluators.{name}.command", value=command,
-                why="a command is a list of words", remedy='Write for instance command = ["python", "measure.py"].',
-            )  # fmt: skip
-        found[name] = Command(command, timeout_s=float(entry.get("timeout_s", 60.0)))
-    return found

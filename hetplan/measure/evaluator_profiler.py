@@ -8,27 +8,39 @@ killed goes on where it stopped and proposes the same next plan.
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hetplan.errors import Cancelled, InputError
 from hetplan.measure.evaluator import EvaluationFailed, Guarded
 from hetplan.measure.journal import Journal
 from hetplan.measure.prefix_cache import PrefixCache
 from hetplan.measure.sampling import Rule, Seen
+from hetplan.measure.strata import read_features, stratify
+from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.forms.black_box import Measured, Verdict
 
 __all__ = ["Profiler", "Setup", "measuring"]
 
 CHUNK = 64
 CONFIRM = 4
+TELL_S = 1.0
+"""How often a long measurement tells how far it is."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured of one query: its operators with the knobs of each and of all before it, and the rule."""
+    """What is measured of one query: its operators with the knobs of each and of all before it, and the rule.
+
+    `shares` are those of the strata. Where samples are numbered things (rows of a feature file), `strata_of` and
+    `samples` say of which stratum and which of them each is that is drawn.
+    """
 
     app: str
     evaluator: str
@@ -40,6 +52,38 @@ class Setup:
     high: float = 1.0
     use_cache: bool = True
     charged: tuple[str, ...] | None = None
+    strata_of: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, *, rule: Mapping[str, Any], features: str | None = None, strata: int = 1, journal: Journal | None = None,
+        **named: Any,
+    ) -> Setup:  # fmt: skip
+        """The setup that a problem asks for (`Tools.evaluate`).
+
+        With a feature file, samples are its rows: strata of alike ones in turn, no more than there are.
+        """
+        asked = cls(rule=Rule(**rule), **named)
+        if features is None:
+            return asked
+        made = stratify(read_features(features), strata)
+        if journal is not None:
+            journal.warnings += [("W-strata", features, text) for text in made.joined]
+        order = made.order()
+        shorter = replace(
+            asked.rule, n_max=min(asked.rule.n_max, order.size), n_min=min(asked.rule.n_min, order.size)
+        )  # fmt: skip
+        return replace(
+            asked, rule=shorter, shares=tuple(made.share.tolist()), samples=tuple(order.tolist()),
+            strata_of=tuple(made.of[order].tolist()),
+        )  # fmt: skip
+
+    def drawn(self, begin: int, count: int) -> NDArray[np.int64]:
+        """The strata of so many samples in their order: in turn, or as the feature file has it."""
+        if self.strata_of:
+            return np.array(self.strata_of[begin : begin + count], dtype=np.int64)
+        return np.asarray((begin + np.arange(count)) % len(self.shares), dtype=np.int64)
 
 
 @dataclass
@@ -51,58 +95,72 @@ class Profiler:
     journal: Journal = field(default_factory=Journal)
     timeout_s: float = 60.0
     gpu_s: float = 0.0
+    cancel: threading.Event | None = None
+    on_event: OnEvent | None = None
 
     def __post_init__(self) -> None:
         self.cache = PrefixCache(self.setup.knobs_of, enabled=self.setup.use_cache)
         self._guarded = Guarded(
-            self.evaluate, self.setup.operators, self.setup.low, self.setup.high, timeout_s=self.timeout_s
-        )
+            self.evaluate, self.setup.operators, self.setup.low, self.setup.high,
+            timeout_s=self.timeout_s, cancel=self.cancel,
+        )  # fmt: skip
         self._lock = threading.Lock()
+        self._told = time.monotonic()
 
     def measure(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> Measured:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
 
-        `confirm` goes on under the rule that holds however often one looks, to four times the samples.
+        `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
+        sampled before a `Cancelled` stands in the journal.
         """
         rule = self.setup.rule
         if confirm:
-            rule = replace(rule, kind="mixture", n_max=CONFIRM * rule.n_max)
+            most = CONFIRM * rule.n_max
+            rule = replace(rule, kind="mixture", n_max=min(most, len(self.setup.samples) or most))
         seen = Seen(rule, np.array(self.setup.shares))
         sums = dict.fromkeys(self.setup.operators, 0.0)
         sizes = dict.fromkeys(self.setup.operators, 0.0)
         total_in = 0.0
-        known = self.journal.samples(self.setup.app, knobs)
+        known = deque(self.journal.samples(self.setup.app, knobs))
         while (ahead := seen.next_look()) > 0:
             begin = seen.n
+            self._look_up(knobs, begin)
             try:
                 batch = self._next(known, knobs, begin, min(ahead if ahead > 1 else CHUNK, rule.n_max - begin))
             except EvaluationFailed as error:
                 return self._set_aside(configuration, knobs, seen.n, str(error))
             scores = np.array(batch["scores"])
-            strata = (begin + np.arange(scores.size)) % seen.weights.size
-            taken = seen.add(strata, scores)
+            taken = seen.add(self.setup.drawn(begin, scores.size), scores)
             for name in self.setup.operators:
                 sums[name] += taken * batch["seconds"][name]
                 sizes[name] += taken * batch["bytes"][name]
             total_in += taken * batch["input_bytes"]
         return self._conclude(configuration, knobs, seen, rule, sums, sizes, total_in)
 
-    def _next(self, known: list[dict[str, Any]], knobs: Mapping[str, Any], begin: int, count: int) -> dict[str, Any]:
+    def _look_up(self, knobs: Mapping[str, Any], samples: int) -> None:
+        """Between samples: whether to stop, and a word on how far it is."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled(f"cancelled while measuring {self.setup.app}")
+        if self.on_event is not None and time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            settings = ", ".join(f"{knob} {value}" for knob, value in knobs.items())
+            self.on_event(Event("sampled", f"{self.setup.app}: {samples} samples of {settings}"))
+
+    def _next(self, known: deque[dict[str, Any]], knobs: Mapping[str, Any], begin: int, count: int) -> dict[str, Any]:
         """The next batch of samples: from the journal, or measured and written down."""
-        for batch in known:
-            if batch["from"] <= begin < batch["from"] + len(batch["scores"]):
-                return {**batch, "scores": batch["scores"][begin - batch["from"] :]}
-        many = getattr(self.evaluate, "many", None)
-        if many is not None:
-            scores, costs = many(knobs, begin, count)
-            batch = {"from": begin, "scores": [float(s) for s in scores], **costs}
+        while known and known[0]["from"] + len(known[0]["scores"]) <= begin:
+            known.popleft()
+        if known and known[0]["from"] <= begin:
+            return {**known[0], "scores": known[0]["scores"][begin - known[0]["from"] :]}
+        if hasattr(self.evaluate, "many") and not self.setup.samples:
+            scores, sample = self._guarded.many(knobs, begin, count)
         else:
-            stratum = begin % len(self.setup.shares)
-            sample = self._guarded(knobs, stratum, begin)
-            batch = {"from": begin, "scores": [sample.score], "seconds": dict(sample.seconds),
-                     "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
+            which = self.setup.samples[begin] if self.setup.samples else begin
+            sample = self._guarded(knobs, int(self.setup.drawn(begin, 1)[0]), which)
+            scores = [sample.score]
+        batch = {"from": begin, "scores": scores, "seconds": dict(sample.seconds),
+                 "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
         self.journal.add_samples(self.setup.app, knobs, batch)
-        known.append(batch)
         return batch
 
     def _conclude(
@@ -148,25 +206,25 @@ def measuring(
     *,
     journal: Journal | None = None,
     timeout_s: float = 60.0,
-) -> Callable[..., Callable[[int, Mapping[str, Any]], Measured]]:
+    cancel: threading.Event | None = None,
+    on_event: OnEvent | None = None,
+) -> Callable[..., Callable[..., Measured]]:
     """What `Tools.evaluate` wants: for the setup of a query, a callable that measures its configurations.
 
-    `evaluators` maps the names in profiles to callables (or is the one for all).
+    `evaluators` maps the names in profiles to callables (or is the one for all). `cancel` ends a measurement between
+    two samples.
     """
     kept = journal or Journal()
 
-    def begin(**setup: Any) -> Callable[[int, Mapping[str, Any]], Measured]:
-        rule = Rule(**setup.pop("rule"))
-        asked = Setup(rule=rule, **setup)
+    def begin(**setup: Any) -> Callable[..., Measured]:
+        asked = Setup.of(journal=kept, **setup)
         evaluate = evaluators if callable(evaluators) else evaluators.get(asked.evaluator)
         if evaluate is None:
-            from hetplan.errors import InputError
-
             listed: Sequence[str] = sorted(evaluators) if isinstance(evaluators, Mapping) else ()
             raise InputError.one(
                 path="evaluate", value=asked.evaluator, why="there is no such evaluator",
                 remedy=f"Known are {', '.join(listed) or 'none'}: name it in the trusted configuration.",
             )  # fmt: skip
-        return Profiler(asked, evaluate, kept, timeout_s).measure
+        return Profiler(asked, evaluate, kept, timeout_s, cancel=cancel, on_event=on_event).measure
 
     return begin

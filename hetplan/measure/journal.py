@@ -1,7 +1,7 @@
 """The journal of measurements: one line of JSON per batch of samples, flushed to disk, so that a kill loses none.
 
 The first line says what was measured and for which inputs; a journal of other inputs is refused. A last line that was
-cut off by a crash is dropped, and said so. `measured_document` makes of it the document that ``--measured`` reads.
+cut off by a crash is dropped, and said so. The file is what ``--measured`` reads.
 """
 
 from __future__ import annotations
@@ -9,65 +9,67 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.journal import FORMAT, JournalContent, document_of, key_of, read_journal
 
-__all__ = ["FORMAT", "Journal", "key_of", "measured_document"]
+__all__ = ["Journal", "measured_document"]
 
-FORMAT = "hetplan/journal/1.0"
-
-
-def key_of(knobs: Mapping[str, Any]) -> str:
-    """A configuration as text: equal settings, equal text."""
-    return json.dumps(dict(sorted(knobs.items())), sort_keys=True, separators=(",", ":"))
+SYNC_S = 1.0
+"""How much measuring a power cut may cost, at most."""
 
 
 class Journal:
-    """Appends to a file (or only remembers, without one), and knows what an earlier run wrote."""
+    """Appends to a file (or only remembers, without one), and knows what an earlier run wrote.
+
+    `of` is whatever the samples are samples of; a journal of something else is refused. One process at a time writes.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, of: Any = None) -> None:
         self.path = None if path is None else Path(path)
         self.warnings: list[tuple[str, str, str]] = []
         self._lock = threading.Lock()
-        self._samples: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self._plans: dict[tuple[str, str], dict[str, Any]] = {}
-        self._of = digest(of) if of is not None else None
-        good = self._read() if self.path is not None and self.path.exists() else 0
+        self._content = JournalContent(of=digest(of) if of is not None else None)
         self._file: Any = None
+        self._synced = time.monotonic()
         if self.path is not None:
-            if self.path.exists():
-                with open(self.path, "r+b") as file:
-                    file.truncate(good)
-            self._file = open(self.path, "ab")  # noqa: SIM115
-            if good == 0:
-                self._write({"format": FORMAT, "of": self._of})
+            self._file = _opened(self.path)
+            try:
+                self._take_in(self._file.read())
+            except InputError:
+                self.close()
+                raise
+            self._file.truncate(self._content.whole_bytes)
+            if self._content.whole_bytes == 0:
+                self._write({"format": FORMAT, "of": self._content.of})
 
     def samples(self, app: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Batches of samples of a configuration that stand in the journal, in their order."""
-        return list(self._samples.get((app, key_of(knobs)), []))
+        return list(self._content.samples.get((app, key_of(knobs)), []))
 
-    def plans(self, app: str) -> list[dict[str, Any]]:
-        """What was concluded of each configuration, in the order of measuring."""
-        return [plan for (of, _), plan in self._plans.items() if of == app]
+    @property
+    def held(self) -> int:
+        """How many samples stand in it."""
+        return sum(len(batch["scores"]) for batches in self._content.samples.values() for batch in batches)
 
     def add_samples(self, app: str, knobs: Mapping[str, Any], batch: Mapping[str, Any]) -> None:
         """Write down a batch of samples before anybody uses them."""
-        line = {"app": app, "knobs": dict(knobs), "samples": dict(batch)}
         with self._lock:
-            self._samples.setdefault((app, key_of(knobs)), []).append(dict(batch))
-            self._write(line)
+            self._write({"app": app, "knobs": dict(knobs), "samples": dict(batch)})
+            self._content.samples.setdefault((app, key_of(knobs)), []).append(dict(batch))
 
     def add_plan(self, app: str, knobs: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         """Write down what was concluded of a configuration."""
+        plan = {"knobs": dict(knobs), **found}
         with self._lock:
-            known = self._plans.get((app, key_of(knobs)))
-            self._plans[app, key_of(knobs)] = {"knobs": dict(knobs), **found}
-            if known != self._plans[app, key_of(knobs)]:
+            if self._content.plans.get((app, key_of(knobs))) != plan:
                 self._write({"app": app, "knobs": dict(knobs), "plan": dict(found)})
+                self._content.plans[app, key_of(knobs)] = plan
 
     def close(self) -> None:
         """Close the file; what was added is on disk already."""
@@ -77,62 +79,65 @@ class Journal:
 
     def document(self) -> dict[str, Any]:
         """The document that ``--measured`` reads: per application what was concluded of each configuration."""
-        apps: dict[str, Any] = {}
-        for (app, _), plan in self._plans.items():
-            apps.setdefault(app, []).append(plan)
-        return {"format": "hetplan/measured/1.0", "of": self._of, "apps": apps}
+        with self._lock:
+            return document_of(self._content)
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+            # Flushed, a line outlives this process whatever ends it; only a power cut asks for the (slow) disk.
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if "plan" in line or time.monotonic() - self._synced >= SYNC_S:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
 
-    def _read(self) -> int:
-        """Take in what is there; how many bytes of it are good."""
-        assert self.path is not None
-        content = self.path.read_bytes()
-        good = 0
-        for number, raw in enumerate(content.splitlines(keepends=True)):
-            try:
-                if not raw.endswith(b"\n"):
-                    raise ValueError("cut off")
-                line = json.loads(raw)
-            except ValueError:
-                if good + len(raw) < len(content):
-                    raise _damaged(self.path, number, "this line is no JSON, and others follow") from None
-                text = "the last line was cut off and is dropped"
-                self.warnings.append(("W-journal", str(self.path), text))
-                return good
-            if number == 0:
-                self._check(line)
-            elif "samples" in line:
-                self._samples.setdefault((line["app"], key_of(line["knobs"])), []).append(line["samples"])
-            elif "plan" in line:
-                self._plans[line["app"], key_of(line["knobs"])] = {"knobs": line["knobs"], **line["plan"]}
-            good += len(raw)
-        return good
-
-    def _check(self, line: Any) -> None:
-        if not isinstance(line, dict) or line.get("format") != FORMAT:
-            assert self.path is not None
-            raise _damaged(self.path, 0, f"a journal begins with its format, {FORMAT}")
-        if self._of is not None and line.get("of") not in (None, self._of):
+    def _take_in(self, content: bytes) -> None:
+        """What an earlier run wrote."""
+        if not content:
+            return
+        found, wanted = read_journal(content, file=str(self.path)), self._content.of
+        if wanted is not None and found.of not in (None, wanted):
             raise InputError.one(
-                file=str(self.path), path="$.of", value=line.get("of"),
+                file=str(self.path), path="$.of", value=found.of,
                 why="this journal was written for other inputs", remedy="Name another file, or measure anew.",
             )  # fmt: skip
-        self._of = self._of or line.get("of")
+        if found.cut_off:
+            text = "the last line was cut off and is dropped"
+            self.warnings.append(("W-journal", str(self.path), text))
+        found.of = found.of or wanted
+        self._content = found
 
 
-def _damaged(path: Path, number: int, why: str) -> InputError:
-    return InputError.one(file=str(path), path=f"line {number + 1}", why=why, remedy="Name another file, or mend it.")
+def _opened(path: Path) -> Any:
+    """The file for reading and appending, made where it is not there; held by this process alone."""
+    try:
+        file = open(path, "a+b")  # noqa: SIM115
+    except OSError as error:
+        raise InputError.one(
+            file=str(path), why=f"the journal cannot be written: {error.strerror}", remedy="Name a file of yours."
+        ) from None
+    if not _locked(file):
+        file.close()
+        raise InputError.one(
+            file=str(path), why="another process is writing this journal", remedy="Wait for it, or name another file."
+        )
+    file.seek(0)
+    return file
+
+
+def _locked(file: Any) -> bool:
+    """Whether the file is this process's alone from now on (where the system knows such locks)."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def measured_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The ``--measured`` document of a journal file."""
-    journal = Journal.__new__(Journal)
-    journal.path, journal.warnings = Path(path), []
-    journal._samples, journal._plans, journal._of = {}, {}, None
-    journal._read()
-    return journal.document()
+    return document_of(read_journal(Path(path).read_bytes(), file=str(path)))

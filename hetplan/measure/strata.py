@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Strata", "stratify"]
+from hetplan.errors import InputError
+
+__all__ = ["Strata", "read_features", "stratify"]
 
 Vector = NDArray[np.float64]
 
@@ -27,6 +33,37 @@ class Strata:
         longest = max((queue.size for queue in queues), default=0)
         drawn = [queue[turn] for turn in range(longest) for queue in queues if turn < queue.size]
         return np.array(drawn, dtype=np.int64)
+
+
+def read_features(path: str | os.PathLike[str]) -> Vector:
+    """The features of a CSV file with a header: a row of numbers per sample, which are asked for by their place.
+
+    A column ``id`` may name them and is passed over.
+    """
+    file = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"the feature file cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InputError.one(file=file, why=why, remedy="Name a CSV file, relative to the profile.") from None
+    header, *rows = [row for row in csv.reader(text.splitlines()) if row] or [[]]
+    columns = [n for n, name in enumerate(header) if name.strip().lower() != "id"]
+    if not columns or not rows:
+        why = "a header and a row of numbers per sample"
+        raise InputError.one(file=file, why=why, remedy="Write for instance: id,brightness,motion.")
+    values = np.empty((len(rows), len(columns)))
+    for number, row in enumerate(rows):
+        for place, column in enumerate(columns):
+            try:
+                values[number, place] = float(row[column])
+            except (IndexError, ValueError):
+                values[number, place] = math.nan
+        if not np.isfinite(values[number]).all() or len(row) != len(header):
+            raise InputError.one(
+                file=file, path=f"row {number + 2}", value=",".join(row)[:40],
+                why=f"a finite number in each of {len(columns)} columns", remedy="Mend the row, or leave it out.",
+            )  # fmt: skip
+    return values
 
 
 def stratify(features: Vector, count: int, *, seed: int = 0, least: int = 2) -> Strata:

@@ -71,6 +71,10 @@ class Draft:
     target_missed: str = ""
     """A stated target that the plan does not meet: then no plan is written, and `repairs` say what would help."""
     repairs: tuple[Repair, ...] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    """What the plan carries for its reader, by name, beyond its own sections (`Plan.extensions`)."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False
     """The plan is the best of those measured or simulated, not of all."""
 

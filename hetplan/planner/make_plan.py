@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
-from hetplan.planner.answer import Stop
+from hetplan.planner.answer import Status, Stop
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Problem
@@ -95,7 +96,7 @@ def _assemble(
         Plan(
             requires=tuple(sorted(requires)),
             question=question,
-            method=method,
+            method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
             status=status.value,
             inputs=InputHashes(
                 profile=inputs.digests["profile"],
@@ -117,6 +118,7 @@ def _assemble(
             unserved=draft.unserved,
             alternatives=tuple(dict(one) for one in draft.alternatives),
             warnings=(*notices, *draft.warnings),
+            extensions=dict(draft.extensions),
         )
     )
 
@@ -161,7 +163,8 @@ def _solves(ask: Asking) -> tuple[Solve, ...]:
 
 
 def _solve(record: Record) -> Solve:
-    answer, certificate = record.answers[-1], record.certificates[-1]
+    shown = _worst_of(record)
+    answer, certificate = record.answers[shown], record.certificates[shown]
     size = record.form.size()
     why = _why_not_deterministic(record)
     return Solve(
@@ -185,6 +188,23 @@ def _solve(record: Record) -> Solve:
         binding=_binding(record),
         recheck=record.recheck or None,
     )
+
+
+_FROM_BEST_STATUS = (Status.OPTIMAL, Status.FEASIBLE, Status.INFEASIBLE, Status.UNBOUNDED, Status.NO_ANSWER)
+_FROM_BEST_VOUCHER = (Vouched.CERTIFIED, Vouched.CLAIMED, Vouched.NONE)
+
+
+def _worst_of(record: Record) -> int:
+    """Of a family solved together, the member of which least was found and proved: the log speaks for all of them."""
+
+    def badness(i: int) -> tuple[int, int, float]:
+        status, certificate = record.answers[i].status, record.certificates[i]
+        voucher = certificate.infeasible if status is Status.INFEASIBLE else certificate.vouched
+        value, bound = certificate.value, certificate.bound
+        gap = math.inf if value is None or bound is None else relative_gap(value, bound)
+        return _FROM_BEST_STATUS.index(status), _FROM_BEST_VOUCHER.index(voucher), gap
+
+    return max(range(len(record.answers)), key=badness)
 
 
 def _why_not_deterministic(record: Record) -> str:

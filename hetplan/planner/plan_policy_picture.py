@@ -1,76 +1,189 @@
-"""A policy table as a picture: queue length against slack, a letter or a colour per model, smaller batches marked."""
+"""Policy tables as pictures: queue length against slack, a letter or a colour per model, smaller batches marked.
+
+Slack runs to the right in equal steps of time, whatever the table's grid; the longer queue is the lower row.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from html import escape
+from itertools import groupby
 
 from hetplan.planner.plan_policy import PolicyTable
 
-__all__ = ["svg_of", "text_of"]
+__all__ = ["PALETTE", "colour_of", "heading_of", "svg_of", "text_of"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DROP = "."
+_LEAST_COLUMNS = 8
+
+PALETTE = ("#fde725", "#addc30", "#5ec962", "#28ae80", "#21918c", "#2c728e", "#3b528b", "#472d7b", "#440154")
+"""Bright for fast models, dark for slow ones; told apart by people who see few colours, and in grey."""
 
 
-def text_of(table: PolicyTable, *, width: int = 72, rows: int = 16) -> list[str]:
-    """Lines for a terminal: a row per queue length (up to `rows`), a column per stretch of slack, letters by speed.
+def heading_of(table: PolicyTable) -> str:
+    """What a picture is of."""
+    return f"{table.rate_qps:g} qps, SLO {table.slo_ms:g} ms, workers {table.workers}"
 
-    A capital letter takes fewer than wait, a dot drops the oldest. Rows that all look like the last one shown are left
-    out.
+
+def text_of(table: PolicyTable, *, width: int = 72, rows: int = 24) -> list[str]:
+    """Lines for a terminal: a row per queue length, a column per stretch of slack, letters from fast to slow.
+
+    A capital letter takes fewer than wait, a dot drops the oldest. Neighbouring rows that look alike are one; beyond
+    `rows` rows the rest is left out.
 
     >>> table = PolicyTable(
-    ...     workers="w", slo_ms=20, rate_qps=5, queue_max=2, slack_ms=(0, 10, 20), models=("fast", "slow"),
-    ...     choice={"1": "fastx2 slowx1", "2": "fastx1 slowx2"}, batch={"1": "1x3", "2": "2x1 1x1 2x1"},
-    ...     otherwise={"model": "fast"},
+    ...     workers="w", slo_ms=20, rate_qps=5, queue_max=3, slack_ms=(0, 10, 20), models=("fast", "slow"),
+    ...     choice={"1": "fastx1 slowx2", "2": "fastx1 slowx2", "3": "fastx3"},
+    ...     batch={"1": "1x3", "2": "2x1 1x1 2x1", "3": "3x3"}, otherwise={"model": "fast", "batch": 4},
     ... )
-    >>> print("\\n".join(text_of(table, width=9)))
-    5 qps, SLO 20 ms; slack 0 to 20 ms from left to right
-      1  aaaaaabbb
-      2  aaaBBBbbb
+    >>> print("\\n".join(text_of(table, width=17)))
+    waiting
+          1  aaaaaaaabbbbbbbbb
+          2  aaaaaaaaBBBBBBBBb
+          3  aaaaaaaaaaaaaaaaa
+       more  a, 4 at most
+             0       10     20 ms of slack
     a fast, b slow; capital: fewer than wait
     """
+    width = max(width, _LEAST_COLUMNS)
     cells = _cells(table)
-    columns = [min(len(table.slack_ms) * k // width, len(table.slack_ms) - 1) for k in range(width)]
-    lines = [
-        f"{table.rate_qps:g} qps, SLO {table.slo_ms:g} ms; slack 0 to {table.slack_ms[-1]:g} ms from left to right"
+    columns = [
+        bisect_right(table.slack_ms, table.slack_ms[-1] * k / (width - 1) * (1 + 1e-12)) - 1 for k in range(width)
     ]
-    shown = ["".join(_letter(*cells[n][j], n + 1) for j in columns) for n in range(len(cells))]
-    last = max((n for n in range(len(shown)) if shown[n] != shown[-1]), default=0) + 1
-    kept = min(last + 1, rows, len(shown))
-    lines += [f"{n + 1:3d}  {shown[n]}" for n in range(kept)]
-    if kept < len(shown):
-        lines.append(f"     ... to {len(shown)}")
-    used = sorted({m for row in cells[:kept] for m, batch in row if batch})
+    shown = ["".join(_letter(*cells[n][max(j, 0)], n + 1) for j in columns) for n in range(len(cells))]
+    lines = ["waiting"]
+    first = 1
+    for looks, alike in groupby(shown):
+        last = first + sum(1 for _ in alike) - 1
+        if len(lines) > rows:
+            lines.append(f"{f'{first}-{len(shown)}':>7}  ...")
+            break
+        lines.append(f"{f'{first}-{last}' if last > first else str(first):>7}  {looks}")
+        first = last + 1
+    lines += [_beyond(table), _ruler(table.slack_ms[-1], width)]
+    used = sorted({m for row in cells for m, batch in row if batch} | {table.models.index(table.otherwise.model)})
     legend = ", ".join(f"{_LETTERS[m % 26]} {table.models[m]}" for m in used)
-    marks = ["capital: fewer than wait"] if any(c.isupper() for row in shown for c in row) else []
-    marks += [f"{_DROP} drops the oldest"] if any(_DROP in row for row in shown) else []
+    drawn = "".join(shown)
+    marks = ["capital: fewer than wait"] if any(c.isupper() for c in drawn) else []
+    marks += [f"{_DROP} drops the oldest"] if _DROP in drawn else []
     return [*lines, "; ".join([legend, *marks])]
 
 
-def svg_of(table: PolicyTable, *, cell: int = 6) -> str:
-    """A page of SVG: slack to the right, queue length downwards, a colour per model from fast (pale) to slow (dark)."""
-    cells = _cells(table)
-    left, top = 40, 24
-    wide, high = left + cell * len(table.slack_ms) + 160, top + cell * len(cells) + 30
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" font-size="10">',
-        f'<text x="{left}" y="14">{table.rate_qps:g} qps, SLO {table.slo_ms:g} ms</text>',
-        f'<text x="{left}" y="{high - 8}">slack 0 to {table.slack_ms[-1]:g} ms</text>',
-        f'<text x="4" y="{top + 8}">1</text><text x="4" y="{top + cell * len(cells)}">{len(cells)}</text>',
+def _beyond(table: PolicyTable) -> str:
+    model = _LETTERS[table.models.index(table.otherwise.model) % 26]
+    most = "all of them" if table.otherwise.batch == "max" else f"{table.otherwise.batch} at most"
+    return f"   more  {model}, {most}"
+
+
+def _ruler(slo_ms: float, width: int) -> str:
+    """Marks at the ends and the middle, under the columns that they belong to."""
+    middle, end = f"{slo_ms / 2:g}", f"{slo_ms:g}"
+    line = list(" " * (width + len(end)))
+    places = [(0, "0"), ((width - 1) // 2, middle), (width - len(end), end)]
+    if places[1][0] + len(middle) >= places[2][0]:
+        del places[1]
+    for place, text in places:
+        line[place : place + len(text)] = text
+    return f"         {''.join(line).rstrip()} ms of slack"
+
+
+def svg_of(tables: PolicyTable | Sequence[PolicyTable], *, title: str = "", wide: int = 560, cell: int = 9) -> str:
+    """A page of SVG, the tables one below the other: slack to the right, queue length downwards, a colour per model.
+
+    A batch smaller than the queue has a hatch; every field tells under the pointer what it does.
+    """
+    several = [tables] if isinstance(tables, PolicyTable) else list(tables)
+    names = list(dict.fromkeys(name for table in several for name in table.models))
+    colour = {name: colour_of(k, len(names)) for k, name in enumerate(names)}
+    left, top = 48, 40 if title else 16
+    parts: list[str] = []
+    for table in several:
+        parts += [
+            f'<g transform="translate({left},{top + 22})">',
+            *_drawn(table, colour, wide, cell),
+            "</g>",
+        ]
+        top += 22 + cell * table.queue_max + 48
+    height = max(top, 60 + 18 * (len(names) + 2))
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + wide + 190}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        '<defs><pattern id="fewer" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect width="1" height="5" fill="#fff" fill-opacity="0.6"/></pattern></defs>',
     ]
-    for n, row in enumerate(cells):
+    if title:
+        head.append(f'<text x="{left}" y="22" font-size="15" font-weight="bold">{escape(title)}</text>')
+    return "\n".join([*head, *parts, *_legend(several, colour, left + wide + 24, 64), "</svg>"]) + "\n"
+
+
+def colour_of(place: int, count: int) -> str:
+    """The colour of one of so many models, fastest first."""
+    return PALETTE[round(place * (len(PALETTE) - 1) / max(count - 1, 1))]
+
+
+def _drawn(table: PolicyTable, colour: dict[str, str], wide: int, cell: int) -> list[str]:
+    """One table: its fields, axes and heading, with the upper left field at the origin."""
+    slo_ms, high = table.slack_ms[-1], cell * table.queue_max
+    edges = [wide * slack / slo_ms for slack in table.slack_ms] + [wide + 4.0]
+    # The largest slack is a point, not a stretch: it gets a few pixels.
+    parts = [f'<text x="0" y="-8" font-size="12" font-weight="bold">{escape(heading_of(table))}</text>']
+    for n, row in enumerate(_cells(table)):
         start = 0
         for j in range(1, len(row) + 1):
             if j == len(row) or row[j] != row[start]:
-                parts.append(
-                    _box(left + cell * start, top + cell * n, cell * (j - start), cell, table, *row[start], n + 1)
-                )
+                box = (edges[start], cell * n, edges[j] - edges[start], cell)
+                parts += _field(box, table, colour, row[start], n + 1)
                 start = j
-    for m, name in enumerate(table.models):
-        x, y = wide - 150, top + 14 * m
-        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{_colour(table, m)}"/>')
-        parts.append(f'<text x="{x + 16}" y="{y + 9}">{escape(name)}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    step = 1 if table.queue_max <= 8 else 4 if table.queue_max <= 40 else 16
+    for n in [1, *range(step, table.queue_max + 1, step)]:
+        parts.append(f'<text x="-6" y="{cell * n - 1}" text-anchor="end" font-size="9">{n}</text>')
+    for k in range(5):
+        x, text = wide * k / 4, f"{slo_ms * k / 4:g}{' ms of slack' if k == 4 else ''}"
+        parts.append(f'<path d="M{x:.1f} {high}v4" stroke="#444"/>')
+        parts.append(f'<text x="{x:.1f}" y="{high + 15}" text-anchor="middle" font-size="9">{text}</text>')
+    parts.append(
+        f'<text transform="translate(-30,{high / 2:.1f}) rotate(-90)" text-anchor="middle" font-size="9">waiting</text>'
+    )
+    return parts
+
+
+def _field(
+    box: tuple[float, float, float, float],
+    table: PolicyTable,
+    colour: dict[str, str],
+    chosen: tuple[int, int],
+    waiting: int,
+) -> list[str]:
+    x, y, width, height = box
+    model, batch = chosen
+    place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
+    what = "drop the oldest" if batch == 0 else f"{escape(table.models[model])} on {batch} of {waiting}"
+    fill = "#fff" if batch == 0 else colour[table.models[model]]
+    told = f"<title>{what}</title>"
+    parts = [f'<rect {place} fill="{fill}">{told}</rect>']
+    if 0 < batch < waiting:
+        parts.append(f'<rect {place} fill="url(#fewer)">{told}</rect>')
+    return parts
+
+
+def _legend(tables: Sequence[PolicyTable], colour: dict[str, str], x: int, top: int) -> list[str]:
+    entries = [(f'fill="{hue}"', name) for name, hue in colour.items()]
+    decided = {(batch, n) for table in tables for n, row in enumerate(table.batch_rows(), start=1) for batch in row}
+    if any(0 < batch < n for batch, n in decided):
+        entries.append(('fill="#888"', "fewer than wait"))
+    if any(batch == 0 for batch, _ in decided):
+        entries.append(('fill="#fff" stroke="#444"', "drop the oldest"))
+    parts = []
+    for k, (style, name) in enumerate(entries):
+        y = top + 18 * k
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" {style}/>')
+        if name == "fewer than wait":
+            parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="url(#fewer)"/>')
+        parts.append(f'<text x="{x + 18}" y="{y + 10}">{escape(name)}</text>')
+    return parts
 
 
 def _cells(table: PolicyTable) -> list[list[tuple[int, int]]]:
@@ -82,15 +195,3 @@ def _letter(model: int, batch: int, waiting: int) -> str:
         return _DROP
     letter = _LETTERS[model % 26]
     return letter.upper() if batch < waiting else letter
-
-
-def _colour(table: PolicyTable, model: int) -> str:
-    share = model / max(len(table.models) - 1, 1)
-    return f"hsl({210 - 170 * share:.0f},60%,{85 - 45 * share:.0f}%)"
-
-
-def _box(x: int, y: int, width: int, height: int, table: PolicyTable, model: int, batch: int, waiting: int) -> str:
-    fill = "#fff" if batch == 0 else _colour(table, model)
-    stroke = ' stroke="#000" stroke-width="0.5"' if 0 < batch < waiting else ""
-    what = "drop" if batch == 0 else f"{escape(table.models[model])} on {batch} of {waiting}"
-    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}"{stroke}><title>{what}</title></rect>'

@@ -20,42 +20,22 @@ Formulation ``paper`` has the paper's rules as its defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
-import numpy as np
-
-from hetplan.errors import NoSolver
-from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Options, Tools
-from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.forms.packing import Choice, Packing
-from hetplan.planner.plan import Notice
+from hetplan.problems.compound_fits import why_not_compound
 from hetplan.problems.compound_options import CompoundOptions, PaperOptions
-from hetplan.problems.compound_pipeline import Sought, read_sought
-from hetplan.problems.compound_search import search_all
-from hetplan.problems.compound_ways import Query, Tier, packing
-from hetplan.problems.compound_wish import Wish, read_queries, read_tiers, read_wish, waited_before, why_not_compound
-from hetplan.problems.pool_wish import Faults
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
+    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.plan import Notice, Plan
+    from hetplan.problems.compound_pipeline import Sought
+    from hetplan.problems.compound_ways import Query, Tier
+    from hetplan.problems.compound_wish import Wish
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Compound", "Packed"]
-
-GAP = 2e-3
-"""The default gap of a packing."""
-
-
-@dataclass(frozen=True)
-class Packed:
-    """All queries packed: the forms asked, the choice, and the answers that back value and cost."""
-
-    form: Packing
-    choice: Choice
-    answer: Answer[Choice]
-    cost: tuple[Packing, Answer[Choice]] | None = None
+__all__ = ["Compound"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +68,10 @@ class Compound:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> Compound:
         """Read the files; raises `InputError` with every fault found."""
+        from hetplan.problems.compound_pipeline import read_sought
+        from hetplan.problems.compound_wish import read_queries, read_tiers, read_wish
+        from hetplan.problems.pool_wish import Faults
+
         del formulation
         chosen = cast(CompoundOptions, options)
         faults = Faults.of(inputs)
@@ -97,10 +81,6 @@ class Compound:
         sought = read_sought(inputs, tiers, faults)
         faults.settle()
         return cls(inputs, wish, tiers, queries, sought, totals, chosen, tools, start, notices)
-
-    def form(self, queries: Sequence[Query]) -> Packing:
-        """The packing of these queries by the wished objective."""
-        return packing(queries, self.tiers, self.totals, sense=self.wish.sense, aging=self.options.aging)
 
     @property
     def packer(self) -> str:
@@ -113,89 +93,20 @@ class Compound:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Search where plans are not stated, then pack."""
+        from hetplan.planner.draft import Infeasible
         from hetplan.problems.compound_draft import draft
+        from hetplan.problems.compound_packed import pack
+        from hetplan.problems.compound_search import search_all
+        from hetplan.problems.compound_wish import waited_before
 
         stages = search_all(self, ask, lambda app_id: waited_before(self.start, app_id))
         queries = (*self.queries, *(stage.query for stage in stages))
         notices = (*self.notices, *(notice for stage in stages for notice in stage.notices))
         if stages and not any(query.ways for query in queries):
-            return Infeasible(why=tuple(f"{query.app_id}: {query.why_none}" for query in queries), proved=False)
-        packed = self.pack(ask, queries)
+            return Infeasible(
+                why=tuple(f"{query.app_id}: {query.why_none}" for query in queries), proved=False, warnings=notices
+            )
+        packed = pack(self, ask, queries)
         if isinstance(packed, Infeasible):
             return packed
         return draft(self, queries, packed, notices)
-
-    def pack(self, ask: Ask, queries: Sequence[Query]) -> Packed | Infeasible:
-        """One way per query, by the objective."""
-        from hetplan.problems.compound_short import short
-
-        form = self.form(queries)
-        about = "most weight served" if form.sense == "max" else "all served at least cost"
-        answer = ask(form, gap=GAP, about=about, solver=self.packer)
-        if form.sense == "min" and answer.point is None and answer.status is not Status.INFEASIBLE:
-            answer = self._exactly(ask, form, answer)
-        if answer.status is Status.INFEASIBLE or (form.sense == "min" and answer.point is None):
-            return short(self, ask, form, queries, proved=answer.status is Status.INFEASIBLE)
-        if answer.point is None:
-            return Infeasible(why=(f"no packing was found: {answer.stop}",), proved=False)
-        packed = Packed(form, answer.point, answer)
-        priced = any(way.price > 0 for query in queries for way in query.ways) or (
-            form.items is not None and bool(form.items.price.any())
-        )
-        if self.wish.then_cheapest and priced and (answer.point.option >= 0).any():
-            return self._then_cheapest(ask, queries, packed)
-        return packed
-
-    def _exactly(self, ask: Ask, form: Packing, answer: Answer[Choice]) -> Answer[Choice]:
-        """Where a heuristic found no way to serve all, the whole program says whether there is one."""
-        try:
-            return ask(form, gap=GAP, about="whether all can be served", solver="exact")
-        except NoSolver:
-            return answer
-
-    def _then_cheapest(self, ask: Ask, queries: Sequence[Query], packed: Packed) -> Packed:
-        """The same queries served by ways of the same weight, at least cost."""
-        served = [i for i, option in enumerate(packed.choice.option) if option >= 0]
-        kept: list[list[int]] = []
-        for i in served:
-            weight = queries[i].ways[int(packed.choice.option[i] - packed.form.first[i])].weight
-            kept.append([j for j, way in enumerate(queries[i].ways) if way.weight >= weight])
-        fewer = [
-            replace(queries[i], ways=tuple(queries[i].ways[j] for j in ways))
-            for i, ways in zip(served, kept, strict=True)
-        ]
-        form = packing(fewer, self.tiers, self.totals, sense="min")
-        begin = _within(packed, form, served, kept)
-        answer = ask(form, start=begin, gap=GAP, about="the same queries at least cost", solver=self._cheaper)
-        if answer.point is None:
-            return packed
-        option = np.full(packed.choice.option.size, -1, dtype=np.int64)
-        machine = None if packed.choice.machine is None else np.full(packed.choice.machine.size, -1, dtype=np.int64)
-        for k, i in enumerate(served):
-            small = int(answer.point.option[k])
-            option[i] = packed.form.first[i] + kept[k][small - int(form.first[k])]
-            if machine is not None and form.items is not None and packed.form.items is not None:
-                assert answer.point.machine is not None
-                begin_at, from_at = packed.form.items.first[option[i]], form.items.first[small]
-                count = int(form.items.first[small + 1] - from_at)
-                machine[begin_at : begin_at + count] = answer.point.machine[from_at : from_at + count]
-        return Packed(packed.form, Choice(option, machine), packed.answer, (form, answer))
-
-    @property
-    def _cheaper(self) -> str:
-        return self.packer if self.packer in ("dual", "exact", "exact-cp-sat") else "dual"
-
-
-def _within(packed: Packed, form: Packing, served: list[int], kept: list[list[int]]) -> Choice:
-    """A choice of all queries, as one of those served alone."""
-    option = np.full(len(served), -1, dtype=np.int64)
-    machine = None if form.items is None else np.full(form.items.tier.size, -1, dtype=np.int64)
-    for k, i in enumerate(served):
-        chosen = int(packed.choice.option[i])
-        option[k] = form.first[k] + kept[k].index(chosen - int(packed.form.first[i]))
-        if machine is not None and form.items is not None and packed.form.items is not None:
-            assert packed.choice.machine is not None
-            begin, end = packed.form.items.first[chosen], packed.form.items.first[chosen + 1]
-            at = int(form.items.first[option[k]])
-            machine[at : at + end - begin] = packed.choice.machine[begin:end]
-    return Choice(option, machine)

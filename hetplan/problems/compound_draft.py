@@ -15,9 +15,12 @@ from hetplan.problems.compound_ways import Query, Way, machines_of
 from hetplan.profiles.workers import Load, Share, Worker
 
 if TYPE_CHECKING:
-    from hetplan.problems.compound import Compound, Packed
+    from hetplan.problems.compound import Compound
+    from hetplan.problems.compound_packed import Packed
 
 __all__ = ["draft"]
+
+MOST_TOLD = 10
 
 
 def draft(problem: Compound, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
@@ -41,7 +44,7 @@ def draft(problem: Compound, queries: Sequence[Query], packed: Packed, notices: 
         unserved=tuple(
             Unserved(app=query.app_id, rate_qps=_rate(query), why=_why(packed, queries, query)) for query in left
         ),
-        warnings=(*notices, *_told(left)),
+        warnings=(*notices, *_dropped(packed, queries), *_told(left)),
         alternatives=_alternatives(queries),
         searched=found_by_search,
     )
@@ -220,6 +223,19 @@ def _why(packed: Packed, queries: Sequence[Query], query: Query) -> str:
     if not (packed.form.worth[options] > 0).any():
         return "it is worth nothing"
     return "others bring more for what there is"
+
+
+def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
+    """Stated candidates that fit nowhere, even alone."""
+    lost = [
+        f"apps.{query.app_id}.candidates[{j}]"
+        for i, query in enumerate(queries)
+        for j, way in enumerate(query.ways)
+        if way.found is None and not packed.form.fits[int(packed.form.first[i]) + j]
+    ]
+    more = [Notice(code="W-dropped", at="apps", text=f"{len(lost) - MOST_TOLD} more candidates fit nowhere")]
+    told = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_TOLD]]
+    return told + (more if len(lost) > MOST_TOLD else [])
 
 
 def _told(left: Sequence[Query]) -> list[Notice]:

@@ -43,13 +43,17 @@ class CompoundOptions(Options):
     confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of the accuracy verdict")
     n_min: int = Field(default=50, ge=2, description="samples before a verdict")
     n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
+    strata: int = Field(default=8, ge=1, description="groups of alike samples made of a feature file")
     undecided: Literal["sign", "reject"] = Field(
         default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"
     )
     confirm: bool = Field(
         default=False, description="measure the cheapest plan on under the always-valid rule before it is offered"
     )
-    start_points: int = Field(default=3, ge=1, description="plans measured at random before the search")
+    start_points: int | None = Field(
+        default=None, ge=1,
+        description="plans measured before beliefs decide (None: one in the middle for struct, three at random else)",
+    )  # fmt: skip
     patience: int | None = Field(
         default=None, ge=1, description="stop after so many plans without a better one (None: use all steps)"
     )

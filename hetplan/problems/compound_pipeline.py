@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Link, Pipeline
 from hetplan.profiles.slo import App
 
-__all__ = ["Sought", "read_sought"]
+__all__ = ["Sought", "features_of", "read_sought"]
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
@@ -40,12 +42,18 @@ class Sought:
     bernoulli: bool
     span: tuple[float, float]
     strata: int
+    features: str | None
     placements: np.ndarray = field(compare=False)
 
     @property
     def levels(self) -> tuple[int, ...]:
         """How many levels each knob has."""
         return tuple(len(levels) for levels in self.pipeline.knobs.values())
+
+    @property
+    def ordered(self) -> tuple[bool, ...]:
+        """Which knobs have levels in an order: numbers, rising or falling."""
+        return tuple(_in_order(levels) for levels in self.pipeline.knobs.values())
 
     def knobs(self, configuration: int) -> dict[str, Any]:
         """The levels of a configuration, by their names."""
@@ -80,9 +88,10 @@ class Sought:
             placements=self.placements,
             most=options.steps,
             gpu_s=options.gpu_s,
-            first_random=options.start_points,
+            first_random=options.start_points or (1 if options.search.startswith("struct") else 3),
             patience=options.patience,
             parallel=options.parallel,
+            ordered=self.ordered,
             lower=self.lower,
             past=past,
             name=self.app_id,
@@ -102,9 +111,17 @@ class Sought:
         return {
             "app": self.app_id, "evaluator": self.pipeline.evaluator or "", "operators": self.order,
             "knobs_of": {name: tuple(sorted(knobs)) for name, knobs in above.items()},
-            "shares": (1.0 / self.strata,) * self.strata, "rule": rule, "low": self.span[0], "high": self.span[1],
+            "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
+            "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
         }  # fmt: skip
+
+
+def _in_order(levels: Sequence[Any]) -> bool:
+    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
+        return False
+    steps = np.sign(np.diff(np.array(levels, dtype=float)))
+    return bool(abs(steps.sum()) == steps.size)
 
 
 def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults) -> tuple[Sought, ...]:
@@ -127,6 +144,10 @@ def _sought(
     if not tiers:
         remedy = 'Give the profile "tiers", and each hardware its tier.'
         faults.in_profile("$.tiers", f"operators of {app_id} are placed on tiers", remedy)
+    bare = [name for name in inputs.profile.tiers if name not in {tier.name for tier in tiers}]
+    if tiers and bare:
+        why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
+        faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
     if app.demand.streams is None:
         faults.in_slo(f"{at}.demand", "a compound query comes as a stream", 'Write {"streams": 1}.')
     if app.network_ms_per_hop:
@@ -155,8 +176,17 @@ def _sought(
     return None if placed is None else Sought(
         app_id, app, pipeline_id, pipeline, order, mine, placed, min(targets) / 1000.0, wanted, lower,
         metric is not None and metric.kind == "bernoulli", span,
-        pipeline.strata if isinstance(pipeline.strata, int) else 1, _placements(pipeline, order, mine, app_id, faults),
+        pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
+        _placements(pipeline, order, mine, app_id, faults),
     )  # fmt: skip
+
+
+def features_of(inputs: Inputs, strata: int | str | None) -> str | None:
+    """The path of a feature file, which is relative to the profile that names it."""
+    if not isinstance(strata, str):
+        return None
+    profile = Path(inputs.files.get("profile", ""))
+    return str(profile.parent / strata if profile.is_file() else Path(strata))
 
 
 def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
@@ -231,9 +261,10 @@ def _placements(
             faults.in_profile(f"$.pipelines.*.nodes.{name}.needs", why, "Lower what it needs, or add a larger machine.")
             fits = [0]
         allowed.append(fits)
-    if int(np.prod([len(fits) for fits in allowed])) > MOST_PLANS:
-        faults.in_profile(
-            "$.tiers", f"{app_id} has more than {MOST_PLANS} placements", "Join operators, or use fewer tiers."
-        )
+    placements = math.prod(len(fits) for fits in allowed)
+    settings = math.prod(len(levels) for levels in pipeline.knobs.values())
+    if placements * settings > MOST_PLANS:
+        why = f"{app_id} has {settings} settings in {placements} placements; {MOST_PLANS} plans are the most"
+        faults.in_profile("$.pipelines", why, "List fewer levels, join operators, or use fewer tiers.")
         return np.zeros((1, len(order)), dtype=np.int64)
     return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))

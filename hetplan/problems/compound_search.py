@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Fault, InputError
+from hetplan.errors import Cancelled, Fault, InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
 from hetplan.planner.forms.black_box_shares import antichain, priced
@@ -65,10 +65,14 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
         old=tuple(known), drift=options.drift, seconds=_seconds(options, sought),
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
-    answer = ask(form, start=incumbent, about=f"plans of {sought.app_id}", solver=_engine(options))
-    best = -1 if answer.point is None else answer.point // len(form.placements)
-    if options.confirm:
-        best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
+    try:
+        answer = ask(form, start=incumbent, about=f"plans of {sought.app_id}", solver=_engine(options))
+        best = -1 if answer.point is None else answer.point // len(form.placements)
+        if options.confirm:
+            best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
+    except Cancelled:
+        # What was measured until then may serve this query, or others; that it was cut short is in the record.
+        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
     return _staged(problem, sought, form, best, waited)
 
 
@@ -107,6 +111,9 @@ def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
         for one in form.failed
     ]
+    if (sought.app.demand.streams or 1) > 1:
+        text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
+        notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
     query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, _why(form, sought) if not ways else "")
     return Stage(query, tuple(notices), best)
 
@@ -125,17 +132,22 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
 
 
 def _trusted(form: BlackBox) -> dict[int, Measured]:
-    """Configurations that pass and have a placement in time; undecided ones only where no other is.
+    """Configurations that pass and have a placement in time; doubtful ones only where no other is.
 
-    The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly.
+    The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly: an
+    undecided one has to lie on the right side by its standard error.
     """
     passing = {
         c: found
         for c, found in form.journal.items()
         if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
     }
-    decided = {c: found for c, found in passing.items() if found.verdict is Verdict.PASS}
-    return decided or passing
+    sure = {
+        c: found
+        for c, found in passing.items()
+        if found.verdict is Verdict.PASS or abs(found.mean - form.target) >= found.se
+    }
+    return sure or passing
 
 
 def _way(
@@ -237,7 +249,8 @@ def _why(form: BlackBox, sought: Sought) -> str:
         )
     fast = [found for found in known if float(form.at_full(found).min()) <= form.limit_s] or known
     if not fast:
-        return f"nothing could be measured ({scope})"
+        reasons = f": {form.failed[-1].reason}" if form.failed else ""
+        return f"nothing could be measured ({scope}){reasons}"
     best = max(fast, key=lambda found: form.orient(found.mean))
     verb = "raise" if form.lower else "lower"
     return f"accuracy binds ({scope}); {verb} slo.apps.{sought.app_id}.quality to {best.mean:.6g}, the best in time"
@@ -292,6 +305,6 @@ def _past_of(sought: Sought, document: Any) -> tuple[Past, ...]:
     past = []
     for name, plans in document.get("apps", {}).items():
         found = [_record(sought, plan) for plan in plans]
-        if found and name != sought.app_id and all(one is not None for one in found):
+        if found and all(one is not None for one in found):
             past.append(Past(name, tuple(one for one in found if one is not None)))
     return tuple(past)

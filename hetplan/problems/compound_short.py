@@ -29,19 +29,21 @@ def short(problem: Compound, ask: Ask, form: Packing, queries: Sequence[Query], 
     """Queries without any way that fits alone; else the totals, or the machines, that serving all would take."""
     stuck = [i for i in range(len(queries)) if not form.fits[form.first[i] : form.first[i + 1]].any()]
     if stuck:
-        return Infeasible(why=tuple(_alone(form, queries, i) for i in stuck), proved=True)
+        return Infeasible(why=tuple(_alone(problem, form, queries, i) for i in stuck), proved=True)
     if form.items is not None:
         return _machines(problem, ask, queries, proved=proved)
     return _totals(ask, form, proved=proved)
 
 
-def _alone(form: Packing, queries: Sequence[Query], i: int) -> str:
+def _alone(problem: Compound, form: Packing, queries: Sequence[Query], i: int) -> str:
     query = queries[i]
     if not query.ways:
         return f"{query.app_id} has no plan: {query.why_none or 'none was given'}"
     least = form.taken[form.first[i] : form.first[i + 1]].min(axis=0)
     over = np.flatnonzero(least > form.limit)
-    of = [form.resources[r] if r < len(form.resources) else "a machine" for r in over.tolist()] or ["any one machine"]
+    kinds = 0 if form.items is None else form.items.room.shape[1]
+    names = [*form.resources, *(f"tier {tier.name}" for tier in problem.tiers if not tier.own for _ in range(kinds))]
+    of = list(dict.fromkeys(names[r] for r in over.tolist())) or ["any one machine"]
     return f"{query.app_id}: none of its {len(query.ways)} plans fits, even alone: too little of {' and '.join(of)}"
 
 

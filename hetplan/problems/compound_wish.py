@@ -15,7 +15,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import App
 
-__all__ = ["Wish", "read_queries", "read_tiers", "read_wish", "waited_before", "why_not_compound"]
+__all__ = ["Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,6 @@ class Wish:
 
     sense: Literal["max", "min"]
     then_cheapest: bool
-
-
-def why_not_compound(inputs: Inputs) -> str:
-    """Why these files do not ask for compound plans ("" when they may)."""
-    if not inputs.slo.apps:
-        return ""
-    for name, app in inputs.slo.apps.items():
-        if app.candidates:
-            continue
-        pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
-        if pipeline is None:
-            return f"{name} has neither candidate plans nor a pipeline"
-        if not any(node.device for node in pipeline.nodes.values()):
-            return f"the pipeline of {name} has tasks with variants, no operators on devices"
-    return ""
 
 
 def read_wish(inputs: Inputs, faults: Faults) -> Wish:

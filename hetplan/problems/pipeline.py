@@ -47,7 +47,7 @@ from hetplan.problems.pipeline_options import (
 )
 from hetplan.problems.pipeline_proteus import by_proteus, own_batches
 from hetplan.problems.pipeline_rows import Asked
-from hetplan.problems.pipeline_tree import Tree, count_prefixes, without_dominated
+from hetplan.problems.pipeline_tree import Tree, count_prefixes, with_least_loads, without_dominated
 from hetplan.problems.pipeline_wish import Wish, read_wish, why_not_a_pipeline
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Pipeline:
     @cached_property
     def considered(self) -> tuple[Tree, ...]:
         """Applications that are asked for anything, with every configuration that the formulation looks at."""
-        asked = [tree for tree in self.wish.trees if tree.demand > 0]
+        asked = [with_least_loads(tree) for tree in self.wish.trees if tree.demand > 0]
         if isinstance(self.options, InferLineOptions):
             return tuple(fixed_variants(tree, self.options) for tree in asked)
         if getattr(self.options, "variants", "all") == "top":
@@ -167,7 +167,14 @@ class Pipeline:
         return replace(self, formulation="budget")
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
-        """Answer by the chosen formulation."""
+        """Answer by the chosen formulation; with `size=simulated`, with as much headroom as simulation asks for."""
+        if self.options.size == "simulated" and self.served:
+            from hetplan.problems.pipeline_simulated import sized
+
+            return sized(self, ask, Pipeline._planned)
+        return self._planned(ask)
+
+    def _planned(self, ask: Ask) -> Draft | Infeasible:
         from hetplan.problems import (
             pipeline_budget,
             pipeline_draft,
@@ -186,6 +193,9 @@ class Pipeline:
         slow = pipeline_infeasible.too_slow(self)
         if slow is not None:
             return slow
+        few = pipeline_infeasible.too_few(self, ask) if self.formulation not in ("proteus", "reroute") else None
+        if few is not None:
+            return few
         ways: dict[str, Callable[[Pipeline, Ask], Solved | Infeasible]] = {
             "config": pipeline_exact.by_config,
             "paper": pipeline_paper.by_paper,

@@ -12,10 +12,10 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_levels import SLIPS, Solved, climb, polished
+from hetplan.problems.pipeline_levels import SLIPS, Solved, climb, kept_best, polished
 from hetplan.problems.pipeline_options import InferLineOptions
 from hetplan.problems.pipeline_rows import Asked, Places
-from hetplan.problems.pipeline_tree import Tree, prefixes
+from hetplan.problems.pipeline_tree import Mask, Task, Tree, prefixes, without_dominated
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
@@ -26,21 +26,40 @@ HAIR = 1e-9
 
 
 def fixed_variants(tree: Tree, options: InferLineOptions) -> Tree:
-    """One variant per step: the named one, else the most accurate that can be in time."""
-    masks = []
-    for task in tree.tasks:
-        wanted = options.variants.get(task.id)
-        if wanted is not None and wanted not in task.variants:
-            raise InputError.one(
-                file="options",
-                path=f"variants.{task.id}",
-                value=wanted,
-                why="no variant of this step",
-                remedy=f"Name one of {', '.join(task.variants)}.",
-            )
-        place = task.variants.index(wanted) if wanted is not None else int(np.argmax(task.quality))
-        masks.append(task.variant == place)
-    return tree.keeping(masks)
+    """One variant per step: the named ones, and beside them those of the most accurate paths that can be in time."""
+    named = tree.keeping([_named(task, options.variants.get(task.id)) for task in tree.tasks])
+    useful = without_dominated(named)
+    if any(not task.size for task in useful.tasks):
+        return _only(named, [int(np.argmax(task.quality)) for task in tree.tasks], options)
+    levels, chosen, places = kept_best(useful, prefixes(useful)), list[int](), list[int]()
+    for t, level in enumerate(levels):
+        parent = useful.tasks[t].parent
+        place = int(np.flatnonzero(level.parent == (places[parent] if parent >= 0 else 0))[0])
+        places.append(place)
+        chosen.append(int(level.variants[place, -1]))
+    return _only(named, chosen, options)
+
+
+def _named(task: Task, wanted: str | None) -> Mask:
+    """Which configurations an option leaves a step."""
+    if wanted is None:
+        return np.ones(task.size, dtype=bool)
+    if wanted not in task.variants:
+        raise InputError.one(
+            file="options",
+            path=f"variants.{task.id}",
+            value=wanted,
+            why="no variant of this step",
+            remedy=f"Name one of {', '.join(task.variants)}.",
+        )
+    return np.asarray(task.variant == task.variants.index(wanted))
+
+
+def _only(named: Tree, chosen: list[int], options: InferLineOptions) -> Tree:
+    return named.keeping([
+        np.ones(task.size, dtype=bool) if task.id in options.variants else task.variant == k
+        for task, k in zip(named.tasks, chosen, strict=True)
+    ])  # fmt: skip
 
 
 def by_inferline(problem: Pipeline, ask: Ask) -> Solved | Infeasible:

@@ -54,7 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "by_budget", "levels_form"]
 
 GAP = 5e-4
-"""The gap of whole servers in stage 2."""
+"""The gap of whole servers in stage 2, on a large cluster."""
+
+PART_OF_A_SERVER = 0.1
+"""On a small one a whole server is a larger part of it: the gap is at least this part of one."""
 
 SMALL = 20_000
 """Up to so many prefixes the exact program is asked where levels fail."""
@@ -279,7 +282,7 @@ def _whole_servers(problem: Pipeline, ask: Ask, levels: list[list[float]]) -> So
         return variant_form("budget", some, trees, problem.wish.fleet, asked)
 
     fixed = replace(problem, of=tuple(trees))
-    gap = GAP if len(trees) == 1 else GAP_OF_SEVERAL
+    gap = max(GAP, PART_OF_A_SERVER / problem.wish.fleet.most.sum()) if len(trees) == 1 else GAP_OF_SEVERAL
     found = by_programs(fixed, ask, forest, write, scope="restriction", gap=gap)
     if isinstance(found, Infeasible) and not found.why:
         return Infeasible(why=("whole servers at the levels of the relaxation do not carry the demand",), proved=False)

@@ -15,6 +15,7 @@ from hetplan.problems.pipeline_levels import Solved, best_quality, quality_of
 from hetplan.problems.pipeline_moves import Wanted, moved, settle
 from hetplan.problems.pipeline_routing import by_filling, by_node
 from hetplan.problems.pipeline_tree import Level, Tree, prefixes, without_dominated
+from hetplan.problems.pipeline_waiting import notices_of, too_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Worker
 
@@ -61,12 +62,14 @@ def draft(problem: Pipeline, found: Solved) -> Draft:
     routing: dict[str, tuple[Route, ...]] = {}
     dispatch: dict[str, Dispatch] = {}
     promises: list[Promise] = []
+    busy: dict[str, dict[str, float]] = {}
     for number, (tree, levels) in enumerate(found.forest):
         shares, own, counts = found.shares[number], seats[number], found.counts[number]
         rate = (found.served or {}).get(tree.app, tree.demand)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
         late, budgets = problem.inputs.slo.apps[tree.app].late, _budgets(problem, tree, levels, shares)
         backup = _backups(tree, levels, shares, own, counts, rate, problem.options.headroom)
+        busy[tree.app] = too_busy(tree, counts, loads_of(tree, levels, shares, rate), budgets)
         if routing_of == "most-accurate-first":
             dispatch[tree.app] = MostAccurateFirstDispatch(late=late, budget_ms=dict(budgets), backup=backup)
         else:
@@ -83,7 +86,7 @@ def draft(problem: Pipeline, found: Solved) -> Draft:
         reported=found.reported,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
-        warnings=(*problem.wish.notices, *notices),
+        warnings=(*problem.wish.notices, *notices, *notices_of(busy)),
     )
 
 

@@ -13,17 +13,21 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.pipeline_config import config_form
 from hetplan.problems.pipeline_levels import best_quality
+from hetplan.problems.pipeline_rows import Places
 from hetplan.problems.pipeline_tree import Tree, count_prefixes, prefixes, without_dominated
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = ["explain", "too_slow"]
+__all__ = ["explain", "more_servers", "too_few", "too_slow"]
 
 MOST_PREFIXES = 200_000
 """Beyond, the whole-number programs of an explanation would take longer than the plan; only the reason is told."""
 
 MOST_SUMS = 2_000_000
+
+NO_RATE = 1e-6
+"""A rate this small beside the demand is an engine's tolerance, not something that can be served."""
 
 
 def too_slow(problem: Pipeline) -> Infeasible | None:
@@ -46,6 +50,16 @@ def too_slow(problem: Pipeline) -> Infeasible | None:
         )
         repairs.append(_slo_repair(problem, tree, needs[sink]))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+
+
+def too_few(problem: Pipeline, ask: Ask) -> Infeasible | None:
+    """Fewer servers than steps, each of which needs one; None where there are enough."""
+    steps = sum(len(tree.tasks) for tree in problem.served)
+    there = float(problem.wish.fleet.most.sum())
+    if steps <= there:
+        return None
+    why = f"capacity: {steps} steps need a server each, and there are {there:g}: no demand at all can be served"
+    return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
 
 
 def explain(problem: Pipeline, ask: Ask) -> Infeasible:
@@ -97,7 +111,9 @@ def _binding(problem: Pipeline, ask: Ask) -> str:
             taken[tree.app, task.id] = used
             start += task.size
     (app, step), used = max(taken.items(), key=lambda item: item[1])
-    total = sum(taken.values()) or 1.0
+    total = sum(taken.values())
+    if used <= 0:
+        return "capacity: the servers do not carry the demand"
     return (
         f"capacity: step {step} of {app} binds; at the most that can be served it takes {100 * used / total:.0f}% of "
         f"the servers"
@@ -113,6 +129,8 @@ def _less_demand(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
         if answer.point is None or answer.value is None:
             continue
         most, at = float(answer.value), f"slo.apps.{tree.app}.demand.rate_qps"
+        if most <= NO_RATE * tree.demand:
+            continue  # the others alone are too much
         text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
         yield Repair(at, "lower", tree.demand - most, most, "qps", text)
 
@@ -126,8 +144,14 @@ def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     answer = ask(written.form, about="fewest servers for the demand")
     if answer.point is None:
         return
+    yield from more_servers(problem, problem.served, written.counts(answer.point))
+
+
+def more_servers(problem: Pipeline, trees: Sequence[Tree], found: Sequence[Places]) -> Iterator[Repair]:
+    """The repair that so many servers would be."""
+    fleet = problem.wish.fleet
     need = np.zeros(len(fleet.hardware))
-    for (tree, _), counts in zip(forest, written.counts(answer.point), strict=True):
+    for tree, counts in zip(trees, found, strict=True):
         np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), counts)
     changed = [g for g in range(len(fleet.hardware)) if need[g] > fleet.most[g]]
     if not changed:

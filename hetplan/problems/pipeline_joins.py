@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hetplan.errors import Fault, InputError
+from hetplan.errors import Fault, InputError, SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.pipeline_flows import set_costs
+from hetplan.problems.pipeline_infeasible import more_servers
 from hetplan.problems.pipeline_levels import SLIPS, Solved, climb
 from hetplan.problems.pipeline_rows import (
     Asked,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["by_steps", "check_joins"]
 
 Edges = Sequence[tuple[int, int]]
+
+HALVINGS = 24
+"""Of the interval in which the largest demand is sought: to a ten-millionth of it."""
 
 
 def check_joins(problem: Pipeline) -> None:
@@ -97,7 +101,8 @@ def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
         climbed = climb(ask, lambda asked: _form(problem, trees, asked), goals, base, scope="problem")
         if isinstance(climbed, Answer):
             if climbed.status is Status.INFEASIBLE:
-                return Infeasible(why=("the servers do not carry the demand in time",), answer=climbed)
+                why = "capacity: the servers do not carry the demand in time"
+                return Infeasible(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed)
             return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         counts = written.counts(point)
@@ -107,6 +112,32 @@ def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
             found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
             return replace(found, reported=tuple(problem.valued(found, one) for one in reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+
+
+def _repairs(problem: Pipeline, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
+    """The largest part of all demands, by bisection; and the fewest servers (the cheapest mix)."""
+    found: list[Repair] = []
+    enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS if enough else 0):
+        middle = (low + high) / 2
+        less = [replace(tree, demand=middle * tree.demand) for tree in trees]
+        form = _form(problem, less, Asked("servers")).form
+        try:
+            fits = ask(form, gap=1.0, about="how much demand").point is not None
+        except SolverFailed:
+            fits = False  # on the edge, to within an engine's tolerance
+        low, high = (middle, high) if fits else (low, middle)
+    for tree in trees if low > 0 else ():
+        most, at = low * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
+        text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
+        found.append(Repair(at, "lower", tree.demand - most, most, "qps", text))
+    goal: Literal["cost", "servers"] = "cost" if problem.wish.fleet.priced else "servers"
+    written = _form(problem, trees, Asked(goal, free=True))
+    answer = ask(written.form, about="fewest servers for the demand")
+    if answer.point is not None:
+        found += more_servers(problem, trees, written.counts(answer.point))
+    return tuple(found)
 
 
 def _limits(problem: Pipeline, tree: Tree, edges: Edges) -> list[float]:

@@ -97,12 +97,17 @@ class _Way:
         self.found.append(Action(id=number, do=do, worker=worker, load=load, count=count, after=after))
 
     def _room(self, worker: Worker) -> int:
-        """How many more machines of its offer may be up."""
-        if worker.offer is None:
-            return 10**9
-        stock = self.inputs.profile.offers[worker.offer].stock
-        used = sum(count for name, count in self.up.items() if self.kept[name].offer == worker.offer)
-        return 10**9 if stock is None else stock - used
+        """How many more machines of its offer, and of its hardware, may be up."""
+        most = self.inputs.slo.limits.instances.get(worker.hardware, (0, None))[1]
+        stock = None if worker.offer is None else self.inputs.profile.offers[worker.offer].stock
+        alike = [name for name in self.up if self.kept[name].hardware == worker.hardware]
+        offered = [name for name in alike if self.kept[name].offer == worker.offer]
+        rooms = [
+            limit - sum(self.up[name] for name in names)
+            for limit, names in ((most, alike), (stock, offered))
+            if limit is not None
+        ]
+        return min(rooms, default=10**9)
 
     def _start(self, names: Iterable[str], *, anyway: bool = False) -> bool:
         done = False
@@ -124,8 +129,8 @@ class _Way:
         done = False
         for name in names:
             count = self.up[name] - self.goal[name]
-            if safely:
-                count = min(count, self._spare(self.kept[name]))
+            # Where nothing is spare and nothing more fits, servers are swapped by halves: the rest goes on serving.
+            count = min(count, self._spare(self.kept[name]) if safely else max(1, self.up[name] // 2))
             if count <= 0:
                 continue
             self._add("stop", worker=name, count=count)

@@ -32,6 +32,12 @@ class PipelineOptions(Options):
     headroom: float = Field(
         default=0.0, ge=0, lt=1, description="share of every server's capacity that is kept free for bursts"
     )
+    size: Literal["planned", "simulated"] = Field(
+        default="planned",
+        description="simulated: the least headroom, from `headroom` up, with which simulation shows every response in "
+        "time; the plan names it and promises what simulation showed",
+    )
+    evaluations: int = Field(default=12, ge=1, le=50, description="most plans simulated (size simulated only)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
         default="path-shares",
         description="shares per path so far; per step (only where a check shows that it keeps the plan); or the "
@@ -94,7 +100,7 @@ class InferLineOptions(PipelineOptions):
     """`inferline`: one fixed variant per step, fewest servers."""
 
     variants: dict[str, str] = Field(
-        default_factory=dict, description="step -> variant; by default the most accurate of each step"
+        default_factory=dict, description="step -> variant; by default those of the most accurate path in time"
     )
 
 

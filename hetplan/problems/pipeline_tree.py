@@ -13,7 +13,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ON_LIMIT_MS", "Level", "Task", "Tree", "count_prefixes", "prefixes", "without_dominated"]
+__all__ = [
+    "ON_LIMIT_MS",
+    "Level",
+    "Mask",
+    "Task",
+    "Tree",
+    "count_prefixes",
+    "prefixes",
+    "with_least_loads",
+    "without_dominated",
+]
 
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -21,6 +31,10 @@ Mask = NDArray[np.bool_]
 
 ON_LIMIT_MS = 1e-9
 """A path this little above its limit stands on it: sums of times are rounded."""
+
+
+LEAST_LOAD = 1e-5
+"""The least load of a configuration, in servers: engines take less for no server at all, and routes lead there."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +166,21 @@ def without_dominated(tree: Tree) -> Tree:
         before, least = now, _least_before(tree)
         tree = tree.keeping([task.ms + least[t] <= tree.room_ms[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
     return tree.keeping([_worth(task) for task in tree.tasks])
+
+
+def with_least_loads(tree: Tree) -> Tree:
+    """The same pipeline where no step gets next to nothing: its demand and factors raised to what engines can see."""
+    tasks = list(tree.tasks)
+    demand = max([tree.demand, *(LEAST_LOAD * tasks[t].qps.max(initial=0.0) for t in tree.roots)])
+    least = np.full(len(tasks), demand)
+    for t, task in enumerate(tasks):
+        factor = {}
+        for child, values in task.factor.items():
+            floor = LEAST_LOAD * tasks[child].qps.max(initial=0.0) / least[t]
+            factor[child] = np.maximum(values, floor)
+            least[child] = least[t] * factor[child].min()
+        tasks[t] = replace(task, factor=factor)
+    return replace(tree, tasks=tuple(tasks), demand=demand)
 
 
 def _least_before(tree: Tree) -> Vector:

@@ -24,7 +24,7 @@ whose oldest query is late counts as late. Goodput was never above simulation in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -34,6 +34,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.plan import Notice
 from hetplan.problems import policy_targets
 from hetplan.problems.policy_baselines import BASELINES
+from hetplan.problems.policy_checkpoint import Checkpoint, asked_for
 from hetplan.problems.policy_draft import draft
 from hetplan.problems.policy_group import Group
 from hetplan.problems.policy_models import Models, read_models
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy"]
 
+_ABSURD = 100
+"""A load so many times what all workers can do is refused."""
 _CHECKED_LOADS = 5
 """The fewest workers for a range of loads must keep the targets at so many of them."""
 
@@ -126,10 +129,10 @@ class Policy:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
-        tight = [found for group in self._all_groups() if (found := policy_targets.too_tight(group)) is not None]
+        tight = [found for group in self.groups_wanted() if (found := policy_targets.too_tight(group)) is not None]
         if tight:
             return Infeasible(tuple(why for why, _ in tight), tuple(repair for _, repair in tight))
-        bench = Bench(ask, self.options, self.tools)
+        bench = Bench(ask, self.options, self.tools, self._checkpoint(ask))
         if self.fewest:
             return self.fewest_workers(bench)
         groups = self.groups(bench)
@@ -137,9 +140,19 @@ class Policy:
             return self.baseline(bench, groups)
         return self.best_policies(bench, groups)
 
+    def groups_wanted(self) -> list[Group]:
+        """Every application on every kind of workers, each as if it had all workers and all load to itself."""
+        found = []
+        for wish in self.apps:
+            for workers in self.workers:
+                count = workers.most if workers.most is not None else max(workers.least, 1)
+                models = self.models[wish.app_id, workers.hardware]
+                found.append(Group(f"{wish.app_id} on {workers.hardware}", wish, models, count, wish.loads_qps))
+        return found
+
     def groups(self, bench: Bench) -> list[Group]:
         """Who serves what: load or workers divided where several share them."""
-        groups = self._all_groups()
+        groups = self.groups_wanted()
         if len(self.apps) == 1:
             return split_load(bench, groups, self.apps[0].loads_qps) if len(groups) > 1 else groups
         return split_workers(bench, groups, cast(int, self.workers[0].most), self.options.workers)
@@ -173,7 +186,10 @@ class Policy:
 
     def fewest_workers(self, bench: Bench) -> Draft | Infeasible:
         """The least number of workers with which the targets hold at every load."""
-        group, given = self._all_groups()[0], self.workers[0]
+        group, given = self.groups_wanted()[0], self.workers[0]
+        if group.wish.violation_most is None:
+            # Accuracy alone, of the queries in time, would let nearly all of them be late.
+            group = replace(group, wish=replace(group.wish, violation_most=group.wish.percentile_violation))
         beyond = self.options.most_workers if isinstance(self.options, FewestOptions) else 10_000
         most = given.most or beyond
         ends, top = group.loads_qps, group.loads_qps[-1]
@@ -194,7 +210,7 @@ class Policy:
             value=float(group.workers),
             bound=float(min(bound, group.workers)),
             vouched="claimed",
-            note="bound: queries in time that one worker can serve per second, at most",
+            note="bound: worker time that the queries in time need at that accuracy, without waiting or idling",
         )
         return draft(self.inputs, self.options, [policies], reported=(servers,))
 
@@ -214,14 +230,11 @@ class Policy:
             self.inputs, self.options, solved, reported=reported, discipline="shared_fifo" if shared else "own"
         )
 
-    def _all_groups(self) -> list[Group]:
-        found = []
-        for wish in self.apps:
-            for workers in self.workers:
-                count = workers.most if workers.most is not None else max(workers.least, 1)
-                models = self.models[wish.app_id, workers.hardware]
-                found.append(Group(f"{wish.app_id} on {workers.hardware}", wish, models, count, wish.loads_qps))
-        return found
+    def _checkpoint(self, ask: Ask) -> Checkpoint | None:
+        if self.options.checkpoint is None:
+            return None
+        of = asked_for(self.inputs, self.options, self.formulation, ask.limits.seed)
+        return Checkpoint.open(self.options.checkpoint, of)
 
     def _check(self, faults: Faults) -> None:
         """What needs several parts of the files at once."""
@@ -241,9 +254,26 @@ class Policy:
         total = first.most or 10_000
         if len(self.apps) > 1 and total < len(self.apps):
             faults.in_slo(at, f"{len(self.apps)} applications need a worker each", "Give more.", value=total)
+        self._check_loads(faults)
         self._check_division(total, faults)
         self._check_arrivals(faults)
         self._check_rates(faults)
+        dropping = [wish.app_id for wish in self.apps if wish.late == "drop"]
+        if dropping and self.options.empty_state == "paper":
+            why = f"idling is no decision where late queries are dropped, as by {', '.join(dropping)}"
+            faults.in_options("empty_state", why, "Leave it at skip.", value="paper")
+
+    def _check_loads(self, faults: Faults) -> None:
+        """A load far beyond all workers is a wrong unit, and its tables would hold nothing but "over"."""
+        for wish in self.apps:
+            groups = [group for group in self.groups_wanted() if group.wish is wish]
+            if self.fewest:
+                groups = [group.with_workers(self.workers[0].most or 10_000) for group in groups]
+            most = sum(group.sustainable_qps for group in groups)
+            if wish.loads_qps[-1] > _ABSURD * most:
+                why = f"{_ABSURD} times what the workers can do with their fastest model is {_ABSURD * most:.4g} qps"
+                at = f"$.apps.{wish.app_id}.demand.rate_qps"
+                faults.in_slo(at, why, "Is this per second? Lower it, or add workers.", value=wish.loads_qps[-1])
 
     def _check_division(self, total: int, faults: Faults) -> None:
         fixed: dict[str, Any] | None = self.options.workers
@@ -255,7 +285,7 @@ class Policy:
             faults.in_options("workers", text, "Name every application once, or leave it out.", value=fixed)
 
     def _check_arrivals(self, faults: Faults) -> None:
-        for group in self._all_groups():
+        for group in self.groups_wanted():
             wish = group.wish
             try:
                 wish.stages(group.workers, clamp=self.options.clamp or wish.balancing == "shortest_queue")

@@ -12,6 +12,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.plan import Action, Notice, Promise, Valid
 from hetplan.planner.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
+from hetplan.planner.promise_basis import on_service_times
 from hetplan.problems.policy_targets import overload_notice
 from hetplan.profiles.workers import Load, Serve, Worker
 
@@ -51,7 +52,7 @@ def draft(
         dispatch={app: _dispatch(wishes[app].late, wishes[app].balancing, discipline) for app in apps},
         policies={app: tuple(tables[app]) for app in apps},
         actions=_actions(workers),
-        promises=tuple(promise for app in apps for promise in _promises(app, groups)),
+        promises=tuple(promise for app in apps for promise in _promises(app, groups, options.percentile)),
         reported=tuple(reported) or tuple(_reported(solved, options, groups) for group in groups for solved in group),
         warnings=tuple(dict.fromkeys(warnings)),
         valid=Valid(rate_qps={app: (0.0, wishes[app].loads_qps[-1]) for app in apps}),
@@ -129,9 +130,18 @@ def _table(worker: str, solved: Solved, options: PolicyOptions) -> PolicyTable:
             "queries": float(simulated.queries),
             "seeds": float(simulated.seeds),
         },
+        span=_span(solved),
         sweeps=None if solved.answer is None else int(solved.answer.work.get("sweeps", 0)),
         overload=solved.overload,
     )
+
+
+def _span(solved: Solved) -> float | None:
+    """How far any other policy of the same process can be better; None of a policy without a bound."""
+    answer = solved.answer
+    if answer is None or answer.value is None or answer.bound is None:
+        return None
+    return max(answer.bound - answer.value, 0.0)
 
 
 def _expected(solved: Solved) -> Expected | None:
@@ -172,12 +182,12 @@ def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def _promises(app: str, groups: Sequence[Sequence[Solved]]) -> list[Promise]:
+def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> list[Promise]:
     """Averages at the highest load, over the application's groups by their load."""
     tops = [group[-1] for group in groups if group[0].group.wish.app_id == app]
     weights = np.array([top.load_qps for top in tops])
     weights = weights / weights.sum()
-    at = f"at {sum(top.load_qps for top in tops):g} qps"
+    at = f"at {sum(top.load_qps for top in tops):g} qps, {on_service_times(statistic)}"
     found: list[Promise] = []
     if all(top.measures is not None for top in tops):
         rows = [
@@ -226,6 +236,16 @@ def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[
     if solved.answer is None:
         return Reported(about=about, sense="max", scope="none", value=solved.goodput)
     note = f"over all policies of {solved.form.batching} batches on {solved.form.slacks} slacks"
+    if solved.recalled:
+        return Reported(
+            about=about,
+            sense="max",
+            scope="model",
+            value=solved.answer.value,
+            bound=solved.answer.bound,
+            vouched="claimed",
+            note=f"{note}; recalled from the checkpoint of a run that certified it",
+        )
     return Reported(about=about, sense="max", scope="model", answer=solved.answer, note=note)
 
 
@@ -247,7 +267,7 @@ def _warnings(group: Sequence[Solved], options: PolicyOptions) -> list[Notice]:
         found.append(Notice(code="W-short-queue", at=at, text=text))
     for solved in group:
         found += _solved_warnings(solved, at)
-    return found
+    return found + _batching_told(group, at)
 
 
 def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
@@ -262,8 +282,20 @@ def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
         allowed = f"the percentile allows {wish.percentile_violation:g}"
         text = f"at {load} {solved.violation:.3g} of the queries are late, {allowed}"
         found.append(Notice(code="W-percentile", at=at, text=text))
-    if solved.beaten:
-        text = f"at {load} {solved.form.batching} batches simulate best ({solved.goodput:.6g}); {solved.beaten}"
+    return found
+
+
+def _batching_told(group: Sequence[Solved], at: str) -> list[Notice]:
+    """Which batches simulated best, where several kinds were tried."""
+    tried = [solved for solved in group if solved.beaten]
+    if len(tried) == 1:
+        (solved,) = tried
+        text = f"at {solved.load_qps:g} qps {solved.form.batching} batches simulate best ({solved.goodput:.6g})"
+        return [Notice(code="W-batching", at=at, text=f"{text}; {solved.beaten}")]
+    found = []
+    for kind in dict.fromkeys(solved.form.batching for solved in tried):
+        loads = [f"{solved.load_qps:g}" for solved in tried if solved.form.batching is kind]
+        text = f"{kind} batches simulate best at {', '.join(loads)} qps"
         found.append(Notice(code="W-batching", at=at, text=text))
     return found
 

@@ -14,6 +14,8 @@ __all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", 
 Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
 
+_FINEST_GRID = 10_000
+
 
 class PolicyOptions(Options):
     """`per-query` and what every formulation understands."""
@@ -69,6 +71,11 @@ class PolicyOptions(Options):
         le=100_000,
         description="so many undiscounted sweeps from 0 (published: 100) in place of the optimum",
     )
+    checkpoint: str | None = Field(
+        default=None,
+        exclude=True,
+        description="a file that keeps finished policies: after a kill the same command goes on from it",
+    )
     simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
     queries: int = Field(default=300_000, ge=10_000, description="queries simulated per policy and seed")
     seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, with different seeds")
@@ -76,8 +83,9 @@ class PolicyOptions(Options):
     @field_validator("grid")
     @classmethod
     def _known_grid(cls, value: str) -> str:
-        if not _GRID.fullmatch(value):
-            raise ValueError('a grid is "fld{100}", "md" or "union{100}"')
+        match = _GRID.fullmatch(value)
+        if match is None or (match.group(2) is not None and not 1 <= int(match.group(2)) <= _FINEST_GRID):
+            raise ValueError(f'a grid is "fld{{100}}", "md" or "union{{100}}", of 1 to {_FINEST_GRID} steps')
         return value
 
     @model_validator(mode="after")

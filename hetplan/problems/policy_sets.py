@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.errors import Cancelled
-from hetplan.planner.contract import Event
 
 if TYPE_CHECKING:
     from hetplan.problems.policy_group import Group
@@ -44,8 +43,8 @@ def policy_set(
         except Cancelled:
             if not found:
                 raise
+        if any(load not in found for load in wanted):
             return [found[load] for load in sorted(found)], open_gaps or _gaps(wanted, found)
-        bench.ask.note(Event("policies", detail=f"{group.id}: {len(found)} loads"))
         loads = sorted(found)
         open_gaps = [
             (low, high)

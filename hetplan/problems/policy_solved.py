@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Cancelled
 from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Event
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Ask, Tools
+    from hetplan.problems.policy_checkpoint import Checkpoint
     from hetplan.problems.policy_group import Group
     from hetplan.problems.policy_options import PolicyOptions
 
@@ -34,7 +37,7 @@ Batches = Literal["max", "variable"]
 _OVERLOADED = 0.5
 _FITTING_ROUNDS = 3
 _AT_ONCE = 4
-"""Processes solved together: each may hold a hundred megabytes until it is certified."""
+"""Processes solved together where all that wait is taken: they hold a few megabytes each until they are certified."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Solved:
     simulated: Any = None
     beaten: str = ""
     """What else was tried, and how it did."""
+    recalled: bool = False
+    """Read from a checkpoint: certified by the run that wrote it, not by this one."""
 
     @property
     def accuracy(self) -> float:
@@ -90,11 +95,12 @@ class Solved:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where policies are made and tried: the conversation, the options, the tools."""
+    """Where policies are made and tried: the conversation, the options, the tools, and what was done before."""
 
     ask: Ask
     options: PolicyOptions
     tools: Tools
+    checkpoint: Checkpoint | None = None
 
     @property
     def can_simulate(self) -> bool:
@@ -104,7 +110,34 @@ class Bench:
     def solve(
         self, group: Group, loads_qps: Sequence[float], *, slo_s: float | None = None, about: str = "policy"
     ) -> list[Solved]:
-        """The best policy at each load; `batching` auto tries both kinds."""
+        """The best policy at each load; `batching` auto tries both kinds.
+
+        Fewer come back where a cancellation ends the work; where it leaves nothing, `Cancelled` is raised.
+        """
+        found: dict[float, Solved] = {}
+        for load in loads_qps:
+            known = self._recalled(group, load, slo_s)
+            if known is not None:
+                found[load] = known
+        left = [load for load in dict.fromkeys(loads_qps) if load not in found]
+        # Where any number may be taken a process holds some hundred megabytes: no more of them than threads.
+        few = max(_AT_ONCE if self.options.batching == "max" else 1, self.ask.limits.threads)
+        try:
+            for begin in range(0, len(left), few):
+                for solved in self._together(group, left[begin : begin + few], slo_s, about):
+                    found[solved.load_qps] = solved
+                    if self.checkpoint is not None:
+                        self.checkpoint.keep(_key(group, solved.load_qps, slo_s), solved)
+                if len(loads_qps) > 1:
+                    detail = f"{about}: {len(found)} of {len(loads_qps)} loads"
+                    self.ask.note(Event("policies", detail=detail, done=len(found) / len(loads_qps)))
+        except Cancelled:
+            if not found:
+                raise
+        return [found[load] for load in loads_qps if load in found]
+
+    def _together(self, group: Group, loads_qps: Sequence[float], slo_s: float | None, about: str) -> list[Solved]:
+        """Some loads, side by side."""
         if self.options.rates == "fitted" and group.wish.balancing == "shortest_queue" and self.can_simulate:
             return [self._fitted(group, load, slo_s, about) for load in loads_qps]
         chosen = self.options.batching
@@ -113,6 +146,19 @@ class Bench:
             return [self._asked(group, [load], self._likely(group, load), slo_s, about)[0] for load in loads_qps]
         tried = [self._asked(group, loads_qps, kind, slo_s, about) for kind in kinds]
         return [_better(several) for several in zip(*tried, strict=True)]
+
+    def _recalled(self, group: Group, load_qps: float, slo_s: float | None) -> Solved | None:
+        """What the checkpoint has; None where it has nothing, or nothing that belongs here."""
+        known = self.checkpoint.recall(_key(group, load_qps, slo_s)) if self.checkpoint is not None else None
+        if known is None:
+            return None
+        try:
+            form = group.form(load_qps, self.options, batching=known.batching, slo_s=slo_s)
+            policy = known.policy(form)
+            answer, measures = known.answer(policy), known.measures
+            return Solved(group, load_qps, form, policy, answer, measures, known.simulated, known.beaten, recalled=True)
+        except (LookupError, TypeError, ValueError):
+            return None
 
     def simulated(self, solved: Solved) -> Solved:
         """With what simulation gives, where there is a simulator."""
@@ -141,15 +187,12 @@ class Bench:
         self, group: Group, loads_qps: Sequence[float], kind: Batches, slo_s: float | None, about: str
     ) -> list[Solved]:
         solved: list[Solved] = []
-        few = max(_AT_ONCE, self.ask.limits.threads)
-        for begin in range(0, len(loads_qps), few):
-            loads = loads_qps[begin : begin + few]
-            forms = [group.form(load, self.options, batching=kind, slo_s=slo_s) for load in loads]
-            answers = self.ask.all(forms, about=f"{about}, {kind} batches")
-            for load, form, answer in zip(loads, forms, answers, strict=True):
-                if answer.point is not None and answer.status in (Status.OPTIMAL, Status.FEASIBLE):
-                    solved.append(Solved(group, load, form, answer.point, answer, _measured(form, answer)))
-                form.forget()
+        forms = [group.form(load, self.options, batching=kind, slo_s=slo_s) for load in loads_qps]
+        answers = self.ask.all(forms, about=f"{about}, {kind} batches")
+        for load, form, answer in zip(loads_qps, forms, answers, strict=True):
+            if answer.point is not None and answer.status in (Status.OPTIMAL, Status.FEASIBLE):
+                solved.append(Solved(group, load, form, answer.point, answer, _measured(form, answer)))
+            form.forget()
         if not self.can_simulate:
             return solved
         with ThreadPoolExecutor(max_workers=max(1, self.ask.limits.threads)) as pool:
@@ -173,6 +216,12 @@ class Bench:
     def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
         kinds: list[Batches] = ["max", "variable"] if self.options.batching == "auto" else [self.options.batching]
         return _better([self._asked(group, [load_qps], kind, slo_s, about)[0] for kind in kinds])
+
+
+def _key(group: Group, load_qps: float, slo_s: float | None) -> str:
+    """A question among those of one plan."""
+    slo = group.wish.slo_s if slo_s is None else slo_s
+    return f"{group.id}|{group.workers} workers|{load_qps!r} qps|{slo!r} s"
 
 
 def _measured(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetplan.errors import Cancelled
 from hetplan.planner.draft import Repair
 from hetplan.planner.plan import Notice
 from hetplan.problems.policy_models import capacity_qps
@@ -126,10 +127,25 @@ def overload_notice(solved: Solved) -> Notice:
 
 
 def fewest_possible(group: Group, load_qps: float) -> int:
-    """A bound: fewer workers cannot even serve, in any batches within the SLO, the queries that must be in time."""
-    best = max(capacity_qps(group.models, m, group.wish.slo_s) for m in range(group.models.accuracy.size))
-    allowed = group.wish.violation_most or 0.0
-    return max(1, math.ceil(load_qps * (1.0 - allowed) / best - 1e-9))
+    """A bound: fewer workers have not the time, in any batches within the SLO, to answer what must be in time.
+
+    Models with c seconds per query answer shares f of those queries: least sum of f c with sum of f a >= the accuracy
+    wanted. Two models do.
+    """
+    models = group.models
+    rates = np.array([capacity_qps(models, m, group.wish.slo_s) for m in range(models.accuracy.size)])
+    able = np.flatnonzero(rates > 0)
+    if able.size == 0:
+        return 1
+    seconds, accuracy = 1.0 / rates[able], models.accuracy[able]
+    wanted = min(group.wish.accuracy_least or 0.0, float(accuracy.max()))
+    least = float(seconds[accuracy >= wanted].min())
+    for good in np.flatnonzero(accuracy > wanted):
+        for quick in np.flatnonzero(accuracy < wanted):
+            share = (wanted - accuracy[quick]) / (accuracy[good] - accuracy[quick])
+            least = min(least, float(share * seconds[good] + (1.0 - share) * seconds[quick]))
+    in_time = load_qps * (1.0 - (group.wish.violation_most or 0.0))
+    return max(1, math.ceil(in_time * least - 1e-9))
 
 
 def fewest(
@@ -144,6 +160,8 @@ def fewest(
     def holds(workers: int) -> bool:
         if workers not in memory:
             memory[workers] = bench.solve(group.with_workers(workers), loads_qps, about=f"{workers} workers")
+            if len(memory[workers]) < len(loads_qps):
+                raise Cancelled(f"cancelled before {workers} workers were tried at every load")
         return not any(solved.misses() for solved in memory[workers])
 
     low = max(least, min(fewest_possible(group, max(loads_qps)), most), 1)

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 _OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 _LEAST_ARRIVALS = 1000
+_MOST_STAGES = 200
+"""More stages than this, and than workers, are planned as so many: the gaps vary by seven percent then."""
 _BURSTIEST = 0.75
 """Own inter-arrival times with a gamma shape below this are too far from any Erlang."""
 
@@ -60,7 +62,7 @@ class AppWish:
         exact = workers * self.shape
         if exact < _BURSTIEST and not clamp:
             raise ValueError(f"own inter-arrival times have gamma shape {exact:.3g}, burstier than Poisson")
-        stages = max(1, round(exact))
+        stages = min(max(1, round(exact)), max(workers, _MOST_STAGES))
         if abs(exact - stages) < 1e-9:
             return stages, self.shape, ""
         return (

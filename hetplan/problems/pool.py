@@ -258,7 +258,11 @@ class Pool:
     # --- the conversation --------------------------------------------------------------------------------------------
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
-        """Answer by the chosen formulation."""
+        """Answer by the chosen formulation; also where there is no pool, what reading the files found is told."""
+        found = self._decided(ask)
+        return replace(found, warnings=(*self.notices, *found.warnings)) if isinstance(found, Infeasible) else found
+
+    def _decided(self, ask: Ask) -> Draft | Infeasible:
         from hetplan.problems import pool_idle, pool_ranked, pool_search, pool_simulated
         from hetplan.problems.pool_infeasible import impossible
 
@@ -281,10 +285,14 @@ class Pool:
 
     def fluid_milp(self, ask: Ask) -> Draft | Infeasible:
         """The exact fluid program over whole counts; for a rate to be kept in simulation, a search upward from it."""
-        from hetplan.problems import pool_simulated
+        from hetplan.problems import pool_merged, pool_simulated
 
         if self.options.size == "simulated" and self.fluid_target is not None:
             return pool_simulated.smallest(self, ask)
+        if pool_merged.worth_merging(self, cast("FluidOptions", self.options).classes):
+            drafted = pool_merged.merged_best(self, ask)
+            if drafted is not None:
+                return drafted
         found = self.fluid_best(ask)
         if isinstance(found, Infeasible):
             return found
@@ -378,13 +386,13 @@ class Pool:
         if answer.status is not Status.OPTIMAL:
             points += [] if known is None else [known]
             lam, share = flows(self, per_type)
-            found += [self._carried(counts, share, answer)] if lam > 0 else []
+            found += [self.carried(counts, share, answer)] if lam > 0 else []
         for point in points:
             shares = shares_there(self, point, per_type)
-            found += [self._carried(counts, shares, answer)] if shares is not None else []
+            found += [self.carried(counts, shares, answer)] if shares is not None else []
         return max(found, key=lambda one: one.lam)
 
-    def _carried(self, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
+    def carried(self, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
         """What these shares of each class carry, to the last digit."""
         work = (self.p[:, None] * share * np.where(self.served, self.L, 0.0)).sum(axis=0) / 1000.0
         busy = work > 0

@@ -87,6 +87,9 @@ class FluidOptions(PoolOptions):
     evaluations: int = Field(
         default=60, ge=1, description="most pools simulated to size one for a rate (size simulated only)"
     )
+    classes: int = Field(
+        default=4000, ge=1, description="above so many classes of queries alike ones are merged while counts are chosen"
+    )
 
 
 class FluidAtOptions(PoolOptions):

@@ -45,13 +45,17 @@ from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.plan import Notice
 from hetplan.problems.pool_wish import Faults
+from hetplan.problems.variants_idle import check_least, idle_of_whole
 from hetplan.problems.variants_options import GreedyOptions, PaperOptions, SimpleOptions, VariantsOptions
 from hetplan.problems.variants_snapshot import Kind, MachineType, Slot, read_kinds, read_slots, read_types
+from hetplan.problems.variants_waiting import leaving_room_to_wait
 from hetplan.problems.variants_wish import Asked, Serves, find_serving, read_asked, why_not_variants
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
     from hetplan.planner.plan import Plan
+    from hetplan.problems.variants_milp import Room
     from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Item", "Variants"]
@@ -60,7 +64,7 @@ Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Item:
     """What is counted: a kind, of one application or (`app` None) common to all that it serves."""
 
@@ -123,7 +127,10 @@ class Variants:
         kinds = read_kinds(inputs, types, names, faults, notices)
         slots = read_slots(inputs, kinds, notices)
         serves = find_serving(inputs, asked, kinds, chosen, faults, notices, known_machines=_known_machines(types))
+        check_least(inputs, types, faults)
         faults.settle()
+        if chosen.size != "planned":
+            serves = leaving_room_to_wait(serves, asked, kinds)
         return cls(inputs, chosen, asked, types, kinds, slots, serves, formulation, tools, tuple(notices))
 
     # --- the letters -------------------------------------------------------------------------------------------------
@@ -141,6 +148,39 @@ class Variants:
             if slot.kind is not None:
                 found[slot.kind] += slot.instances
         return found
+
+    @cached_property
+    def slots_at(self) -> Mapping[tuple[str | None, str | None], tuple[Slot, ...]]:
+        """What runs on each machine: by its host, or by the worker of the state where it has no name."""
+        found: dict[tuple[str | None, str | None], list[Slot]] = {}
+        for slot in self.slots:
+            host = slot.worker.host
+            found.setdefault((host, None if host is not None else slot.worker.id), []).append(slot)
+        return {place: tuple(slots) for place, slots in found.items()}
+
+    @cached_property
+    def slots_of_kind(self) -> Mapping[int, tuple[Slot, ...]]:
+        """What runs of each kind."""
+        found: dict[int, list[Slot]] = {}
+        for slot in self.slots:
+            if slot.kind is not None:
+                found.setdefault(slot.kind, []).append(slot)
+        return {kind: tuple(slots) for kind, slots in found.items()}
+
+    @cached_property
+    def unnamed(self) -> tuple[tuple[Worker, int], ...]:
+        """Running workers without a host, each with its type of machine."""
+        state = self.inputs.state
+        of_load = {slot.load.id: self.kinds[slot.kind].type for slot in self.slots if slot.kind is not None}
+        found = []
+        for worker in state.workers if state is not None else ():
+            fitting = [of_load[load.id] for load in worker.loads if load.id in of_load] + [
+                t for t, kind in enumerate(self.types)
+                if kind.hardware == worker.hardware and worker.offer in (None, kind.offer)
+            ]  # fmt: skip
+            if worker.host is None and fitting:
+                found.append((worker, fitting[0]))
+        return tuple(found)
 
     @cached_property
     def eligible(self) -> tuple[Serves, ...]:
@@ -176,6 +216,16 @@ class Variants:
     def C(self) -> Vector:
         """Cost of an instance of each item, per hour."""
         return np.array([self.kinds[item.kind].cost for item in self.items])
+
+    def needs(self, resource: str) -> Vector:
+        """R of each item."""
+        needs = np.array([kind.needs.get(resource, 0.0) for kind in self.kinds])
+        return needs[self.kind_of] if len(self.items) else np.zeros(0)
+
+    @cached_property
+    def known_rooms(self) -> dict[bool, list[Room]]:
+        """The rooms of (3) once they were asked for (`variants_milp.rooms`)."""
+        return {}
 
     @cached_property
     def group_of_kind(self) -> Integers:
@@ -229,13 +279,14 @@ class Variants:
         return float(self.C @ x)
 
     def gross(self, x: Integers) -> float:
-        """sum C x + lambda sum C Tl p."""
+        """sum C x + lambda sum C Tl p, and what idle machines cost that must be there anyway."""
         if not len(self.items):
             return 0.0
         in_group = np.bincount(self.group, weights=x, minlength=self.N.size)
         price = np.zeros(self.N.size)
         price[self.group] = self.loading
-        return self.steady(x) + float(price @ np.maximum(in_group - self.N, 0.0))
+        loading = float(price @ np.maximum(in_group - self.N, 0.0))
+        return self.steady(x) + loading + idle_of_whole(self, x)
 
     # --- the conversation --------------------------------------------------------------------------------------------
 

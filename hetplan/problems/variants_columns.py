@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.forms.columns import Columns
+from hetplan.problems.variants_idle import least_of_whole
 from hetplan.problems.variants_milp import Room, rooms, upper
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def why_no_columns(v: Variants) -> str:
         return "applications share instances"
     if v.inputs.slo.limits.moves is not None:
         return "moves are limited"
+    if least_of_whole(v):
+        return "some machines must be there, used or not"
     first: dict[int, tuple[int, float]] = {}
     for item, g in zip(v.items, v.group.tolist(), strict=True):
         mine = (item.serves[0].app, item.serves[0].qps)

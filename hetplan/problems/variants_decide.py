@@ -15,7 +15,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.planner.gap import relative_gap
 from hetplan.problems.variants_columns import columns, counts_in_order, why_no_columns
 from hetplan.problems.variants_draft import GROSS, draft
-from hetplan.problems.variants_infeasible import explained, fits_nowhere
+from hetplan.problems.variants_infeasible import explained, fits_nowhere, over_budget
 from hetplan.problems.variants_machines import Packed, exact, pack, read_exact
 from hetplan.problems.variants_milp import counts_of, program, rooms, spread
 from hetplan.problems.variants_rules import by_brute_force, by_greedy, by_replication, static
@@ -77,14 +77,20 @@ def by_columns(v: Variants, ask: Ask) -> Draft | Infeasible:
         if open_ > wanted:
             whole = ask(program(v, typed=typed), gap=min(wanted, GAP), about="least gross cost, whole")
             if whole.point is not None and v.gross(counts_of(v, whole.point)) <= v.gross(x) * (1 + 1e-9):
-                return finished(v, ask, counts_of(v, whole.point), whole)
+                return finished(v, ask, counts_of(v, whole.point), whole, certified=answer.bound)
     return finished(v, ask, x, answer)
 
 
-def finished(v: Variants, ask: Ask, x: NDArray[np.int64], answer: Answer[Any]) -> Draft | Infeasible:
-    """Counts with their flows and places, as a draft."""
+def finished(
+    v: Variants, ask: Ask, x: NDArray[np.int64], answer: Answer[Any], *, certified: float | None = None
+) -> Draft | Infeasible:
+    """Counts with their flows and places, as a draft. `certified` is the bound that configurations prove."""
     if v.level == "aggregate" and not _has_machines(v):
-        return drafted(v, ask, x, placed_by_counts(v, x), claimed(v, x, answer))
+        claim = claimed(v, x, answer)
+        if certified is not None:
+            open_ = relative_gap(v.gross(x), certified)
+            claim = replace(claim, note=f"an engine's word; the prices of configurations prove it within {open_:.2%}")
+        return drafted(v, ask, x, placed_by_counts(v, x), claim)
     packed = pack(v, x, ask)
     claim = claimed(v, x, answer, machines=True)
     if not packed.left:
@@ -143,7 +149,7 @@ def drafted(v: Variants, ask: Ask, x: NDArray[np.int64], placed: Placed, claim: 
     flows = spread(v, x, ask)
     if flows is None:
         return Infeasible(why=("whole counts do not carry the loads: a tolerance was too loose",), proved=False)
-    return draft(v, x, flows, placed, (claim,))
+    return over_budget(v, placed) or draft(v, x, flows, placed, (claim,))
 
 
 def _has_machines(v: Variants) -> bool:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.planner.next_state import COUNTERS
 from hetplan.planner.plan import Notice, Promise, Route, SharesDispatch, Unserved, Valid
 from hetplan.problems.variants_actions import steps
+from hetplan.problems.variants_idle import idle_of_whole
 from hetplan.problems.variants_milp import rooms
 from hetplan.problems.variants_workers import Placed
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
     from hetplan.problems.variants import Variants
 
-__all__ = ["GROSS", "NET", "draft", "same_load_ms"]
+__all__ = ["GROSS", "NET", "draft", "same_load_ms", "steady_nanos"]
 
 GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"
 NO_SHARE = 1e-12
@@ -35,7 +37,7 @@ def draft(
     *,
     unserved: Mapping[int, tuple[float, str]] | None = None,
     warnings: Sequence[Notice] = (),
-    alternatives: Sequence[Mapping[str, Any]] = (),
+    counters: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Draft:
     """The plan of counts that have their places."""
     way = steps(v, placed)
@@ -52,7 +54,7 @@ def draft(
         dispatch={app: SharesDispatch(late=v.inputs.slo.apps[app].late) for app in routing},
         actions=tuple(way.actions),
         promises=tuple(_promises(v, x, flows, served, placed, routing)),
-        reported=tuple(reported),
+        reported=tuple(_with_idle(v, x, placed, claim) for claim in reported),
         unserved=tuple(
             [Unserved(app=v.asked[b].id, rate_qps=rate, why=why) for b, (rate, why) in sorted(missing.items())]
             + [
@@ -62,9 +64,18 @@ def draft(
             ]
         ),
         warnings=(*v.notices, *_warnings(v, x, flows), *way.notices, *warnings),
-        alternatives=tuple(alternatives),
+        extensions={COUNTERS: counters} if counters else {},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
+
+
+def _with_idle(v: Variants, x: NDArray[np.int64], placed: Placed, claim: Reported) -> Reported:
+    """Machines that stay idle beside packed ones are counted once all is placed: a bound knows nothing of them."""
+    more = placed.idle_nanos / NANO - idle_of_whole(v, x)
+    if more <= 0 or claim.value is None:
+        return claim
+    scope: Scope = "relaxation" if claim.scope == "problem" else claim.scope
+    return replace(claim, value=claim.value + more, scope=scope, note="bounded without the machines that stay idle")
 
 
 def _late(v: Variants, flows: Mapping[tuple[int, int], float]) -> dict[int, tuple[float, str]]:
@@ -123,18 +134,18 @@ def _promises(
         found.append(
             Promise(app=one.id, quantity="service_ms", relation="<=", value=slowest[b] + hop, model="no-queueing")
         )
-    steady = _steady_nanos(v, tuple(placed.workers), placed.item_of) / NANO
-    gross = steady + (v.gross(x) - v.steady(x))
+    steady = steady_nanos(v, placed) / NANO
+    gross = steady + (v.gross(x) - v.steady(x) - idle_of_whole(v, x))
     for quantity, value in (("cost_per_hour", steady), (GROSS, gross), (NET, gross - v.now)):
         found.append(Promise(quantity=quantity, relation="=", value=value, model="no-queueing"))
     return found
 
 
-def _steady_nanos(v: Variants, workers: tuple[Worker, ...], item_of: Mapping[str, int]) -> int:
+def steady_nanos(v: Variants, placed: Placed) -> int:
     """What the workers cost per hour, exactly."""
-    return sum(
-        worker.count * load.instances * v.kinds[v.items[item_of[load.id]].kind].price
-        for worker in workers
+    return placed.idle_nanos + sum(
+        worker.count * load.instances * v.kinds[v.items[placed.item_of[load.id]].kind].price
+        for worker in placed.workers
         for load in worker.loads
     )
 
@@ -161,9 +172,11 @@ def _queueing(v: Variants, x: NDArray[np.int64], flows: Mapping[tuple[int, int],
     Waiting of a queue at use u with c servers is about T u^sqrt(2(c+1)) / (c (1 - u)) / 2 (Sakasegawa, times of little
     variance); told where that does not fit between T and S.
     """
+    if v.options.size != "planned":
+        return []
     use = np.zeros(len(v.items))
     for (b, i), rate in flows.items():
-        use[i] += rate / next(s.qps for s in v.items[i].serves if s.app == b)
+        use[i] += rate / next(s.saturation_qps for s in v.items[i].serves if s.app == b)
     told: dict[str, float] = {}
     for b, i in flows:
         count = float(x[i])
@@ -178,6 +191,6 @@ def _queueing(v: Variants, x: NDArray[np.int64], flows: Mapping[tuple[int, int],
     named = ", ".join(f"{name} ({busy:.0%})" for name, busy in worst[:SHOWN])
     text = (
         f"at the planned use {len(told)} applications would wait longer than their SLO leaves room for: {named}; "
-        "a saturated instance promises no waiting: raise change.slack, simulate, or set size=simulated"
+        "a saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

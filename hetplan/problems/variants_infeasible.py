@@ -12,12 +12,15 @@ from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.variants_columns import least_use, why_no_columns
+from hetplan.problems.variants_draft import steady_nanos
 from hetplan.problems.variants_milp import growths, program, rooms
+from hetplan.profiles.fields import NANO
 
 if TYPE_CHECKING:
     from hetplan.problems.variants import Variants
+    from hetplan.problems.variants_workers import Placed
 
-__all__ = ["explained", "fits_nowhere", "impossible"]
+__all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
 
 SHOWN = 5
 LARGE = 100
@@ -219,3 +222,15 @@ def fits_nowhere(v: Variants, left: Counter[int], *, proved: bool) -> Infeasible
         text = f"raise {growth.field} from {growth.stated:g} by {count} machines at the most"
         repairs.append(Repair(growth.field, "raise", float(count), to, "machines", text))
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
+
+
+def over_budget(v: Variants, placed: Placed) -> Infeasible | None:
+    """Machines that must be there and hold nothing may take the plan over the limit on its price."""
+    limit, cost = v.inputs.slo.limits.cost_per_hour, steady_nanos(v, placed)
+    if limit is None or not placed.idle_nanos or cost <= limit:
+        return None
+    at, unit = "slo.limits.cost_per_hour", v.inputs.slo.limits.currency
+    why = f"machines that limits.instances demands cost {placed.idle_nanos / NANO:g} {unit} an hour and are idle"
+    text = f"raise {at} from {limit / NANO:g} to {cost / NANO:g} {unit}, or ask for fewer machines"
+    repair = Repair(at, "raise", (cost - limit) / NANO, cost / NANO, unit, text)
+    return Infeasible(why=(why,), repairs=(repair,), proved=False)

@@ -1,14 +1,15 @@
 """Every instance on its machine: best fit first, then exact packing of what does not fit, then other counts.
 
 The program per type of machine only bounds what machines one by one can hold (vector bin packing). A plan is made once
-every instance has its place: running instances on known machines stay where they are, the others go, large ones first,
-where they leave least room over.
+every instance has its place: running instances stay on their machines (known by name, or as the worker of the state
+that runs there), the others go, large ones first, where they leave least room over.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from hetplan.problems.variants_workers import Machine
 if TYPE_CHECKING:
     from hetplan.problems.variants import Variants
 
-__all__ = ["Packed", "exact", "machines_of", "most_beside", "pack", "read_exact"]
+__all__ = ["Packed", "Place", "exact", "machines_of", "most_beside", "pack", "read_exact"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,12 +35,20 @@ MOST_EXACT = 1500
 """Counts (item on machine) that the whole program may have."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """A machine: its host, else the worker of the state that runs on one without a name (both None: a new one)."""
+
+    host: str | None = None
+    was: str | None = None
+
+
 @dataclass
 class _Bin:
     """A machine being filled."""
 
     type: int
-    host: str | None
+    place: Place
     room: Vector
     holds: Counter[int] = field(default_factory=Counter)
     most: float = np.inf
@@ -92,11 +101,25 @@ def most_beside(v: Variants) -> Vector:
     )
 
 
-def machines_of(v: Variants, t: int) -> list[str | None]:
-    """The machines of a type, by name where they have names."""
+def machines_of(v: Variants, t: int) -> list[Place]:
+    """The machines of a type: by name where they have names, then those that run, then those that may be had."""
     kind = v.types[t]
-    named: list[str | None] = list(kind.hosts)
-    return named + [None] * ((kind.count or 0) - len(named))
+    if kind.hosts:
+        named = [Place(host=host) for host in kind.hosts]
+        return named + [Place()] * ((kind.count or 0) - len(named))
+    running = _running_places(v, t)
+    return running[: kind.count] + [Place()] * ((kind.count or 0) - len(running))
+
+
+def _running_places(v: Variants, t: int) -> list[Place]:
+    return [Place(was=worker.id) for worker, type_ in v.unnamed if type_ == t for _ in range(worker.count)]
+
+
+def _running_at(v: Variants, place: Place) -> Iterator[tuple[int, int]]:
+    """What runs on one machine now: kinds, and how many instances of each."""
+    for slot in v.slots_at.get((place.host, place.was), ()):
+        if slot.kind is not None:
+            yield slot.kind, slot.load.instances
 
 
 def pack(v: Variants, x: Integers, ask: Ask) -> Packed:
@@ -109,7 +132,7 @@ def pack(v: Variants, x: Integers, ask: Ask) -> Packed:
             of_type.setdefault(v.kinds[v.items[i].kind].type, Counter())[i] = int(count)
     for t, wanted in sorted(of_type.items()):
         if v.types[t].count is None:
-            machines += [Machine(t, None, {i: 1}, count) for i, count in sorted(wanted.items())]
+            machines += _without_end(v, t, wanted)
             continue
         bins, rest = _fullest(v, t, wanted, sizes, most)
         if rest and len(wanted) * len(bins) <= MOST_ASSIGNED and not np.isfinite(most).any():
@@ -118,15 +141,48 @@ def pack(v: Variants, x: Integers, ask: Ask) -> Packed:
                 machines += assigned
                 continue
         left += rest
-        machines += [Machine(t, b.host, dict(b.holds)) for b in bins if b.holds]
+        machines += [Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]
     return Packed(_alike(machines), left)
+
+
+def _without_end(v: Variants, t: int, wanted: Counter[int]) -> list[Machine]:
+    """Where as many machines as wanted may be had, what does not run yet gets one of its own."""
+    left, found = Counter(wanted), list[Machine]()
+    items = _items_of_kind(v, wanted)
+    for place in _running_places(v, t):
+        holds: Counter[int] = Counter()
+        for kind, instances in _running_at(v, place):
+            for i in items.get(kind, ()):
+                kept = min(instances - sum(holds[j] for j in items[kind]), left[i])
+                if kept > 0:
+                    holds[i] += kept
+                    left[i] -= kept
+        if holds:
+            found.append(Machine(t, None, dict(holds), was=place.was))
+    found = _alike(found)
+    for i, count in sorted(left.items()):
+        if count > 0:
+            group = next((n for n, machine in enumerate(found) if machine.holds == {i: 1}), len(found))
+            found[group:] = [
+                replace(found[group], count=found[group].count + count) if group < len(found)
+                else Machine(t, None, {i: 1}, count),
+                *found[group + 1 :],
+            ]  # fmt: skip
+    return found
+
+
+def _items_of_kind(v: Variants, wanted: Counter[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for i in wanted:
+        found.setdefault(v.items[i].kind, []).append(i)
+    return found
 
 
 def _fullest(v: Variants, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector) -> tuple[list[_Bin], Counter[int]]:
     """The machines of a type as full as best fit gets them, over several orders; what is left over."""
-    hosts, best = machines_of(v, t), None
+    places, best = machines_of(v, t), None
     for order in range(2 + len(sizes.resources)):
-        bins = [_Bin(t, host, sizes.rooms[t].copy()) for host in hosts]
+        bins = [_Bin(t, place, sizes.rooms[t].copy()) for place in places]
         rest = _best_fit(v, bins, wanted, sizes.needs, most, order)
         if best is None or rest.total() < best[1].total():
             best = (bins, rest)
@@ -141,17 +197,10 @@ def _best_fit(
 ) -> Counter[int]:
     """Fill the bins, the largest first (by the largest share of a machine, their sum, or one resource)."""
     left = Counter(wanted)
-    by_host = {b.host: b for b in bins if b.host is not None}
-    items: dict[int, list[int]] = {}
-    for i in left:
-        items.setdefault(v.items[i].kind, []).append(i)
-    for slot in v.slots:
-        b = by_host.get(slot.worker.host or "")
-        for i in items.get(slot.kind if slot.kind is not None else -1, ()) if b is not None else ():
-            for _ in range(min(slot.instances, left[i])):
-                if b is not None and b.fits(needs[i], most[i]):
-                    b.put(i, needs[i], most[i])
-                    left[i] -= 1
+    items = _items_of_kind(v, wanted)
+    for b in bins:
+        for kind, instances in _running_at(v, b.place):
+            _kept_here(b, items.get(kind, ()), instances, left, needs, most)
     scale = np.max([np.where(np.isfinite(b.room), b.room, 1.0) for b in bins], axis=0) if bins else np.ones(1)
     scale = np.maximum(scale, 1e-12)
     share = needs / scale
@@ -169,51 +218,61 @@ def _best_fit(
     return +left
 
 
+def _kept_here(b: _Bin, items: Iterable[int], instances: int, left: Counter[int], needs: Vector, most: Vector) -> None:
+    """What runs on a machine stays there, as far as it is wanted and fits."""
+    for i in items:
+        for _ in range(min(instances, left[i])):
+            if not b.fits(needs[i], most[i]):
+                return
+            b.put(i, needs[i], most[i])
+            left[i] -= 1
+            instances -= 1
+
+
 def _assigned(v: Variants, t: int, wanted: Counter[int], sizes: _Sizes, ask: Ask) -> list[Machine] | None:
     """The same instances placed exactly, those that run staying where they are as far as may be."""
-    items, hosts = sorted(wanted), machines_of(v, t)
+    items, places = sorted(wanted), machines_of(v, t)
     m = Builder("max", name="variants placed")
-    stays = np.array([[_running_on(v, i, host) for host in hosts] for i in items], dtype=float)
+    stays = np.array([[_running_on(v, i, place) for place in places] for i in items], dtype=float)
     counts = np.array([float(wanted[i]) for i in items])
     z = m.columns(
-        "z", lambda k: str(k), size=stays.size, whole=True, upper=np.repeat(counts, len(hosts)), unit="instances"
+        "z", lambda k: str(k), size=stays.size, whole=True, upper=np.repeat(counts, len(places)), unit="instances"
     )
     kept = m.columns("kept", lambda k: str(k), size=z.size, upper=stays.ravel(), cost=1.0)
-    place = m.rows("placed", [item_name(v, i) for i in items], lower=counts, upper=counts)
-    m.add(np.repeat(place, len(hosts)), z, 1.0)
+    placed = m.rows("placed", [item_name(v, i) for i in items], lower=counts, upper=counts)
+    m.add(np.repeat(placed, len(places)), z, 1.0)
     stay = m.rows("stays", lambda k: str(k), size=z.size, upper=0.0)
     m.add(stay, kept, 1.0)
     m.add(stay, z, -1.0)
     for r, resource in enumerate(sizes.resources):
         if np.isfinite(sizes.rooms[t, r]) and sizes.needs[items, r].any():
-            row = m.rows(resource, [host or str(n) for n, host in enumerate(hosts)], upper=sizes.rooms[t, r])
-            m.add(np.tile(row, len(items)), z, np.repeat(sizes.needs[items, r], len(hosts)))
+            row = m.rows(resource, [p.host or str(n) for n, p in enumerate(places)], upper=sizes.rooms[t, r])
+            m.add(np.tile(row, len(items)), z, np.repeat(sizes.needs[items, r], len(places)))
     answer = ask(m.build(), gap=1.0, about=f"places on the machines of {v.types[t].hardware}")
     if answer.point is None:
         return None
-    found = np.rint(answer.point[: z.size]).astype(int).reshape(len(items), len(hosts))
+    found = np.rint(answer.point[: z.size]).astype(int).reshape(len(items), len(places))
     return [
-        Machine(t, host, {i: int(found[k, n]) for k, i in enumerate(items) if found[k, n] > 0})
-        for n, host in enumerate(hosts)
+        Machine(t, p.host, {i: int(found[k, n]) for k, i in enumerate(items) if found[k, n] > 0}, was=p.was)
+        for n, p in enumerate(places)
         if found[:, n].any()
     ]
 
 
-def _running_on(v: Variants, i: int, host: str | None) -> int:
-    if host is None:
-        return 0
-    return sum(s.instances for s in v.slots if s.worker.host == host and s.kind == v.items[i].kind)
+def _running_on(v: Variants, i: int, place: Place) -> int:
+    return sum(instances for kind, instances in _running_at(v, place) if kind == v.items[i].kind)
 
 
 def _alike(machines: list[Machine]) -> list[Machine]:
-    """Machines without a name that hold the same are one group."""
-    named = [machine for machine in machines if machine.host is not None]
-    groups: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
-    for machine in machines:
-        if machine.host is None:
-            key = (machine.type, tuple(sorted(machine.holds.items())))
-            groups[key] = groups.get(key, 0) + machine.count
-    return named + [Machine(t, None, dict(holds), count) for (t, holds), count in groups.items()]
+    """Machines of one worker of the state that go on alike are one group again."""
+    groups: dict[object, Machine] = {}
+    for place, machine in enumerate(machines):
+        key: object = place
+        if machine.was is not None:
+            key = (machine.was, tuple(sorted(machine.holds.items())))
+        before = groups.get(key)
+        groups[key] = machine if before is None else replace(before, count=before.count + machine.count)
+    return list(groups.values())
 
 
 def exact(v: Variants) -> Milp | None:
@@ -246,7 +305,8 @@ def read_exact(v: Variants, form: Milp, point: Vector) -> list[Machine]:
     for (i, t, n), count in zip(places, values, strict=True):
         if count > 0:
             holds.setdefault((t, n), {})[i] = int(count)
-    return _alike([Machine(t, machines_of(v, t)[n], held) for (t, n), held in sorted(holds.items())])
+    where = {t: machines_of(v, t) for t, _ in holds}
+    return _alike([Machine(t, where[t][n].host, held, was=where[t][n].was) for (t, n), held in sorted(holds.items())])
 
 
 def on_machines(v: Variants) -> list[tuple[int, int, int]]:

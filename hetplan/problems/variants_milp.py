@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.variants_idle import add_idle
 from hetplan.problems.variants_snapshot import WHOLE
 from hetplan.profiles.fields import NANO
 
@@ -22,6 +23,10 @@ __all__ = ["Growth", "Room", "cost_part", "counts_of", "growths", "item_name", "
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+SMALL = 1e-3
+"""Loads that take less of an instance than this are also asked whether there is one: tolerances would hide them."""
+COST = "cost_per_hour"
+"""The room of the whole plan's price."""
 CEILING = 1e-9
 """Taken off before rounding up: a quotient that is whole but for rounding."""
 
@@ -54,25 +59,28 @@ class Room:
         return f"{self.resource} of {self.where}" if self.where else self.resource
 
 
-def _needs(v: Variants, resource: str) -> Vector:
-    needs = [kind.needs.get(resource, 0.0) for kind in v.kinds]
-    return np.array([needs[item.kind] for item in v.items])
-
-
 def rooms(v: Variants, *, typed: bool) -> list[Room]:
     """Every capacity that binds all instances together; with `typed`, those of each type of machine apart."""
+    if typed not in v.known_rooms:
+        v.known_rooms[typed] = _rooms(v, typed)
+    return v.known_rooms[typed]
+
+
+def _rooms(v: Variants, typed: bool) -> list[Room]:
     found: list[Room] = []
     names = list(growths(v, typed=typed))
     limits = v.inputs.slo.limits
     for resource, total in sorted(limits.resources.items()):
-        found.append(Room(resource, "", total, _needs(v, resource), 1.0, names.index(("resource", resource))))
+        found.append(Room(resource, "", total, v.needs(resource), 1.0, names.index(("resource", resource))))
     if limits.cost_per_hour is not None:
         key = names.index(("cost", ""))
-        found.append(Room("cost_per_hour", "", limits.cost_per_hour / NANO, v.C, 1.0, key))
+        found.append(Room(COST, "", limits.cost_per_hour / NANO, v.C, 1.0, key))
     here = np.array([v.kinds[item.kind].type for item in v.items], dtype=np.int64)
     resources = sorted({resource for kind in v.kinds for resource in kind.needs})
     for resource in resources:
-        use = _needs(v, resource)
+        if all(kind.count is None or kind.room(resource) is None for kind in v.types):
+            continue
+        use = v.needs(resource)
         size = 0.0
         bounded = True
         for t, kind in enumerate(v.types):
@@ -129,7 +137,7 @@ def upper(v: Variants) -> Vector:
     found = []
     for item in v.items:
         most = sum(v.need[s.app] / s.qps for s in item.serves)
-        bound = float(np.ceil(most - CEILING)) if most > 0 else 0.0
+        bound = max(1.0, float(np.ceil(most - CEILING))) if most > 0 else 0.0
         if all(s.late for s in item.serves):
             bound = min(bound, float(v.running[item.kind]))
         found.append(bound)
@@ -169,7 +177,8 @@ def cost_part(
     _cover(v, m, x, may_fall_short)
     if costs:
         _loading(v, m, x, in_use)
-    _fit(v, m, x, typed, grow, shrunk or {})
+    idle = add_idle(v, m, x) if costs else []
+    _fit(v, m, x, typed, grow, shrunk or {}, idle)
     if v.inputs.slo.limits.moves is not None:
         _moves(v, m, x)
     return m, x
@@ -182,24 +191,32 @@ def item_name(v: Variants, i: int) -> str:
 
 
 def _cover(v: Variants, m: Builder, x: Integers, may_fall_short: bool) -> None:
-    """(1) and (2)."""
-    row = m.rows("load", [one.id for one in v.asked], lower=v.need, unit="qps", equation="(1)")
+    """(1) and (2), every load as 1: what is needed may be many orders below what an instance serves.
+
+    One instance that serves a whole need alone counts as just that: the same whole counts, a tighter relaxation.
+    """
+    need = np.where(v.need > 0, v.need, 1.0)
+    row = m.rows("load", [one.id for one in v.asked], lower=np.sign(v.need), unit="loads", equation="(1)")
     alone = [(item.serves[0].app, i, item.serves[0].qps) for i, item in enumerate(v.items) if len(item.serves) == 1]
     if alone:
         b, i, q = (np.array(column) for column in zip(*alone, strict=True))
-        m.add(row[b], x[i], q)
+        m.add(row[b], x[i], np.minimum(q / need[b], 1.0))
     common = [(s.app, i, s.qps) for i, item in enumerate(v.items) if len(item.serves) > 1 for s in item.serves]
     if common:
         b, i, q = (np.array(column) for column in zip(*common, strict=True))
-        y = m.columns("y", lambda k: f"{v.asked[b[k]].id} by {item_name(v, int(i[k]))}", size=len(common), unit="qps")
+        y = m.columns("y", lambda k: f"{v.asked[b[k]].id} by {item_name(v, int(i[k]))}", size=len(common), unit="loads")
         m.add(row[b], y, 1.0)
         which, place = np.unique(i, return_inverse=True)
         full = m.rows("saturation", lambda k: item_name(v, int(which[k])), size=which.size, upper=0.0, equation="(2)")
-        m.add(full[place], y, 1.0 / q)
+        m.add(full[place], y, need[b] / q)
         m.add(full, x[which], -1.0)
+        small = np.flatnonzero(need[b] < SMALL * q)
+        there = m.rows("there at all", lambda k: item_name(v, int(i[small[k]])), size=small.size, upper=0.0)
+        m.add(there, y[small], 1.0)
+        m.add(there, x[i[small]], -1.0)
     if may_fall_short:
         short = m.columns("short", [one.id for one in v.asked], cost=1.0, upper=v.need, unit="qps")
-        m.add(row, short, 1.0)
+        m.add(row, short, 1.0 / need)
 
 
 def _loading(v: Variants, m: Builder, x: Integers, in_use: NDArray[np.bool_]) -> None:
@@ -216,7 +233,13 @@ def _loading(v: Variants, m: Builder, x: Integers, in_use: NDArray[np.bool_]) ->
 
 
 def _fit(
-    v: Variants, m: Builder, x: Integers, typed: bool, grow: Sequence[int] | None, shrunk: dict[str, float]
+    v: Variants,
+    m: Builder,
+    x: Integers,
+    typed: bool,
+    grow: Sequence[int] | None,
+    shrunk: dict[str, float],
+    idle: Sequence[tuple[int, float]],
 ) -> None:
     """(3)."""
     all_rooms = rooms(v, typed=typed)
@@ -230,6 +253,8 @@ def _fit(
             room.resource, [room.where or "total"], upper=room.size - shrunk.get(room.label, 0.0), equation="(3)"
         )
         m.add(row, x[at], room.use[at])
+        if room.resource == COST and idle:
+            m.add(row, [column for column, _ in idle], [price for _, price in idle])
         if room.growth in extra:
             m.add(row, extra[room.growth], -room.brings)
 
@@ -285,8 +310,8 @@ def spread(
         return None
     pairs = _pairs(v, x, sorted(shared))
     for (b, i, _), value in zip(pairs, answer.point[1:], strict=True):
-        if value > 1e-12:
-            flows[b, i] = float(value)
+        if value > 1e-9 and loads[b] > 0:
+            flows[b, i] = float(value) * loads[b]
     return flows
 
 
@@ -299,12 +324,13 @@ def _even(v: Variants, x: Integers, apps: list[int], wanted: Sequence[float]) ->
     m = Builder("min", name="variants spread")
     use = m.columns("use", ["most"], cost=1.0)
     pairs = _pairs(v, x, apps)
-    y = m.columns("y", lambda k: f"{v.asked[pairs[k][0]].id} by {pairs[k][1]}", size=len(pairs), unit="qps")
-    loads = [wanted[b] for b in apps]
-    row = m.rows("load", [v.asked[b].id for b in apps], lower=loads, upper=loads)
+    y = m.columns("y", lambda k: f"{v.asked[pairs[k][0]].id} by {pairs[k][1]}", size=len(pairs), unit="loads")
+    loads = np.array([wanted[b] for b in apps])
+    row = m.rows("load", [v.asked[b].id for b in apps], lower=np.sign(loads), upper=np.sign(loads))
+    place = [apps.index(b) for b, _, _ in pairs]
     items = sorted({i for _, i, _ in pairs})
     full = m.rows("saturation", [item_name(v, i) for i in items], upper=0.0)
     m.add(full, np.repeat(use, len(items)), -x[items].astype(float))
-    m.add(row[[apps.index(b) for b, _, _ in pairs]], y, 1.0)
-    m.add(full[[items.index(i) for _, i, _ in pairs]], y, [1.0 / q for _, _, q in pairs])
+    m.add(row[place], y, 1.0)
+    m.add(full[[items.index(i) for _, i, _ in pairs]], y, loads[place] / [q for _, _, q in pairs])
     return m.build()

@@ -33,8 +33,10 @@ class VariantsOptions(Options):
     latency_stat: LatencyStat = Field(
         default="mean", description="which statistic of the latency tables is compared with the latency target"
     )
-    size: Literal["planned", "simulated"] = Field(
-        default="planned", description="what the slack rests on: the SLO's number, or what simulation shows is needed"
+    size: Literal["planned", "estimated", "simulated"] = Field(
+        default="planned",
+        description="how busy instances may be: up to saturation, as far as a queueing formula has their queries in "
+        "time, or as far as simulation has",
     )
     evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated only)")
 

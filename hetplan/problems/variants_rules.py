@@ -15,6 +15,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.variants_draft import GROSS, draft
+from hetplan.problems.variants_infeasible import over_budget
 from hetplan.problems.variants_machines import pack
 from hetplan.problems.variants_milp import CEILING, Room, rooms, spread, upper
 from hetplan.problems.variants_workers import placed_by_counts, placed_on_machines
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from hetplan.problems.variants import Variants
     from hetplan.problems.variants_options import GreedyOptions
 
-__all__ = ["by_brute_force", "by_greedy", "by_replication", "static"]
+__all__ = ["by_brute_force", "by_greedy", "by_replication", "greedy_counts", "static"]
 
 Integers = NDArray[np.int64]
 
 COUNTER = "scale_down"
-"""The name of the counter of a running load, in the state's observations."""
+"""Looks in a row at which a running load could have been scaled down; the plan hands it to the next state."""
 MOST_TRIED = 200_000
 
 
@@ -39,6 +40,7 @@ class _Scaler:
     v: Variants
     own: dict[int, dict[int, int]] = field(default_factory=dict)
     rooms: list[Room] = field(default_factory=list)
+    uses: list[list[float]] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
     serving: dict[int, dict[int, float]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
@@ -47,14 +49,15 @@ class _Scaler:
     def of(cls, v: Variants) -> _Scaler:
         """What runs now, each instance given to the first application that it may serve."""
         made = cls(v, {b: {} for b in range(len(v.asked))})
-        left = v.running.copy()
+        left = v.running.tolist()
         for i, item in enumerate(v.items):
             for s in item.serves:
                 made.serving.setdefault(s.app, {})[i] = s.qps
             if left[item.kind] > 0:
-                made.own[item.serves[0].app][i] = int(left[item.kind])
+                made.own[item.serves[0].app][i] = left[item.kind]
                 left[item.kind] = 0
         made.rooms = rooms(v, typed=v.level != "aggregate")
+        made.uses = [room.use.tolist() for room in made.rooms]
         made.used = [float(room.use @ made.counts()) for room in made.rooms]
         return made
 
@@ -72,8 +75,8 @@ class _Scaler:
 
     def fits(self, change: Mapping[int, int]) -> bool:
         """Whether the rooms allow a change of counts."""
-        for room, used in zip(self.rooms, self.used, strict=True):
-            more = sum(float(room.use[i]) * count for i, count in change.items())
+        for use, room, used in zip(self.uses, self.rooms, self.used, strict=True):
+            more = sum(use[i] * count for i, count in change.items())
             if more > 0 and used + more > room.size * (1 + 1e-9) + 1e-9:
                 return False
         return True
@@ -82,8 +85,8 @@ class _Scaler:
         """Make a change."""
         for i, count in change.items():
             self.own[b][i] = self.own[b].get(i, 0) + count
-            for k, room in enumerate(self.rooms):
-                self.used[k] += float(room.use[i]) * count
+            for k, use in enumerate(self.uses):
+                self.used[k] += use[i] * count
 
     def come_inside(self) -> None:
         """Where more runs than there is room for, the largest goes first."""
@@ -133,7 +136,7 @@ class _Scaler:
         now = {i: count for i, count in self.own[b].items() if count > 0}
         for i in sorted(now, key=lambda i: (-self.v.C[i], i)):
             change = self._less(b, i, need)
-            slots = [s for s in self.v.slots if s.kind == self.v.items[i].kind]
+            slots = self.v.slots_of_kind.get(self.v.items[i].kind, ())
             before = max((self._counter(s.load.id) for s in slots), default=0)
             if change is None:
                 for slot in slots:
@@ -169,8 +172,8 @@ class _Scaler:
         return int(seen.counters.get(COUNTER, 0)) if seen is not None else 0
 
 
-def by_greedy(v: Variants, ask: Ask) -> Draft | Infeasible:
-    """Section 4.2.2: application by application, no look at the whole."""
+def greedy_counts(v: Variants) -> tuple[Integers, dict[str, int]]:
+    """Section 4.2.2: application by application, no look at the whole. The instances, and the counters from here on."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
     slot_s = cast("GreedyOptions", v.options).slot_s
@@ -178,14 +181,17 @@ def by_greedy(v: Variants, ask: Ask) -> Draft | Infeasible:
         if one.need_qps > 0 and scaler.rate(b) < one.need_qps * (1 - CEILING):
             scaler.scale_up(b)
             for i, count in scaler.own[b].items():
-                if count > 0:
-                    for slot in v.slots:
-                        if slot.kind == v.items[i].kind:
-                            scaler.counters[slot.load.id] = 0
+                for slot in v.slots_of_kind.get(v.items[i].kind, ()) if count > 0 else ():
+                    scaler.counters[slot.load.id] = 0
         else:
             scaler.scale_down(b, slot_s)
-    told = [{"counters": {COUNTER: dict(sorted(scaler.counters.items()))}}] if scaler.counters else []
-    return _partly(v, ask, scaler.counts(), told)
+    return scaler.counts(), scaler.counters
+
+
+def by_greedy(v: Variants, ask: Ask) -> Draft | Infeasible:
+    """The paper's rule as a plan."""
+    x, counters = greedy_counts(v)
+    return _partly(v, ask, x, {load: {COUNTER: count} for load, count in sorted(counters.items())})
 
 
 def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
@@ -204,7 +210,7 @@ def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
         while step > 0 and not scaler.fits({i: step}):
             step -= 1
         scaler.apply(b, {i: step})
-    return _partly(v, ask, scaler.counts(), [])
+    return _partly(v, ask, scaler.counts())
 
 
 def static(v: Variants, ask: Ask) -> Draft | Infeasible:
@@ -218,7 +224,7 @@ def static(v: Variants, ask: Ask) -> Draft | Infeasible:
             while step > 0 and not scaler.fits({i: step}):
                 step -= 1
             scaler.apply(b, {i: step})
-    return _partly(v, ask, scaler.counts(), [])
+    return _partly(v, ask, scaler.counts())
 
 
 def _chosen(scaler: _Scaler, b: int) -> int:
@@ -266,7 +272,9 @@ def _placed(v: Variants, x: Integers, ask: Ask) -> Any:
     return placed_on_machines(v, pack(v, x, ask).machines)
 
 
-def _partly(v: Variants, ask: Ask, x: Integers, told: list[dict[str, Any]]) -> Draft | Infeasible:
+def _partly(
+    v: Variants, ask: Ask, x: Integers, counters: Mapping[str, Mapping[str, int]] | None = None
+) -> Draft | Infeasible:
     """A draft that serves what these counts can; what finds no machine is left out, what is not served is said."""
     if any(kind.count is not None for kind in v.types):
         left = pack(v, x, ask).left
@@ -282,7 +290,8 @@ def _partly(v: Variants, ask: Ask, x: Integers, told: list[dict[str, Any]]) -> D
             why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
         )
     claim = Reported(GROSS, "min", "none", value=v.gross(x), note="a rule, without a bound")
-    return draft(v, x, flows, _placed(v, x, ask), (claim,), unserved=unserved, alternatives=told)
+    placed = _placed(v, x, ask)
+    return over_budget(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
 
 
 def _loads(v: Variants, x: Integers) -> list[float]:

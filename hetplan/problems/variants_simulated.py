@@ -1,4 +1,6 @@
-"""The slack found by simulation: more room for whoever is late, until nobody is (`size=simulated`).
+"""How busy instances may be, found by simulation: less for whoever is late, until nobody is (`size=simulated`).
+
+It begins where a queueing formula leads (`variants_waiting`), so that few plans need to be simulated.
 
 The simulator is handed in (`Tools.simulate`), called with a plan, the inputs and `seeds`; what it returns has `lines`,
 promised against simulated.
@@ -17,11 +19,12 @@ from hetplan.planner.plan import InputHashes, Method, Plan, Promise
 
 if TYPE_CHECKING:
     from hetplan.problems.variants import Variants
+    from hetplan.problems.variants_wish import Serves
 
 __all__ = ["sized"]
 
-MORE = 1.25
-"""By how much the need of a late application grows, each time."""
+LESS = 0.85
+"""What a late application still asks of the instances that it uses, each time."""
 SEEDS = 3
 
 
@@ -35,20 +38,32 @@ def sized(v: Variants, ask: Ask, way: Callable[[Variants, Ask], Draft | Infeasib
     now, turn = v, 0
     while True:
         made = way(now, ask)
-        if isinstance(made, Infeasible):
+        if isinstance(made, Infeasible) or not made.routing:
             return made
         turn += 1
         report = v.tools.simulate(_plan(v, made), v.inputs, seeds=SEEDS, seed=ask.limits.seed)
         shown = _response_times(v, report)
-        late = {name for name, (value, limit) in shown.items() if value > limit}
+        late = {app for app, targets in shown.items() if any(value > limit for _, value, limit in targets)}
         ask.note(Event("simulated", f"{len(late)} applications late", done=turn / v.options.evaluations))
         if not late:
-            return _told(v, made, shown)
+            return _told(made, shown)
         if turn >= v.options.evaluations or ask.remaining <= 0:
-            why = f"late in simulation with all the slack that was tried: {', '.join(sorted(late)[:5])}"
-            return replace(_told(v, made, shown), target_missed=why)
-        asked = tuple(replace(one, need_qps=one.need_qps * MORE) if one.id in late else one for one in now.asked)
-        now = replace(now, asked=asked)
+            why = f"late in simulation however little of each instance was asked: {', '.join(sorted(late)[:5])}"
+            return replace(_told(made, shown), target_missed=why)
+        now = replace(now, serves=tuple(_less_busy(now, made, pair, late) for pair in now.serves))
+
+
+def _less_busy(v: Variants, made: Draft, pair: Serves, late: set[str]) -> Serves:
+    """A pair by which an application was late, asked for less."""
+    kind, one = v.kinds[pair.kind], v.asked[pair.app]
+    used = any(
+        load.variant == kind.variant and worker.hardware == kind.hardware and load.app in (None, one.id)
+        for worker in made.workers
+        for load in worker.loads
+    )
+    if one.id not in late or not used or pair.late:
+        return pair
+    return replace(pair, qps=pair.qps * LESS, busy=pair.busy * LESS)
 
 
 def _plan(v: Variants, made: Draft) -> Plan:
@@ -60,32 +75,29 @@ def _plan(v: Variants, made: Draft) -> Plan:
     )  # fmt: skip
 
 
-def _response_times(v: Variants, report: Any) -> dict[str, tuple[float, float]]:
-    """Of each application the simulated percentile that its SLO names, and its limit."""
-    found: dict[str, tuple[float, float]] = {}
-    for one in v.asked:
-        for target in one.app.latency:
-            if target.of == "response" and one.id in report.apps:
-                held = report.apps[one.id].percentiles_ms[target.percentile]
-                value = float(held.value)
-                if one.id not in found or value / target.max_ms > found[one.id][0] / found[one.id][1]:
-                    found[one.id] = (value, target.max_ms)
-    return found
+def _response_times(v: Variants, report: Any) -> dict[str, list[tuple[float, float, float]]]:
+    """Of each application the percentiles that its SLO names: which, what simulation shows, the limit."""
+    return {
+        one.id: [
+            (target.percentile, float(report.apps[one.id].percentiles_ms[target.percentile].value), target.max_ms)
+            for target in one.app.latency
+            if target.of == "response"
+        ]
+        for one in v.asked
+        if one.id in report.apps
+    }
 
 
-def _told(v: Variants, made: Draft, shown: dict[str, tuple[float, float]]) -> Draft:
+def _told(made: Draft, shown: dict[str, list[tuple[float, float, float]]]) -> Draft:
     """The draft with what simulation showed."""
-    promises = list(made.promises)
-    for one in v.asked:
-        targets = [t for t in one.app.latency if t.of == "response"]
-        if one.id in shown and shown[one.id][0] <= shown[one.id][1] and targets:
-            strictest = min(targets, key=lambda t: t.max_ms)
-            value, limit = shown[one.id]
-            promises.append(
-                Promise(
-                    app=one.id, quantity="response_ms", percentile=strictest.percentile, relation="<=", value=limit,
-                    interval=(value, value), model="simulation/1", seeds=SEEDS,
-                )
-            )  # fmt: skip
+    promises = [
+        Promise(
+            app=app, quantity="response_ms", percentile=percentile, relation="<=", value=limit,
+            interval=(value, value), model="simulation/1", seeds=SEEDS,
+        )
+        for app, targets in shown.items()
+        for percentile, value, limit in targets
+        if value <= limit
+    ]  # fmt: skip
     kept = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
-    return replace(made, promises=tuple(promises), warnings=kept, searched=True)
+    return replace(made, promises=(*made.promises, *promises), warnings=kept, searched=True)

@@ -17,7 +17,18 @@ from hetplan.profiles.workers import Load, Worker
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["SLICES", "WHOLE", "Kind", "MachineType", "Slot", "latency_of", "read_kinds", "read_slots", "read_types"]
+__all__ = [
+    "SLICES",
+    "WHOLE",
+    "Kind",
+    "MachineType",
+    "Slot",
+    "latency_of",
+    "machine_price",
+    "read_kinds",
+    "read_slots",
+    "read_types",
+]
 
 WHOLE = "machines"
 """The resource of which a machine has one: taken by instances that are priced as a whole machine."""
@@ -38,7 +49,6 @@ class MachineType:
     count: int | None
     hosts: tuple[str, ...]
     provides: Mapping[str, float]
-    least: int = 0
 
     def room(self, resource: str) -> float | None:
         """How much one machine has of a resource (None: nobody says)."""
@@ -47,7 +57,7 @@ class MachineType:
         return self.provides.get(resource, 0.0) if self.provides else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """One way to run a variant: a run of its profile on one type of machine; the unit whose instances are counted.
 
@@ -80,7 +90,7 @@ class Kind:
         return self.price / NANO
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Running instances: a load of a worker of the state, and which kind it is (None where the profile has no such)."""
 
@@ -100,7 +110,7 @@ def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
     profile, limits = inputs.profile, inputs.slo.limits
     found: list[MachineType] = []
     for hardware, about in profile.hardware.items():
-        least, most = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
+        _, most = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
         offers = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
         left = most
         choices: list[str | None] = [*offers] if offers else [None]
@@ -111,8 +121,7 @@ def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
             count = min(known) if known else None
             if left is not None and count is not None:
                 left -= count
-            found.append(MachineType(hardware, offer, count, hosts[:count], about.provides, least))
-            least = max(0, least - (count or 0))
+            found.append(MachineType(hardware, offer, count, hosts[:count], about.provides))
     return tuple(found)
 
 
@@ -182,8 +191,9 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
         slowdown = _slowdown(reading, run)
         for number in reading.of_hardware.get(run.hardware, []):
             price, whole = _price(reading, run, reading.types[number])
-            needs = dict(run.needs) | ({WHOLE: 1.0} if whole else {})
-            if not _fits(reading, needs, number, at):
+            needs = {**run.needs, WHOLE: 1.0} if whole else run.needs
+            none_there = reading.types[number].count == 0 and not (whole or reading.types[number].provides)
+            if none_there or not _fits(reading, needs, number, at):
                 continue
             yield Kind(
                 name, number, place, run.hardware, int(batch), knobs, price, run.load_s, run.saturation_qps, quality,
@@ -211,11 +221,19 @@ def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[int, bool]:
         reading.unpriced.add(kind.hardware)
         return NANO, True
     offer = reading.inputs.profile.offers[kind.offer]
-    if offer.per is None:
-        return offer.price_per_hour, True
     if offer.per in SLICES and offer.per in run.needs:
         return _times(offer.price_per_hour, run.needs[offer.per]), False
-    return _times(offer.price_per_hour, kind.provides.get(offer.per, 1.0)), True
+    return machine_price(reading.inputs, kind), True
+
+
+def machine_price(inputs: Inputs, kind: MachineType) -> int:
+    """What a whole machine costs, in 1e-9 per hour: 1 where nothing is offered at all."""
+    if kind.offer is None:
+        return 0 if inputs.profile.offers else NANO
+    offer = inputs.profile.offers[kind.offer]
+    if offer.per is None:
+        return offer.price_per_hour
+    return _times(offer.price_per_hour, kind.provides.get(offer.per, 1.0))
 
 
 def _times(price: int, amount: float) -> int:

@@ -23,7 +23,7 @@ HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """One application: L, need, S and the floor of the specification."""
 
@@ -37,9 +37,12 @@ class Asked:
     share: tuple[float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Serves:
-    """That kind `kind` serves application `app`: T, Q, and whether it does so only by breaking a limit (`late`)."""
+    """That kind `kind` serves application `app`: T, Q, and whether it does so only by breaking a limit (`late`).
+
+    `qps` is what is asked of it: `busy` times its saturation, where waiting is to be left room for.
+    """
 
     app: int
     kind: int
@@ -47,6 +50,12 @@ class Serves:
     qps: float
     late: bool = False
     beside: int | None = None
+    busy: float = 1.0
+
+    @property
+    def saturation_qps(self) -> float:
+        """The rate at which an instance is full."""
+        return self.qps / self.busy
 
 
 def why_not_variants(inputs: Inputs) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hetplan.problems.variants_snapshot import SLICES
+from hetplan.problems.variants_idle import idle_counts
+from hetplan.problems.variants_snapshot import SLICES, Slot, machine_price
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ __all__ = ["Machine", "Placed", "placed_by_counts", "placed_on_machines"]
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine (or `count` alike ones) with instances of items."""
+    """One machine (or `count` alike ones) with instances of items; `was` is the worker that runs there, unnamed."""
 
     type: int
     host: str | None
     holds: Mapping[int, int]
     count: int = 1
+    was: str | None = None
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Placed:
 
     workers: list[Worker] = field(default_factory=list)
     item_of: dict[str, int] = field(default_factory=dict)
+    idle_nanos: int = 0
+    """What machines cost that hold nothing and must be there, in 1e-9 per hour."""
 
     def loads_of(self) -> dict[int, list[tuple[str, int]]]:
         """Per item its loads and their instances in all."""
@@ -49,7 +53,9 @@ class _Names:
     """Ids that nothing that runs has."""
 
     def __init__(self, v: Variants) -> None:
-        self.taken = {slot.worker.id for slot in v.slots} | {slot.load.id for slot in v.slots}
+        state = v.inputs.state
+        running = state.workers if state is not None else ()
+        self.taken = {worker.id for worker in running} | {load.id for worker in running for load in worker.loads}
         self.next = 0
 
     def worker(self) -> str:
@@ -74,7 +80,7 @@ def _serve(v: Variants, i: int) -> Serve:
     """Batches as measured, and as many at once as saturation means: Q T = batch x concurrency."""
     item = v.items[i]
     kind = v.kinds[item.kind]
-    at_once = item.serves[0].qps * item.serves[0].latency_ms / 1000.0 / kind.batch
+    at_once = item.serves[0].saturation_qps * item.serves[0].latency_ms / 1000.0 / kind.batch
     return Serve(max_batch=kind.batch, concurrency=max(1, round(at_once)))
 
 
@@ -137,6 +143,7 @@ def placed_by_counts(v: Variants, x: NDArray[np.int64]) -> Placed:
                     loads=(_load(v, i, f"{name}.1", 1),),
                 )
             )  # fmt: skip
+    _add_idle(v, placed, names)
     return placed
 
 
@@ -169,17 +176,18 @@ def _kept(
 
 
 def placed_on_machines(v: Variants, machines: list[Machine]) -> Placed:
-    """Each machine a worker of its own (alike ones without a name are one group)."""
+    """Each machine a worker of its own; alike ones that are had without end, or that went as one group, are a group."""
     placed, names = Placed(), _Names(v)
-    running: dict[str, list[int]] = {}
-    for place, slot in enumerate(v.slots):
-        if slot.worker.host is not None:
-            running.setdefault(slot.worker.host, []).append(place)
-    for machine in machines:
+    going_on = _going_on_as(v, machines)
+    of_host = {w.host: w.id for w in (v.inputs.state.workers if v.inputs.state is not None else ()) if w.host}
+    for place, machine in enumerate(machines):
         if not machine.holds:
             continue
-        before = running.get(machine.host or "", [])
-        name = v.slots[before[0]].worker.id if before else names.worker()
+        before: Sequence[Slot] = ()
+        name = of_host.get(machine.host or "") or going_on.get(place)
+        if name is not None:
+            before = v.slots_at.get((machine.host, None if machine.host is not None else name), ())
+        name = name or names.worker()
         loads = list(_machine_loads(v, machine, name, before, placed))
         kind = v.types[machine.type]
         placed.workers.append(
@@ -188,14 +196,60 @@ def placed_on_machines(v: Variants, machines: list[Machine]) -> Placed:
                 queue="per-load", loads=tuple(loads),
             )
         )  # fmt: skip
+    _add_idle(v, placed, names)
     return placed
 
 
-def _machine_loads(v: Variants, machine: Machine, name: str, before: list[int], placed: Placed) -> Iterator[Load]:
+def _add_idle(v: Variants, placed: Placed, names: _Names) -> None:
+    """Machines that must be there and hold nothing: those that run go on, then others of the cheapest types."""
+    used: Counter[int] = Counter()
+    for worker in placed.workers:
+        of_type = (v.kinds[v.items[placed.item_of[load.id]].kind].type for load in worker.loads)
+        used[next(of_type)] += worker.count
+    there = {worker.id for worker in placed.workers}
+    state = v.inputs.state.workers if v.inputs.state is not None else ()
+    on_host = {worker.host: worker.id for worker in state if worker.host is not None}
+    for t, missing in idle_counts(v, used).items():
+        kind = v.types[t]
+        placed.idle_nanos += missing * machine_price(v.inputs, kind)
+        taken = {worker.host for worker in placed.workers}
+        free = sorted((host for host in kind.hosts if host not in taken), key=lambda host: (host not in on_host, host))
+        going_on = [(None, worker.id, worker.count) for worker, at in v.unnamed if at == t and worker.id not in there]
+        for host, name, count in [*((host, on_host.get(host), 1) for host in free), *going_on]:
+            if count <= missing:
+                placed.workers.append(_idle(v, t, name or names.worker(), host, count))
+                missing -= count
+        if missing > 0:
+            placed.workers.append(_idle(v, t, names.worker(), None, missing))
+
+
+def _idle(v: Variants, t: int, name: str, host: str | None, count: int) -> Worker:
+    return Worker(id=name, hardware=v.types[t].hardware, offer=v.types[t].offer, host=host, count=count)
+
+
+def _going_on_as(v: Variants, machines: list[Machine]) -> dict[int, str]:
+    """Which of the unnamed machines go on under the name of the worker that they were: of several, the most alike."""
+    best: dict[str, tuple[bool, int, int]] = {}
+    counts = {worker.id: worker.count for worker, _ in v.unnamed}
+    for place, machine in enumerate(machines):
+        if machine.host is not None or machine.was is None:
+            continue
+        now = Counter({s.kind: s.load.instances for s in v.slots_at.get((None, machine.was), ())})
+        then: Counter[int | None] = Counter()
+        for i, count in machine.holds.items():
+            then[v.items[i].kind] += count
+        same = now == then
+        # A group that shrinks and changes at once would be two steps in one: it goes, and another comes.
+        if same or machine.count == counts[machine.was]:
+            claim = (same, machine.count, -place)
+            best[machine.was] = max(best.get(machine.was, claim), claim)
+    return {-place: was for was, (_, _, place) in best.items()}
+
+
+def _machine_loads(v: Variants, machine: Machine, name: str, before: Sequence[Slot], placed: Placed) -> Iterator[Load]:
     left = Counter(machine.holds)
-    taken = {v.slots[place].load.id for place in before}
-    for place in before:
-        slot = v.slots[place]
+    taken = {slot.load.id for slot in before}
+    for slot in before:
         i = next((i for i in left if left[i] > 0 and v.items[i].kind == slot.kind and _same_app(v, i, slot.load)), None)
         if i is None:
             continue

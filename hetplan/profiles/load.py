@@ -22,6 +22,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.journal import document_of, is_journal, read_journal
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.merge import FileOf, merge
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
@@ -335,9 +336,19 @@ def _read_traces(slo: Slo, source: Given, name: str, traces: dict[str, Any], has
     return faults
 
 
+def _journal(source: Given, name: str) -> Any:
+    """The document of a journal of measurements (JSON lines), or None where the source is something else."""
+    if isinstance(source, str | os.PathLike):
+        try:
+            source = Path(source).read_bytes()
+        except OSError:
+            return None
+    return document_of(read_journal(source, file=name)) if isinstance(source, bytes) and is_journal(source) else None
+
+
 def _measured(source: Given) -> Any:
     name = source_name(source, "measured")
-    document = _document(source, "measured", name, Model)
+    document = _journal(source, name) or _document(source, "measured", name, Model)
     if not isinstance(document, Mapping):
         raise InputError.one(
             file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from hetplan.errors import Fault
 from hetplan.profiles.json_path import closest, json_path, shortened
@@ -220,6 +221,10 @@ class References:
                 why = f"a rate of at most {_MOST_QPS:g} queries per second"
                 self._fault(steps, rate, why, "Check the number; rates are per second.")
 
+    @cached_property
+    def _families(self) -> frozenset[str]:
+        return frozenset(v.family for v in self.profile.variants.values() if v.family is not None)
+
     def _check_app(self, app: App, at: Steps) -> None:
         if app.device is not None:
             for number, link in enumerate(app.device.links):
@@ -229,7 +234,7 @@ class References:
             return
         for number, variant in enumerate(app.runs.variants or ()):
             self._known("variants", variant, *at, "runs", "variants", number)
-        families = {variant.family for variant in self.profile.variants.values() if variant.family is not None}
+        families = self._families
         for number, family in enumerate(app.runs.families or ()):
             if family not in families and self.known["variants"] <= self.profile.variants.keys():
                 near = closest(family, families)

@@ -11,10 +11,12 @@ serves until then. Offline work may run beside, gated by the rule of `hetplan.di
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +28,7 @@ from hetplan.simulator.plan_service import NoiseName
 from hetplan.simulator.plan_system import planned_systems, slo_ms_of
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.system import App, Load, Route, Service, Stage, System, Way
+from hetplan.simulator.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
@@ -76,22 +78,20 @@ def autoscale(
     for, loading included.
     """
     demands = _demands(inputs, series, period_s, offline)
-    first = _system(plan, inputs, noise, offline)
+    first = _with_offline(_system(plan, inputs, noise), offline)
 
     def control(run: Simulation) -> None:
-        held = [plan]
+        scaling = _Scaling(run, plan, lambda wanted: _system(wanted, inputs, noise), offline)
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
 
         def look() -> None:
             seen = run.observe()
             for app, heard in past.items():
                 heard.append(1000.0 * seen.arrived.get(app, 0) / seen.span_ms)
-            rates = {app: max(heard) for app, heard in past.items()}
-            following = plan_for(rates, held[0])
+            rates = scaling.rates({app: max(heard) for app, heard in past.items()})
+            following = plan_for(rates, scaling.plan)
             if following is not None and following.workers:
-                if following.workers != held[0].workers or following.routing != held[0].routing:
-                    run.change(_system(following, inputs, noise, offline))
-                held[0] = following
+                scaling.go_to(following, rates)
             if run.now_ms + 1000.0 * every_s < run.horizon_ms:
                 run.at(run.now_ms + 1000.0 * every_s, look)
 
@@ -127,9 +127,17 @@ def _demands(
     return found
 
 
-def _system(plan: Plan, inputs: Inputs, noise: NoiseName, offline: OfflineWork | None) -> System:
-    """What a plan says to run; with offline work, a lane for it on every worker."""
+def _system(plan: Plan, inputs: Inputs, noise: NoiseName) -> System:
+    """What a plan says to run; queries of a variant go to the instance with the fewest, as INFaaS sends them."""
     system = planned_systems(plan, inputs, noise=noise)[0].system
+    routes = tuple(
+        replace(route, ways=tuple(replace(way, inner=Inner.SHORTEST) for way in route.ways)) for route in system.routes
+    )
+    return replace(system, routes=routes)
+
+
+def _with_offline(system: System, offline: OfflineWork | None) -> System:
+    """With offline work, a lane for it on every worker."""
     if offline is None:
         return system
     work = Load(_OFFLINE, {_OFFLINE: Service(np.array([[offline.job_ms]]))}, offline=offline.gated)
@@ -143,3 +151,105 @@ def _system(plan: Plan, inputs: Inputs, noise: NoiseName, offline: OfflineWork |
     route = Route(_OFFLINE, "serve", tuple(replace(way, share=way.share / total) for way in ways))
     app = App(_OFFLINE, (Stage("serve"),), slo_ms=1e12)
     return replace(system, apps=(*system.apps, app), groups=groups, routes=(*system.routes, route))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one application runs on: its routes, and the groups that they lead to."""
+
+    routes: tuple[Route, ...]
+    groups: Mapping[str, Group]
+
+
+class _Scaling:
+    """Plans come into force application by application: each goes over when what it waits for is loaded.
+
+    Groups that change what they hold are new groups (under a name of their own), beside the old ones until then.
+    """
+
+    def __init__(
+        self, run: Simulation, plan: Plan, system_of: Callable[[Plan], System], offline: OfflineWork | None
+    ) -> None:
+        self.run, self.plan, self.system_of, self.offline = run, plan, system_of, offline
+        self.names: dict[str, list[Group]] = {}
+        self.ready_ms: dict[str, float] = {}
+        self.waiting: dict[str, tuple[_Part, float]] = {}
+        """Applications that are about to go over, and the rates for which."""
+        first = self._named(system_of(plan))
+        self.apps, self.links = first.apps, first
+        self.in_force = _parts(first)
+        self.counts = {group.id: group.count for group in first.groups}
+
+    def rates(self, heard: Mapping[str, float]) -> dict[str, float]:
+        """What the planner is told: whoever waits for instances goes on asking for them."""
+        return {app: max(rate, self.waiting[app][1] if app in self.waiting else 0.0) for app, rate in heard.items()}
+
+    def go_to(self, plan: Plan, rates: Mapping[str, float]) -> None:
+        """Ask for what the plan has more, and let each application go over once it is there."""
+        if plan.workers == self.plan.workers and plan.routing == self.plan.routing:
+            self.plan = plan
+            return
+        self.plan, now = plan, self.run.now_ms
+        parts = _parts(self._named(self.system_of(plan)))
+        for app, part in parts.items():
+            for group in part.groups.values():
+                if group.count > self.counts.get(group.id, 0):
+                    self.ready_ms[group.id] = now + group.ready_ms
+            ready = max((self.ready_ms.get(name, now) for name in part.groups), default=now)
+            if ready > now:
+                self.waiting[app] = (part, rates.get(app, 0.0))
+                self.run.at(ready, partial(self._settle, app, part))
+            else:
+                self.waiting.pop(app, None)
+                self.in_force[app] = part
+        self._install()
+
+    def _settle(self, app: str, part: _Part) -> None:
+        if app in self.waiting and self.waiting[app][0] is part:
+            del self.waiting[app]
+            self.in_force[app] = part
+            self._install()
+
+    def _install(self) -> None:
+        """Everything that some application uses or waits for, and the routes that are in force."""
+        groups: dict[str, Group] = {}
+        for part in (*self.in_force.values(), *(part for part, _ in self.waiting.values())):
+            for name, group in part.groups.items():
+                if name not in groups or groups[name].count < group.count:
+                    groups[name] = group
+        self.counts = {name: group.count for name, group in groups.items()}
+        self.ready_ms = {name: ready for name, ready in self.ready_ms.items() if name in groups}
+        routes = tuple(route for part in self.in_force.values() for route in part.routes)
+        system = replace(self.links, groups=tuple(groups.values()), routes=routes)
+        self.run.change(_with_offline(system, self.offline), overlap=False)
+
+    def _named(self, system: System) -> System:
+        """The same with a name of its own for every content that a group of that name ever had."""
+        called: dict[str, str] = {}
+        for group in system.groups:
+            known = self.names.setdefault(group.id, [])
+            number = next((n for n, other in enumerate(known) if _same(other, group)), len(known))
+            if number == len(known):
+                known.append(group)
+            called[group.id] = f"{group.id}~{number}" if number else group.id
+        groups = tuple(replace(group, id=called[group.id]) for group in system.groups)
+        routes = tuple(
+            replace(route, ways=tuple(replace(way, group=called[way.group]) for way in route.ways))
+            for route in system.routes
+        )
+        return replace(system, groups=groups, routes=routes)
+
+
+def _parts(system: System) -> dict[str, _Part]:
+    groups = {group.id: group for group in system.groups}
+    found: dict[str, _Part] = {}
+    for app in system.apps:
+        routes = tuple(route for route in system.routes if route.app == app.id)
+        used = {way.group: groups[way.group] for route in routes for way in route.ways}
+        found[app.id] = _Part(routes, used)
+    return found
+
+
+def _same(one: Group, other: Group) -> bool:
+    """Whether they hold the same, whatever their number."""
+    return pickle.dumps(replace(one, count=1, standby=0)) == pickle.dumps(replace(other, count=1, standby=0))

@@ -250,6 +250,7 @@ def compare(
     arrivals: Any = None,
     trace: Any = None,
     misprediction: float = 0.0,
+    learn: bool = False,
     threads: int = 2,
     on_event: Callable[[Event], None] | None = None,
     cancel: threading.Event | None = None,
@@ -265,7 +266,7 @@ def compare(
         "on_event": on_event,
         "cancel": cancel,
     }
-    reports = {"plan": simulate(plan, inputs, arrivals=arrivals, trace=trace, **common)}
+    reports = {"plan": simulate(plan, inputs, arrivals=arrivals, trace=trace, learn=learn, **common)}
     demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
     for name in names:
         other = baseline(name, plan, inputs, demands, noise=noise)

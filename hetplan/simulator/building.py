@@ -241,6 +241,7 @@ class WorldBuilder(RowWriter):
             fan0=self.extend("numbers", fans),
             slow0=self.extend("numbers", load.slowdown),
             slows=len(load.slowdown),
+            seen0=-1,
             max_wait=load.max_wait_ms,
             tier=self.tiers.index(group.tier) if group.tier in self.tiers else 0,
             quality=load.quality,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,11 +50,13 @@ def arrivals_named(text: str | Mapping[str, Any] | Arrivals) -> Arrivals:
             return _validated({"process": "diurnal", "peak": float(peak), "period_s": day_s}, text)
         if name == "mmpp":
             states = [tuple(float(value) for value in state.split(",")) for state in rest.split("/")]
+            if any(len(state) != 2 for state in states):
+                raise ValueError("a state is its relative rate and its stay in seconds")
             rates, stays = tuple(state[0] for state in states), tuple(state[1] for state in states)
             return _validated({"process": "mmpp", "relative_rates": rates, "stay_s": stays}, text)
         if name in ("poisson", "deterministic", "empirical") and not rest:
             return _validated({"process": name}, text)
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         why = str(error).splitlines()[0]
         raise InputError.one(file="--arrivals", value=text, why=f"no such process ({why})", remedy=_REMEDY) from None
     raise InputError.one(file="--arrivals", value=text, why="no such process", remedy=_REMEDY)
@@ -78,7 +81,11 @@ _REMEDY = "Write poisson, deterministic, empirical, gamma:2, diurnal:1.8,86400 o
 
 @dataclass(frozen=True)
 class AppDemand:
-    """What one application asks for: a rate and a process, or a recorded trace, or rates of successive periods."""
+    """What one application asks for: a rate and a process, or a recorded trace, or rates of successive periods.
+
+    `percentile` is the strictest that anything is said of, `states_accuracy` tells whether an accuracy is, too;
+    `from_start` that the start of a run is part of the question.
+    """
 
     app: str
     number: int
@@ -92,14 +99,21 @@ class AppDemand:
     series_qps: Sequence[float] = ()
     period_s: float = 3600.0
     clients: int = 0
+    states_accuracy: bool = False
+    from_start: bool = False
 
     @property
     def stationary(self) -> bool:
         """Whether the start of a run means nothing, so that a warm-up is left out."""
-        return not (self.as_recorded or self.series_qps or self.arrivals.process in ("diurnal", "empirical"))
+        moving = self.as_recorded or self.series_qps or self.arrivals.process in ("diurnal", "empirical")
+        return not (moving or self.from_start)
 
     def length_s(self) -> float:
         """How long a run must be for this application's percentile."""
+        if self.clients:
+            # Whoever waits for an answer before asking again takes about so long, where answers are in time.
+            each_s = self.slo_ms / 1000.0 if math.isfinite(self.slo_ms) else 0.0
+            return len(self._times(np.random.default_rng(0), 0.0)) * each_s / self.clients
         if self.series_qps:
             return len(self.series_qps) * self.period_s
         if self.as_recorded and self.trace_s is not None and len(self.trace_s):

@@ -72,6 +72,11 @@ def _complete(world: World, index: int) -> None:
         world.parts[station["target"]]["target"]["cursor"] = station["place"]
     mark(world, station["row"], clock["now"], -1)
     flag_station(world, number)
+    served = world.parts[load]["load"]
+    if served["seen0"] >= 0:
+        place = served["seen0"] + 2 * (world.queries[world.jobs[job]["query"]]["kind"] - served["kind0"])
+        world.numbers[place] += 1.0
+        world.numbers[place + 1] += took
     while job >= 0:
         after = world.jobs[job]["after"]
         finish_job(world, job, load)
@@ -125,15 +130,13 @@ def advance(world: World, until: float, most_events: int) -> int:
 
 @bare_kernel
 def evacuate(world: World, lane: int) -> None:
-    """Send every job that waits in a lane to where its route now leads."""
-    job = world.parts[lane]["lane"]["head"]
-    while job >= 0:
-        after = world.jobs[job]["after"]
+    """Send every job that waits in a lane to where its route now leads; that may be the end of the same lane."""
+    for _ in range(world.parts[lane]["lane"]["length"]):
+        job = world.parts[lane]["lane"]["head"]
         remove_job(world, lane, job)
         if world.parts[lane]["lane"]["station"] >= 0:
             world.parts[lane]["lane"]["bound"] -= 1
         place_job(world, job)
-        job = after
 
 
 @bare_kernel

@@ -16,7 +16,10 @@ from hetplan.simulator.system import App, Backup, Group, Inner, Pull, Route, Rul
 
 __all__ = ["RULES", "routes_of"]
 
-RULES = ("shares/1", "path-shares/1", "queue-slack/1", "matching/1", "fcfs/1", "threshold/1", "earliest/1")
+RULES = (
+    "shares/1", "path-shares/1", "most-accurate-first/1", "queue-slack/1", "matching/1", "fcfs/1", "threshold/1",
+    "earliest/1", "chosen-plan/1",
+)  # fmt: skip
 """The dispatch rules that a plan may name and the simulator plays."""
 
 
@@ -103,7 +106,7 @@ def _share_routes(
     dispatch: Any,
     workers: Mapping[str, Worker],
 ) -> list[Route]:
-    entries = plan.routing.get(app.id, ())
+    entries = plan.routing.get(app.id, ()) or _to_every_worker(plan, app.id)
     kinds = kinds_of(inputs.slo.apps[app.id].demand.mix)
     rule, inner = _balancing(inputs, app, dispatch)
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
@@ -165,6 +168,19 @@ def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
             Rule.ROUND_ROBIN if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES
         ), Inner.ROUND_ROBIN
     return Rule.SHARES, Inner.RANDOM
+
+
+def _to_every_worker(plan: Plan, app: str) -> tuple[PlannedRoute, ...]:
+    """What a plan of policies leaves unsaid: queries go to all its machines alike, whose queue all models share."""
+    if app not in plan.policies:
+        return ()
+    counts = {
+        next(load.id for load in worker.loads if load.app == app): worker.count
+        for worker in plan.workers
+        if any(load.app == app for load in worker.loads)
+    }
+    total = sum(counts.values())
+    return (PlannedRoute(to={load: count / total for load, count in counts.items()}),) if total else ()
 
 
 def _by_kind(

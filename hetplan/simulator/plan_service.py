@@ -66,13 +66,19 @@ def run_of(inputs: Inputs, load: PlannedLoad, hardware: str, *, at: str) -> Run:
 
 
 def service_of(
-    inputs: Inputs, load: PlannedLoad, run: Run, mix: Mix | None, *, noise: NoiseName, believed: Table | None = None
-) -> Service:
-    """The load's service law. A `rate` table is read as the time for which one request occupies the server."""
+    inputs: Inputs, load: PlannedLoad, run: Run, mix: Mix | None, *, noise: NoiseName, believed: Table | None = None,
+    extended: bool = False,
+) -> Service:  # fmt: skip
+    """The load's service law. A `rate` table is read as the time for which one request occupies the server.
+
+    `extended` reads a table beyond its last batch along a straight line, as the plan that serves such batches does.
+    """
     import numpy as np
 
     name = run.latency or run.rate or ""
     table = inputs.profile.tables[name]
+    if extended and table.outside == "refuse":
+        table = table.model_copy(update={"outside": "linear"})
     kinds, most = kinds_of(mix), load.serve.max_batch
     points = [_point(table, inputs, load, run, kind, size) for kind in kinds for size in range(1, most + 1)]
     statistic: Statistic = "mean" if noise in ("table", "mean", "lognormal", "exponential") else cast(Statistic, noise)

@@ -17,6 +17,7 @@ from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
+from hetplan.simulator.plan_operators import Operator, input_bytes, is_operator, operators_of
 from hetplan.simulator.plan_routes import routes_of
 from hetplan.simulator.plan_service import NoiseName, kinds_of, run_of, service_of, slowdown_of
 from hetplan.simulator.system import App, Combine, Edge, Group, Late, Link, Load, PolicyTable, Service, Stage, System
@@ -79,18 +80,26 @@ def planned_systems(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
+    known: dict[str, Service | Operator] = {**operators_of(plan, inputs), **(services or {})}
     return [
-        PlannedSystem(period.start_s, period.end_s, *_system(plan, inputs, period.id, noise, services or {}))
+        PlannedSystem(period.start_s, period.end_s, *_system(plan, inputs, period.id, noise, known))
         for period in plan.periods
     ]
 
 
 def _system(
-    plan: Plan, inputs: Inputs, period: str, noise: NoiseName, services: Mapping[str, Service]
+    plan: Plan, inputs: Inputs, period: str, noise: NoiseName, services: Mapping[str, Service | Operator]
 ) -> tuple[System, tuple[tuple[str, str, str], ...]]:
     notes: list[tuple[str, str, str]] = []
     workers = [worker for worker in plan.workers if worker.period == period]
     served = {app_id: inputs.slo.apps[app_id] for app_id in served_apps(plan, inputs)}
+    if not served and any(getattr(rule, "candidate", None) is not None for rule in plan.dispatch.values()):
+        raise InputError.one(
+            file="plan",
+            path="$.dispatch",
+            why="stated candidates say what they take, not how long: there is nothing to be played",
+            remedy="Simulate a plan whose applications run pipelines or variants.",
+        )
     if not served:
         raise InputError.one(
             file="plan",
@@ -123,7 +132,8 @@ def _app(
 ) -> App:
     dispatch = plan.dispatch.get(app_id)
     late = getattr(dispatch, "late", wanted.late)
-    stages, combine = _stages(inputs, wanted, getattr(dispatch, "budget_ms", {}) or {})
+    measured = is_operator(plan, app_id)
+    stages, combine = _stages(inputs, wanted, getattr(dispatch, "budget_ms", {}) or {}, measured=measured)
     tier = _home_tier(inputs, app_id, wanted, workers, tiers)
     return App(
         id=app_id,
@@ -133,7 +143,8 @@ def _app(
         late=_LATE.get(late, Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         combine=combine,
-        tier=tier,
+        tier=tiers[0] if measured and tiers else tier,
+        bytes_in=input_bytes(plan, inputs, app_id),
         links=tuple(_link(link) for link in wanted.device.links) if wanted.device else (),
         clients=wanted.demand.streams or 0,
     )
@@ -155,7 +166,10 @@ def _link(link: Any) -> Link:
     return Link(between=link.between, bandwidth_mbps=link.bandwidth_mbps, latency_ms=link.latency_ms)
 
 
-def _stages(inputs: Inputs, wanted: WantedApp, budgets: Mapping[str, float]) -> tuple[tuple[Stage, ...], Combine]:
+def _stages(
+    inputs: Inputs, wanted: WantedApp, budgets: Mapping[str, float], *, measured: bool = False
+) -> tuple[tuple[Stage, ...], Combine]:
+    """The steps in their order; of measured operators it is known what they pass on."""
     name = wanted.runs.pipeline if wanted.runs is not None else None
     if name is None:
         return (Stage(_SINGLE, budget_ms=budgets.get(_SINGLE, float("inf"))),), Combine.PRODUCT
@@ -176,7 +190,7 @@ def _stages(inputs: Inputs, wanted: WantedApp, budgets: Mapping[str, float]) -> 
         Stage(
             node,
             edges=tuple(
-                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=edge.bytes)
+                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=None if measured else edge.bytes)
                 for edge in pipeline.edges
                 if edge.from_ == node
             ),
@@ -207,7 +221,7 @@ def _group(
     worker: Worker,
     served: Mapping[str, WantedApp],
     noise: NoiseName,
-    services: Mapping[str, Service],
+    services: Mapping[str, Service | Operator],
     notes: list[tuple[str, str, str]],
     at: str,
 ) -> Group:
@@ -241,7 +255,7 @@ def _load(
     load: PlannedLoad,
     served: Mapping[str, WantedApp],
     noise: NoiseName,
-    services: Mapping[str, Service],
+    services: Mapping[str, Service | Operator],
     notes: list[tuple[str, str, str]],
     at: str,
 ) -> tuple[Load | None, float]:
@@ -259,8 +273,13 @@ def _load(
         "max_wait_ms": load.serve.max_wait_ms,
         "servers": load.instances * load.serve.concurrency,
     }
-    if load.id in services:
-        return Load(services=dict.fromkeys(apps, services[load.id]), **shared), 0.0
+    given = services.get(load.id)
+    if isinstance(given, Operator):
+        shapes = {app: (len(kinds_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
+        laws = {app: Service(np.full(shape, given.mean_ms)) for app, shape in shapes.items()}
+        return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
+    if given is not None:
+        return Load(services=dict.fromkeys(apps, given), **shared), 0.0
     run = run_of(inputs, load, worker.hardware, at=at)
     if run.rate is not None:
         notes.append(
@@ -295,7 +314,9 @@ def _service(
 ) -> Service:
     predict = getattr(plan.dispatch.get(app), "predict", {})
     believed: Table | None = plan.tables.get(predict.get(f"{load.variant}@{worker.hardware}", ""))
-    return service_of(inputs, load, run, wanted.demand.mix, noise=noise, believed=believed)
+    # Policies plan with batches beyond their tables, extrapolated, and say so (W-extrapolated).
+    extended = app in plan.policies
+    return service_of(inputs, load, run, wanted.demand.mix, noise=noise, believed=believed, extended=extended)
 
 
 def _weight(inputs: Inputs, wanted: WantedApp, node: str | None) -> float:

@@ -1,7 +1,8 @@
 """Promised against simulated: each wish of the SLO file, each promise of the plan, and what became of it.
 
 Judged are the wishes about response time (percentiles, violations) and the promises that a simulation made. A promise
-by a model without queueing is put beside the simulated figure and left at that.
+by a model without queueing is put beside the simulated figure and left at that, and so is one that takes other service
+times for granted than were played (`--noise`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from hetplan.planner.plan import Plan, Promise
+from hetplan.planner.promise_basis import service_times_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.simulator.figures import Estimate
 from hetplan.simulator.report import Line, SimulationReport, Verdict, judge
@@ -43,20 +45,23 @@ def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line
 
 def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line]:
     wanted, found = inputs.slo.apps[app], report.apps[app]
-    short = {(code, at) for code, at, _ in report.warnings}
     for target in wanted.latency:
         simulated = found.percentiles_ms.get(target.percentile) if target.of == "response" else None
         verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
-        if verdict is Verdict.KEPT and ("W-short-run", f"apps.{app}") in short:
-            # Too few queries lie beyond the percentile to say that it is kept.
-            verdict = Verdict.UNDECIDED
+        verdict = _unless_short(verdict, app, report)
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict)
     if wanted.violations is not None:
         simulated = found.figures["violations"]
-        verdict = judge(simulated, "<=", wanted.violations.max)
+        verdict = _unless_short(judge(simulated, "<=", wanted.violations.max), app, report)
         yield Line(app, "violations", None, "<=", wanted.violations.max, "slo", simulated, verdict)
     if wanted.quality is not None and wanted.quality.min is not None:
         yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
+
+
+def _unless_short(verdict: Verdict, app: str, report: SimulationReport) -> Verdict:
+    """Too few queries beyond the percentile say nothing of its being kept."""
+    short = any((code, at) == ("W-short-run", f"apps.{app}") for code, at, _ in report.warnings)
+    return Verdict.UNDECIDED if short and verdict is Verdict.KEPT else verdict
 
 
 def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
@@ -70,7 +75,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
     if simulated is None or math.isnan(simulated.value):
         verdict = Verdict.NOT_SIMULATED if promise.model.startswith("simulation") else Verdict.REPORTED
         simulated = None
-    elif not promise.model.startswith("simulation"):
+    elif not promise.model.startswith("simulation") or not _same_times(promise, report):
         verdict = Verdict.REPORTED
     elif promise.quantity in _RATES:
         # A rate is carried when what was wished of its queries holds at it.
@@ -80,7 +85,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
             # What holds at a lower rate says nothing of this one.
             verdict, simulated = Verdict.NOT_SIMULATED, None
     else:
-        verdict = judge(simulated, promise.relation, promise.value)
+        verdict = judge(simulated, promise.relation, _nearest(promise, simulated))
     return Line(
         promise.app,
         promise.quantity,
@@ -91,6 +96,20 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
         simulated,
         verdict,
     )
+
+
+def _nearest(promise: Promise, simulated: Estimate) -> float:
+    """The value that is promised; of an equal one with an interval what in it is nearest to what was simulated."""
+    if promise.relation != "=" or promise.interval is None:
+        return promise.value
+    low, high = promise.interval
+    return min(max(simulated.value, low), high)
+
+
+def _same_times(promise: Promise, report: SimulationReport) -> bool:
+    """Whether services took as long as the promise takes for granted: other times tell of other promises."""
+    statistic = service_times_of(promise.basis)
+    return statistic is None or statistic == report.noise
 
 
 def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hetplan.simulator.plan_transition import TransitionReport
+
 __all__ = ["FORMAT", "AppReport", "GroupReport", "Line", "SimulationReport", "Timeline", "Verdict", "judge"]
 
 FORMAT = "hetplan/simulation/1.0"
@@ -173,6 +175,8 @@ class SimulationReport:
     lines: tuple[Line, ...]
     timeline: Timeline
     events: int
+    transition: TransitionReport | None = None
+    """The way from the state to the plan, where a state was handed in."""
     warnings: tuple[tuple[str, str, str], ...] = field(default=())
 
     @property
@@ -206,6 +210,7 @@ class SimulationReport:
             "currency": self.currency,
             "events": self.events,
             "timeline": self.timeline.as_dict(),
+            "transition": self.transition.as_dict() if self.transition is not None else None,
             "warnings": [{"code": code, "at": at, "text": text} for code, at, text in self.warnings],
         }
 

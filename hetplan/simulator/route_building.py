@@ -16,6 +16,7 @@ def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, in
     """New routes; returns the default route of each (application, stage, class of query)."""
     builder.route_of = {}
     numbers: list[int] = []
+    longest = _longest_ms(builder, system)
     for route in system.routes:
         lane = builder.add(
             "lane", station=-1, load=-1, policy=-1, head=-1, tail=-1, room=-1, row=builder.apps[route.app]
@@ -27,6 +28,7 @@ def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, in
             lane=lane,
             heir=-1,
             limit=route.limit_ms,
+            longest=longest[route.app, route.stage],
             merge=int(route.merge),
         )
         builder.add("dirty")
@@ -39,6 +41,19 @@ def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, in
     for number, route in zip(numbers, system.routes, strict=True):
         _add_targets(builder, number, route, defaults)
     return defaults
+
+
+def _longest_ms(builder: WorldBuilder, system: System) -> dict[tuple[str, str], float]:
+    """Per application and stage, the longest execution of a full batch: what the stage's budget was made for."""
+    found: dict[tuple[str, str], float] = {}
+    for route in system.routes:
+        for way in route.ways:
+            for load in builder.crews[way.group].group.loads:
+                if load.id == way.load and route.app in load.services:
+                    took = float(load.services[route.app].mean_ms[:, -1].max())
+                    found[route.app, route.stage] = max(found.get((route.app, route.stage), 0.0), took)
+        found.setdefault((route.app, route.stage), 0.0)
+    return found
 
 
 def _add_targets(builder: WorldBuilder, number: int, route: Route, defaults: dict[tuple[str, str, int], int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hetplan.dispatch.compiled import bare_kernel
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
@@ -19,13 +21,16 @@ from hetplan.simulator.world_kernels import (
 )
 
 __all__ = [
+    "can_catch_up",
     "cell_of",
     "choose_lane",
     "current_route",
     "enter_lane",
+    "full_batch_ms",
     "is_open",
     "lane_in_target",
     "predicted_ms",
+    "spare_of",
     "wait_at_route",
 ]
 
@@ -62,6 +67,62 @@ def predicted_ms(world: World, load: int, query: int, size: int) -> float:
         error = clock["mispredict"] * draw_normal(clock["seed"], query, load, PREDICT)
         return float(mean * max(0.0, 1.0 + error))
     return float(mean)
+
+
+@bare_kernel
+def full_batch_ms(world: World, target: int, kind: int) -> float:
+    """How long a full batch of this class takes at a target, on the mean: what plans count with."""
+    load = world.parts[target]["target"]["load"]
+    return float(world.numbers[cell_of(world, load, kind, world.parts[load]["load"]["max_batch"])])
+
+
+@bare_kernel
+def spare_of(world: World, backup: int) -> float:
+    """What is left of a backup's spare capacity in the second under way; it comes back with every second."""
+    record, now = world.parts[backup]["backup"], world.clock[0]["now"]
+    if now >= record["reset"]:
+        record["left"] = record["each_s"]
+        record["reset"] = (math.floor(now / 1000.0) + 1.0) * 1000.0
+    return float(record["left"])
+
+
+@bare_kernel
+def _makes_up(world: World, route: int, kind: int, behind_ms: float, jobs: float) -> bool:
+    """Whether all targets of a route, or a backup with room for so many jobs, are fast enough to make up the time."""
+    record = world.parts[route]["route"]
+    most = record["longest"] - behind_ms + 1e-9
+    fast = True
+    for target in range(record["target0"], record["target0"] + record["targets"]):
+        if world.parts[target]["target"]["share"] > 0.0:
+            fast = fast and full_batch_ms(world, target, kind) <= most
+    if fast:
+        return True
+    for backup in range(record["backup0"], record["backup0"] + record["backups"]):
+        if world.parts[backup]["backup"]["exec_ms"] <= most and spare_of(world, backup) >= max(1.0, jobs):
+            return True
+    return False
+
+
+@bare_kernel
+def can_catch_up(world: World, job: int, behind_ms: float) -> bool:
+    """Whether the stages that follow can make up for what a job will be behind its budget.
+
+    A stage where branches meet is not asked: the time of its start is not this job's alone.
+    """
+    record = world.jobs[job]
+    kind = world.queries[record["query"]]["kind"]
+    node = world.parts[record["node"]]["node"]
+    app = world.parts[node["app"]]["app"]
+    fan0 = world.parts[world.parts[record["target"]]["target"]["load"]]["load"]["fan0"]
+    for place in range(node["edges"]):
+        child = world.parts[node["edge0"] + place]["edge"]["to"]
+        if world.parts[child]["node"]["parents"] > 1:
+            continue
+        then = world.parts[record["target"]]["target"]["then0"] + place * app["kinds"] + kind - app["kind0"]
+        jobs = world.numbers[fan0 + place]
+        if not _makes_up(world, current_route(world, world.indices[then]), kind, behind_ms, jobs):
+            return False
+    return True
 
 
 @bare_kernel

@@ -67,32 +67,29 @@ class RunResult:
 
 def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:
     """The queries of all streams in order of arrival, those of waiting clients last; room for the books of joins."""
-    parts: list[Rows] = []
-    closed: list[tuple[int, Rows]] = []
-    for stream in streams:
-        spec = builder.spec[stream.app]
-        part = np.zeros(len(stream.times_ms), QUERY)
+    opened = [stream for stream in streams if not builder.spec[stream.app].clients]
+    closed = [stream for stream in streams if builder.spec[stream.app].clients]
+    starts = np.cumsum([0, *(len(stream.times_ms) for stream in (*opened, *closed))])
+    queries, apps = np.zeros(starts[-1], QUERY), world.parts["app"]
+    for start, stream in zip(starts, (*opened, *closed), strict=False):
+        part = queries[start : start + len(stream.times_ms)]
         part["app"] = builder.apps[stream.app]
         part["kind"] = builder.kind0[stream.app] + (0 if stream.kinds is None else stream.kinds)
-        part["arrival"] = stream.times_ms
-        if spec.clients:
-            part["arrival"] = np.nan
-            closed.append((builder.apps[stream.app], part))
-        else:
-            parts.append(part)
-    queries = np.concatenate(parts) if parts else np.zeros(0, QUERY)
-    queries = queries[np.argsort(queries["arrival"], kind="stable")]
-    world.clock[0]["open_loop"] = len(queries)
-    apps = world.parts["app"]
-    for app, part in closed:
-        apps[app]["next"] = len(queries)
-        queries = np.concatenate([queries, part])
-        apps[app]["last"] = len(queries)
+        part["arrival"] = np.nan if builder.spec[stream.app].clients else stream.times_ms
+        part["deadline"] = part["arrival"] + apps[builder.apps[stream.app]]["slo"]
+    open_loop = int(starts[len(opened)])
+    coming = queries[:open_loop]
+    if len(opened) > 1 or (np.diff(coming["arrival"]) < 0).any():
+        # Copying millions of records takes as long as drawing them: done only where streams mix.
+        coming[:] = coming[np.argsort(coming["arrival"], kind="stable")]
+    world.clock[0]["open_loop"] = open_loop
+    for start, stream in zip(starts[len(opened) :], closed, strict=False):
+        apps[builder.apps[stream.app]]["next"] = start
+        apps[builder.apps[stream.app]]["last"] = start + len(stream.times_ms)
     queries["finish"] = np.nan
-    queries["deadline"] = queries["arrival"] + apps["slo"][queries["app"]]
-    with_joins = apps["joins"][queries["app"]] == 1
-    sizes = np.where(with_joins, apps["nodes"][queries["app"]], 0)
-    if with_joins.any():
+    if apps["joins"].any():
+        with_joins = apps["joins"][queries["app"]] == 1
+        sizes = np.where(with_joins, apps["nodes"][queries["app"]], 0)
         start = builder.extend("numbers", np.zeros(4 * int(sizes.sum())))
         queries["joins"] = np.where(with_joins, start + 4 * (np.cumsum(sizes) - sizes), -1)
     return queries

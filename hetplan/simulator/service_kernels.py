@@ -9,7 +9,7 @@ from hetplan.simulator.draw_kernels import SERVICE, draw_exponential, draw_norma
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import MEMORY_MS, flag_route, mark, remove_job, watch
 from hetplan.simulator.outcome_kernels import give_up
-from hetplan.simulator.route_kernels import cell_of, predicted_ms
+from hetplan.simulator.route_kernels import can_catch_up, cell_of, predicted_ms
 from hetplan.simulator.world_kernels import (
     COMPLETE,
     DROP_LAST_TASK,
@@ -17,6 +17,7 @@ from hetplan.simulator.world_kernels import (
     DROP_PER_TASK,
     EXPONENTIAL,
     FIXED,
+    OPPORTUNISTIC,
     TIMER,
     World,
 )
@@ -132,10 +133,11 @@ def is_hopeless(world: World, load: int, job: int, size: int) -> bool:
     node = world.parts[record["node"]]["node"]
     late = world.parts[node["app"]]["app"]["late"]
     now = world.clock[0]["now"]
-    if late == DROP_LATE or (late == DROP_LAST_TASK and node["edges"] == 0):
+    if late == DROP_LATE or (late in (DROP_LAST_TASK, OPPORTUNISTIC) and node["edges"] == 0):
         return bool(now + mean_ms(world, load, query, size) > world.queries[query]["deadline"] + 1e-9)
-    if late == DROP_PER_TASK:
-        return bool(now - record["entered"] + mean_ms(world, load, query, size) > node["budget"] + 1e-9)
+    if late in (DROP_PER_TASK, OPPORTUNISTIC):
+        behind = now - record["entered"] + mean_ms(world, load, query, size) - node["budget"]
+        return bool(behind > 1e-9 and (late == DROP_PER_TASK or not can_catch_up(world, job, behind)))
     return False
 
 

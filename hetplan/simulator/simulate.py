@@ -10,24 +10,27 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.slo import Arrivals
+from hetplan.profiles.slo import App, Arrivals
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
-from hetplan.simulator.figures import BATCHES, AppFigures, Estimate, estimate, estimate_of_one
+from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, AppFigures, Estimate, estimate, estimate_of_one
+from hetplan.simulator.learning import learning
+from hetplan.simulator.lifetimes import lifetime_lines
 from hetplan.simulator.plan_service import NOISES, NoiseName, noise_of
 from hetplan.simulator.plan_system import PlannedSystem, offered_qps, planned_systems, served_apps, slo_ms_of
+from hetplan.simulator.plan_transition import TransitionReport, play_transition
 from hetplan.simulator.policy_control import follow_load
 from hetplan.simulator.promises import lines_of, unplayed_rates
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import AppReport, SimulationReport
-from hetplan.simulator.run_size import check_size, length_near_capacity_s, notices
+from hetplan.simulator.run_size import check_size, notices, settled_length_s
 from hetplan.simulator.simulation import Observation, Simulation
 from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
 from hetplan.simulator.system import Rule, Service, System
@@ -39,6 +42,8 @@ __all__ = ["Failure", "Replan", "demands_of", "simulate", "simulate_system"]
 
 _ALWAYS = (50.0, 90.0, 95.0, 99.0)
 _BUCKETS = 120
+
+T = TypeVar("T")
 
 Replan = Callable[[Observation], "System | None"]
 
@@ -65,6 +70,7 @@ def simulate(
     arrivals: str | Mapping[str, Any] | Arrivals | None = None,
     trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
     misprediction: float = 0.0,
+    learn: bool = False,
     failures: Sequence[Failure] = (),
     replan: Replan | None = None,
     replan_every_s: float = 10.0,
@@ -77,8 +83,9 @@ def simulate(
 
     The load is the wish's rate; where that is "max", the rate that the plan promises. `duration_s` defaults to what
     the strictest percentile needs (`figures`). `noise` says how service times vary (`plan_service.NOISES`),
-    `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. `replan` is asked
-    every so often and may hand back another system to go over to.
+    `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `learn` the
+    dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back another
+    system to go over to.
     """
     if noise not in NOISES:
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
@@ -86,6 +93,7 @@ def simulate(
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
     stages = planned_systems(plan, inputs, noise=noise, services=services)
     demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
+    demands = [replace(demand, from_start=learn) for demand in demands]
     reports = simulate_system(
         stages,
         demands,
@@ -97,39 +105,61 @@ def simulate(
         failures=failures,
         replan=replan,
         replan_every_s=replan_every_s,
+        control=learning(demands) if learn else None,
         threads=threads,
         on_event=on_event,
         cancel=cancel,
         slo_percentiles=_asked(plan, inputs),
     )
-    lines = lines_of(plan, inputs, reports)
-    currency = inputs.slo.limits.currency
+    way = None
+    if inputs.state is not None and plan.actions and not _from_elsewhere(plan, inputs):
+        going: dict[str, Any] = {"noise": noise, "misprediction": misprediction, "services": services}
+        going |= {"threads": threads, "on_event": on_event, "cancel": cancel}
+        way = play_transition(plan, inputs, demands, run_seeds=reports.seeds, **going)
+    lines = (*lines_of(plan, inputs, reports), *lifetime_lines(plan, inputs, seeds=reports.seeds))
     notes = [note for stage in stages for note in stage.notes]
-    warnings = tuple(dict.fromkeys((*_other_inputs(plan, inputs), *reports.warnings, *notes, *unplayed_rates(lines))))
-    return SimulationReport(
+    told = (*_other_inputs(plan, inputs), *reports.warnings, *notes, *unplayed_rates(lines))
+    return replace(
+        reports,
         plan=plan.digest,
-        seeds=reports.seeds,
-        duration_s=reports.duration_s,
-        noise=noise,
-        apps=reports.apps,
-        groups=reports.groups,
-        cost_per_hour=reports.cost_per_hour,
-        currency=currency,
+        currency=inputs.slo.limits.currency,
         lines=lines,
-        timeline=reports.timeline,
-        events=reports.events,
-        warnings=warnings,
+        transition=way,
+        warnings=tuple(dict.fromkeys((*told, *_late_on_the_way(way, demands)))),
     )
 
 
 def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
     """A warning for each file that is not the one which the plan was made from."""
     made_from = {"profile": plan.inputs.profile, "slo": plan.inputs.slo}
-    return [
+    told = [
         ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
         for name, digest in made_from.items()
         if inputs.digests.get(name, digest) != digest
     ]
+    if inputs.state is not None and _from_elsewhere(plan, inputs):
+        text = "the plan was made from another one, or from none: the way from it to the plan is not played"
+        told.append(("W-other-inputs", "state", text))
+    return told
+
+
+def _from_elsewhere(plan: Plan, inputs: Inputs) -> bool:
+    """Whether the plan's actions begin at another state than the one handed in."""
+    return inputs.digests.get("state", plan.inputs.state) != plan.inputs.state
+
+
+def _late_on_the_way(way: TransitionReport | None, demands: Sequence[AppDemand]) -> list[tuple[str, str, str]]:
+    """A warning for each application that misses its percentile while the plan's actions are under way."""
+    told: list[tuple[str, str, str]] = []
+    if way is None:
+        return told
+    for demand in demands:
+        found, asked = way.apps[demand.app].in_time, demand.percentile / 100.0
+        # One seed has no interval.
+        if found.value < asked and not found.high >= asked:
+            text = f"on the way to the plan, {way.seconds:g} s long, {found.value:.2%} of the queries are in time"
+            told.append(("W-transition", f"apps.{demand.app}", text))
+    return told
 
 
 def _asked(plan: Plan, inputs: Inputs) -> tuple[float, ...]:
@@ -165,7 +195,6 @@ def demands_of(
         series = wanted.demand.series or ()
         if series:
             rate = sum(series) / len(series)
-        targets = [target.percentile for target in wanted.latency if target.of == "response"]
         demands.append(
             AppDemand(
                 app=app,
@@ -173,7 +202,8 @@ def demands_of(
                 rate_qps=rate,
                 arrivals=process,
                 slo_ms=slo_ms_of(wanted),
-                percentile=max(targets, default=99.0),
+                percentile=_strictest(plan, app, wanted),
+                states_accuracy=_states_accuracy(plan, app, wanted),
                 mix=wanted.demand.mix,
                 trace_s=recorded,
                 as_recorded=replayed,
@@ -183,6 +213,23 @@ def demands_of(
             )
         )
     return demands
+
+
+def _strictest(plan: Plan, app: str, wanted: App) -> float:
+    """The highest percentile that a wish, or a promise by simulation, is about; a share of late queries is one too."""
+    promised = [one for one in plan.promises if one.app == app and one.model.startswith("simulation")]
+    percentiles = [target.percentile for target in wanted.latency if target.of == "response"]
+    percentiles += [one.percentile for one in promised if one.percentile is not None]
+    shares = [one.value for one in promised if one.quantity == "violations"]
+    shares += [wanted.violations.max] if wanted.violations is not None else []
+    # No run shows that none is ever late.
+    percentiles += [min(100.0 * (1.0 - share), HIGHEST_PERCENTILE) for share in shares]
+    return max(percentiles, default=99.0)
+
+
+def _states_accuracy(plan: Plan, app: str, wanted: App) -> bool:
+    asked = wanted.quality is not None and wanted.quality.min is not None
+    return asked or any(one.app == app and one.quantity in ("accuracy", "quality", "goodput") for one in plan.promises)
 
 
 def simulate_system(
@@ -213,9 +260,10 @@ def simulate_system(
 
     def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
         def job(stop: threading.Event, told: Callable[[float], None]) -> RunSummary:
+            streams = [_unless(stop, demand.stream(run_seed, length_s)) for demand in demands]
             run = Simulation(
                 plan_stages[0].system,
-                [demand.stream(run_seed, length_s) for demand in demands],
+                streams,
                 seed=run_seed,
                 noise=noise_of(noise),
                 mispredict=misprediction,
@@ -230,9 +278,8 @@ def simulate_system(
             follow_load(run, plan_stages[0].system)
             if control is not None:
                 control(run)
-            return summary_of(
-                run.run(cancel=stop, on_progress=told), demands, slo_percentiles, stretches=cut, pooled=pooled
-            )
+            result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=told))
+            return summary_of(result, demands, slo_percentiles, stretches=cut, pooled=pooled)
 
         return job
 
@@ -240,12 +287,19 @@ def simulate_system(
     pooled = _is_pooled(plan_stages[0].system)
     runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
     steady = len(plan_stages) == 1 and control is None and replan is None and not failures
-    longer_s = length_near_capacity_s(demands, length_s, runs) if steady and duration_s is None else length_s
+    longer_s = settled_length_s(demands, length_s, runs) if steady and duration_s is None else length_s
     if longer_s > 1.05 * length_s:
         length_s = longer_s
         jobs = [one(item, length_s) for item in run_seeds]
         runs = run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
     return _report(runs, demands, run_seeds, length_s, noise, plan_stages)
+
+
+def _unless(stop: threading.Event, made: T) -> T:
+    """What was made, unless it is not wanted any more: drawing and ordering millions of queries take their time."""
+    if stop.is_set():
+        raise Cancelled("the simulation was cancelled")
+    return made
 
 
 def _is_pooled(system: System) -> bool:

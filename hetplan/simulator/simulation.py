@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.dispatch.compiled import is_compiled
 from hetplan.errors import Cancelled
@@ -19,7 +20,7 @@ from hetplan.simulator.lane_kernels import flag_route, flag_station
 from hetplan.simulator.pull_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
-from hetplan.simulator.system import Group, Noise, Rule, System
+from hetplan.simulator.system import Group, Load, Noise, Rule, System
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
 __all__ = ["Observation", "RunResult", "Simulation", "Stream"]
@@ -190,6 +191,24 @@ class Simulation:
         crew = self._builder.crews[group]
         for lane0, count in crew.chunks:
             self.world.parts["lane"]["policy"][lane0 : lane0 + count] = crew.policies[place]
+
+    def seen(self, group: str, load: str) -> NDArray[np.float64]:
+        """How many queries of each class a load has served, and for how many ms in all; counted since first asked."""
+        row = self._builder.crews[group].loads[load]
+        record = self.world.parts["load"][row]
+        kinds = sum(self._builder.spec[app].kinds for app in _load_of(self._builder.crews[group], load).services)
+        if record["seen0"] < 0:
+            start = self._builder.extend("numbers", np.zeros(2 * kinds))
+            self._flush()
+            record = self.world.parts["load"][row]
+            record["seen0"] = start
+        place = int(record["seen0"])
+        return np.array(self.world.numbers[place : place + 2 * kinds].reshape(kinds, 2))
+
+    def believe(self, group: str, load: str, predicted_ms: Sequence[float]) -> None:
+        """From now on the dispatcher expects a query of each class to take so long on a load (that serves singly)."""
+        start = int(self.world.parts["load"][self._builder.crews[group].loads[load]]["cell0"])
+        self.world.numbers[start + 4 : start + 5 * len(predicted_ms) : 5] = predicted_ms
 
     def change(self, system: System, *, overlap: bool = True) -> None:
         """Go over to another system of the same applications.
@@ -436,6 +455,10 @@ class Simulation:
                     raise Cancelled("the simulation was cancelled")
                 if on_progress is not None and self.horizon_ms > 0:
                     on_progress(min(1.0, self.now_ms / self.horizon_ms))
+
+
+def _load_of(crew: Crew, name: str) -> Load:
+    return next(load for load in crew.group.loads if load.id == name)
 
 
 def _last_arrival(streams: Sequence[Stream]) -> float:

@@ -10,19 +10,19 @@ from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import new_job
 from hetplan.simulator.outcome_kernels import close_job, lose_job
 from hetplan.simulator.route_kernels import (
-    cell_of,
     choose_lane,
     current_route,
     enter_lane,
+    full_batch_ms,
     is_open,
     lane_in_target,
+    spare_of,
     wait_at_route,
 )
 from hetplan.simulator.world_kernels import (
     ADDITIVE,
     CENTRAL,
     DELIVER,
-    DROPPED,
     JOIN_DONE,
     JOIN_OPEN,
     JOIN_QUALITY,
@@ -131,17 +131,14 @@ def arrive(world: World, query: int) -> None:
 
 
 @bare_kernel
-def _backup_for(world: World, route: int, planned_ms: float, behind_ms: float, query: int, serial: int) -> int:
+def _backup_for(world: World, route: int, most_ms: float, query: int, serial: int) -> int:
     """A backup for a late request: fast enough to catch up, with capacity left this second, of best quality."""
     clock = world.clock[0]
     record = world.parts[route]["route"]
     best, ties = -1, 0
     for place in range(record["backup0"], record["backup0"] + record["backups"]):
         backup = world.parts[place]["backup"]
-        if clock["now"] >= backup["reset"]:
-            backup["left"] = backup["each_s"]
-            backup["reset"] = (math.floor(clock["now"] / 1000.0) + 1.0) * 1000.0
-        if backup["left"] < 1.0 or backup["exec_ms"] > planned_ms - behind_ms:
+        if backup["exec_ms"] > most_ms or spare_of(world, place) < 1.0:
             continue
         if best < 0 or backup["quality"] > world.parts[best]["backup"]["quality"]:
             best, ties = place, 1
@@ -154,23 +151,24 @@ def _backup_for(world: World, route: int, planned_ms: float, behind_ms: float, q
 
 @bare_kernel
 def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, size: float) -> None:
-    """Send on a job whose query is behind its budget: to a backup that makes up for it, or nowhere."""
+    """Send on a job that is behind its budget: where it was going if that makes up for it, else to a backup.
+
+    The budget of a stage is made for its longest execution: a target faster than that makes up the difference. When
+    the last spare capacity went to another since service began, the job keeps to its way: its work is done already, and
+    it may still be in time.
+    """
     record = world.jobs[job]
     query, serial = record["query"], record["serial"]
     record["route"] = route
-    _, target = choose_lane(world, route, query, serial)
-    planned_ms = 0.0
-    if target >= 0:
-        load = world.parts[target]["target"]["load"]
-        most = world.parts[load]["load"]["max_batch"]
-        planned_ms = world.numbers[cell_of(world, load, world.queries[query]["kind"], most)]
-    backup = _backup_for(world, route, planned_ms, behind_ms, query, serial)
-    lane = lane_in_target(world, world.parts[backup]["backup"]["target"], 0.0) if backup >= 0 else -1
-    if lane < 0:
-        lose_job(world, job, DROPPED)
-        return
-    world.parts[backup]["backup"]["left"] -= 1.0
-    _dispatch(world, job, lane, world.parts[backup]["backup"]["target"], tier, size)
+    most_ms = world.parts[route]["route"]["longest"] - behind_ms + 1e-9
+    lane, target = choose_lane(world, route, query, serial)
+    if lane < 0 or full_batch_ms(world, target, world.queries[query]["kind"]) > most_ms:
+        backup = _backup_for(world, route, most_ms, query, serial)
+        faster = lane_in_target(world, world.parts[backup]["backup"]["target"], 0.0) if backup >= 0 else -1
+        if faster >= 0:
+            world.parts[backup]["backup"]["left"] -= 1.0
+            lane, target = faster, world.parts[backup]["backup"]["target"]
+    _dispatch(world, job, lane, target, tier, size)
 
 
 @bare_kernel

@@ -71,7 +71,7 @@ WORKER = np.dtype(
 BATCH = np.dtype([("station", _I), ("load", _I), ("lane", _I), ("job", _I), ("size", _I), ("alive", _I), ("start", _F)])
 LOAD = np.dtype(
     [("cell0", _I), ("kind0", _I), ("max_batch", _I), ("fan0", _I), ("slow0", _I), ("slows", _I), ("tier", _I),
-     ("max_wait", _F), ("quality", _F), ("bytes", _F)]
+     ("seen0", _I), ("max_wait", _F), ("quality", _F), ("bytes", _F)]
 )  # fmt: skip
 APP = np.dtype(
     [("node0", _I), ("nodes", _I), ("entries", _I), ("kind0", _I), ("kinds", _I), ("link0", _I), ("tier", _I),
@@ -84,7 +84,7 @@ NODE = np.dtype(
 EDGE = np.dtype([("to", _I), ("bytes", _F)])
 ROUTE = np.dtype(
     [("rule", _I), ("pull", _I), ("target0", _I), ("targets", _I), ("cursor", _I), ("lane", _I), ("heir", _I),
-     ("dirty", _I), ("backup0", _I), ("backups", _I), ("merge", _I), ("limit", _F)]
+     ("dirty", _I), ("backup0", _I), ("backups", _I), ("merge", _I), ("limit", _F), ("longest", _F)]
 )  # fmt: skip
 TARGET = np.dtype(
     [("lane0", _I), ("lanes", _I), ("stride", _I), ("inner", _I), ("cursor", _I), ("then0", _I), ("load", _I),
@@ -120,7 +120,8 @@ class World(NamedTuple):
     """Everything a run reads and writes. Arrays grow between calls of the engine, never inside one.
 
     They are few because each is handed from function to function: with an array per table it took ten times as long.
-    `numbers` holds, one after the other, service laws (mean, mu, sigma, most, predicted), fan-outs, slowdowns, links,
+    `numbers` holds, one after the other, service laws (mean, mu, sigma, most, predicted), services seen (how many,
+    ms in all) where somebody learns from them, fan-outs, slowdowns, links,
     slacks, counts integrated over time (`marks`: per row and bucket, within the bucket and steps at its start), the
     books of joins and the matching's tables; `indices` the choices of policies, the routes of stages and more of the
     matching. Each is found by the place that a record names.

@@ -43,7 +43,7 @@ class Choices:
         rank = np.arange(order.size) - np.repeat(pairs.starts, np.diff(np.append(pairs.starts, order.size)))
         # Beside the cheapest by price, the cheapest by cost and the most frugal of each row.
         kept = [order[rank < keep]]
-        for measure in (pairs.cost, *(pairs.use / np.maximum(np.abs(form.capacity), 1e-12)[:, None])):
+        for measure in (pairs.cost, *pairs.use):
             by = np.lexsort((worth, measure, pairs.block))
             kept.append(by[rank < 2])
         chosen = np.unique(np.concatenate(kept))
@@ -92,7 +92,7 @@ def fitted(form: Columns, choices: Choices, prices: Vector) -> Vector | None:
     taken = taken[choices.block[order[lead]]] if (taken < 0).any() else taken
     position = np.full(form.need.size, -1, dtype=np.int64)
     position[choices.block[taken]] = np.arange(taken.size)
-    scale = np.maximum(np.abs(form.capacity), 1e-12)
+    scale = np.where(form.capacity > 0, form.capacity, 1.0)
     use = choices.use / scale[:, None]
     room = form.capacity / scale
     total = use[:, taken].sum(axis=1)
@@ -138,7 +138,7 @@ def chosen_by_program(form: Columns, choices: Choices, limits: Limits, gap: floa
     from hetplan.solvers.highs import Highs
 
     m = Builder("min", name="columns chosen")
-    scale = np.maximum(np.abs(form.capacity), 1e-12)
+    scale = np.where(form.capacity > 0, form.capacity, 1.0)
     take = m.columns("take", lambda k: str(k), size=choices.block.size, cost=choices.cost, upper=1.0, whole=True)
     blocks = np.unique(choices.block)
     one = m.rows("one", lambda k: f"block {blocks[k]}", size=blocks.size, lower=1.0, upper=1.0)

@@ -1,10 +1,10 @@
 """A mixed Milp on a grid of whole numbers, drawn so that a point of the grid is a point of the form.
 
 A continuous column runs over a grid of whole steps between its bounds. A row's coefficients are rounded to whole
-numbers and its bounds drawn in by all that this rounding can amount to, so that a point of the grid that keeps the
-rounded row keeps the true one. A row of whole columns and decimal coefficients stays exact. A row too narrow to be
-drawn in, an equation above all, is widened to one step instead; what then comes back has to be solved again on the
-true data.
+numbers such that a point of the grid that keeps the rounded row keeps the true one: with one bound, to its safe side;
+with two, the bounds are drawn in by all that the rounding can amount to. A row of whole columns and decimal
+coefficients stays exact. A row too narrow to be drawn in, an equation above all, is widened to one step instead; what
+then comes back has to be solved again on the true data.
 """
 
 from __future__ import annotations
@@ -91,8 +91,10 @@ def _rows(
     scale = np.where(reach > 0, REACH / np.where(reach > 0, reach, 1.0), 1.0)
     scale = np.where(exact, 10.0 ** np.minimum(digits, DIGITS), scale)
     scaled = coefficients * scale[row]
-    entries = np.round(scaled)
-    rounding = np.where(exact, 0.0, np.bincount(row, np.abs(scaled - entries) * steps[column], n_rows))
+    no_lower, no_upper = np.isneginf(form.row_lower) & ~exact, np.isposinf(form.row_upper) & ~exact
+    entries = np.where(no_lower[row], np.ceil(scaled), np.where(no_upper[row], np.floor(scaled), np.round(scaled)))
+    off = np.bincount(row, np.abs(scaled - entries) * steps[column], n_rows)
+    rounding = np.where(exact | no_lower | no_upper, 0.0, off)
     one_step = np.zeros(n_rows)
     moves = ~form.whole[column]
     np.maximum.at(one_step, row[moves], np.abs(entries[moves]))

@@ -13,8 +13,9 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.packing import Choice, Packing
 from hetplan.planner.tolerances import VALUE
 from hetplan.solvers.bridges import machines_needed, packing_to_milp
-from hetplan.solvers.packing_dual import best_prices, choose_by, portfolio
+from hetplan.solvers.packing_dual import portfolio, sound_start
 from hetplan.solvers.packing_greedy import PackingEngine, better
+from hetplan.solvers.packing_prices import best_prices, choose_by
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -31,6 +32,7 @@ class Exact(PackingEngine):
     """The whole program, answered by HiGHS from the choice by prices on."""
 
     name: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True
     inner: ClassVar[str] = "hetplan.solvers.highs:Highs"
 
     def version(self) -> str:
@@ -54,7 +56,9 @@ class Exact(PackingEngine):
         """The best choice, or as near as the limits allow."""
         began = time.monotonic()
         prices = form.prices(best_prices(form, limits))
-        best = better(form, portfolio(form, prices), start)
+        best = better(form, portfolio(form, prices), sound_start(form, start))
+        if not form.fits.any():
+            return self.answer(form, best, prices=prices)
         known = form.value(best) if best is not None and form.sense == "min" else np.inf
         milp, read = packing_to_milp(form, least_cost=known)
         left = None if limits.seconds is None else max(0.0, limits.seconds - (time.monotonic() - began))
@@ -108,7 +112,7 @@ class DualCore(PackingEngine):
 
         began = time.monotonic()
         prices = form.prices(best_prices(form, limits))
-        best = better(form, portfolio(form, prices), start)
+        best = better(form, portfolio(form, prices), sound_start(form, start))
         stop = Stop.FINISHED
         if best is not None and form.items is None:
             core, chosen = _core(form, prices)

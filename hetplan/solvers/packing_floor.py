@@ -12,6 +12,10 @@ __all__ = ["Floor"]
 
 SLACK = FEASIBILITY / 2
 
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+FloorState = tuple[Vector, Integers, Integers | None, list[Vector]]
+
 
 class Floor:
     """What is left of resources and machines while options are chosen one after the other."""
@@ -69,6 +73,17 @@ class Floor:
                 tier, where = int(self.items.tier[item]), int(self.machine[item])
                 self.free[tier][where] += self.items.size[item]
                 self.machine[item] = -1
+
+    def state(self) -> FloorState:
+        """All of it as it is now, for `restore`."""
+        machine = None if self.items is None else self.machine.copy()
+        return self.left.copy(), self.option.copy(), machine, [free.copy() for free in self.free]
+
+    def restore(self, state: FloorState) -> None:
+        """Back to what it was."""
+        self.left, self.option, machine, self.free = state
+        if machine is not None:
+            self.machine = machine
 
     def choice(self) -> Choice:
         """What was chosen, machines in use numbered without gaps."""

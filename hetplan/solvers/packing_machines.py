@@ -89,12 +89,12 @@ def _empty_machines(form: Packing, floor: Floor, score: Vector) -> None:
         improved = False
         for tier, machine in _by_load(form, floor):
             before = form.value(floor.choice())
-            saved = _copy(floor)
+            saved = floor.state()
             groups = np.unique(form.group[_items_on(form, floor, tier, machine)])
             if groups.size and _moved(form, floor, groups, score) and form.value(floor.choice()) < before - 1e-12:
                 improved = True
             else:
-                _restore(floor, saved)
+                floor.restore(saved)
         if not improved:
             return
 
@@ -137,11 +137,3 @@ def _moved(form: Packing, floor: Floor, groups: NDArray[np.int64], score: Vector
     for free, shut, old in zip(floor.free, closed, held, strict=True):
         free[shut] = old[shut]
     return done
-
-
-def _copy(floor: Floor) -> tuple[object, ...]:
-    return floor.left.copy(), floor.option.copy(), floor.machine.copy(), [free.copy() for free in floor.free]
-
-
-def _restore(floor: Floor, saved: tuple[object, ...]) -> None:
-    floor.left, floor.option, floor.machine, floor.free = saved  # type: ignore[assignment]

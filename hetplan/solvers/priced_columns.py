@@ -137,7 +137,8 @@ class _Columns:
         most = PENALTY * max(sum(menu.weight for menu in form.menus), 1.0)
         without = m.columns("without", str, size=len(form.menus), cost=-most)
         m.add(all_of, without, 1.0)
-        answer = Highs().solve(m.build(), replace(self.limits, gap=None, seconds=None))
+        # Small, and needed whole: the limits of the search are looked at between two of them.
+        answer = Highs().solve(m.build(), replace(self.limits, gap=None, seconds=None, work=None, cancel=None))
         assert answer.point is not None
         assert answer.value is not None
         assert answer.row_duals is not None

@@ -76,18 +76,16 @@ class QueueStructured:
         """A family, on as many threads as the limits give: the sweeps run outside the interpreter's lock."""
         wanted = list(forms)
 
-        def one(numbered: tuple[int, QueueProcess]) -> Answer[QueuePolicy]:
-            answer = self.solve(numbered[1], limits)
+        def one(form: QueueProcess) -> Answer[QueuePolicy]:
+            answer = self.solve(form, limits)
             if on_event is not None:
-                on_event(
-                    Event("policy", detail=numbered[1].name, value=answer.value, done=(numbered[0] + 1) / len(wanted))
-                )
+                on_event(Event("policy", detail=form.name, value=answer.value))
             return answer
 
         if limits.threads <= 1 or len(wanted) <= 1:
-            return [one(numbered) for numbered in enumerate(wanted)]
+            return [one(form) for form in wanted]
         with ThreadPoolExecutor(max_workers=limits.threads) as pool:
-            return list(pool.map(one, enumerate(wanted)))
+            return list(pool.map(one, wanted))
 
 
 @dataclass

@@ -58,7 +58,7 @@ class Tables(NamedTuple):
     action_first: Integers
     action_service: Integers
     """The service of a full action; for a partial one, -1 - its row of `partial`."""
-    partial_first: NDArray[np.int32]
+    partial_first: Integers
     partial_state: NDArray[np.int32]
     partial: Floats
 
@@ -98,8 +98,8 @@ def prepare(form: QueueProcess) -> Tables:
         phase=phase,
         action_first=form.actions.first,
         action_service=service_of,
-        partial_first=partial.indptr.astype(np.int32),
-        partial_state=partial.indices.astype(np.int32),
+        partial_first=partial.indptr.astype(np.int64),
+        partial_state=partial.indices.astype(np.int32, copy=False),
         partial=np.asarray(partial.data, dtype=np.float64),
     )
 

@@ -74,7 +74,8 @@ class VulcanSearch(Search):
     def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
         super().__init__(form, seed, make)
         rows = np.repeat(form.configurations, len(form.placements), axis=0)
-        self.process = make(np.concatenate([rows, np.tile(form.placements, (len(form.configurations), 1))], axis=1))
+        where = np.tile(form.placements, (len(form.configurations), 1))
+        self.process = make(np.concatenate([rows, where], axis=1), form.ordered)
 
     def learn(self, plan: int, found: Measured) -> None:
         """Update the process."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.black_box import BlackBox
 from hetplan.solvers.search_cmbo import Cmbo, StructCi
 from hetplan.solvers.search_engine import Search
-from hetplan.solvers.search_gp import LightProcess
+from hetplan.solvers.search_gp import UNIT, LightProcess
 
 __all__ = ["BotorchProcess", "CmboBotorch", "StructCiBotorch"]
 
@@ -27,7 +27,7 @@ class BotorchProcess(LightProcess):
     """Width, noise and scale are chosen as the light process does; the posterior is BoTorch's."""
 
     def posterior(self) -> tuple[Vector, Vector]:
-        """Mean and deviation at every setting, by `SingleTaskGP` with a Hamming kernel."""
+        """Mean and deviation at every setting, by `SingleTaskGP` with the same kernel."""
         if not self.at:
             return super().posterior()
         super().posterior()
@@ -54,17 +54,20 @@ def _model(process: LightProcess) -> Any:
 
     width = process.width
 
-    class Hamming(Kernel):  # type: ignore[misc]
+    apart, span = torch.tensor(process.apart, dtype=torch.double), torch.tensor(process.span, dtype=torch.double)
+
+    class Distance(Kernel):  # type: ignore[misc]
         def forward(self, x1: Any, x2: Any, diag: bool = False, **_: Any) -> Any:
-            if diag:
-                return torch.exp(-width * (x1 != x2).sum(-1).double())
-            return torch.exp(-width * (x1.unsqueeze(-2) != x2.unsqueeze(-3)).sum(-1).double())
+            if not diag:
+                x1, x2 = x1.unsqueeze(-2), x2.unsqueeze(-3)
+            far = (x1 != x2).double() * apart + (torch.round(x1 * span) - torch.round(x2 * span)).abs()
+            return torch.exp(-width / UNIT * far.sum(-1))
 
     points = torch.tensor(process.points[process.at], dtype=torch.double)
     values = torch.tensor((np.array(process.values) - process.centre) / process.scale, dtype=torch.double)
     noise = torch.tensor(np.array(process.noise) / process.scale**2 + process.jitter, dtype=torch.double)
     model = SingleTaskGP(
-        points, values[:, None], noise[:, None], covar_module=Hamming(), mean_module=ZeroMean(), outcome_transform=None
+        points, values[:, None], noise[:, None], covar_module=Distance(), mean_module=ZeroMean(), outcome_transform=None
     )
     return model.eval()
 

@@ -37,6 +37,7 @@ LEAST_GAIN_CI = 1e-3
 FULL_SHARE_LIKELY = 0.4
 REFERENCE = 1.3
 LEAST_COST_SHARE = 0.5
+LEAST_COST_S = 1e-9
 """A configuration whose samples are all cached still counts for this share of the mean cost: a step is not free."""
 
 
@@ -49,7 +50,8 @@ class CmboSearch(Search):
         super().__init__(form, seed, make)
         self.beliefs = Beliefs(form, make)
         rows = np.repeat(form.configurations, len(form.placements), axis=0)
-        self.latency = make(np.concatenate([rows, np.tile(form.placements, (len(form.configurations), 1))], axis=1))
+        where = np.tile(form.placements, (len(form.configurations), 1))
+        self.latency = make(np.concatenate([rows, where], axis=1), form.ordered)
 
     def learn(self, plan: int, found: Measured) -> None:
         """Update both processes."""
@@ -72,7 +74,7 @@ class CmboSearch(Search):
             score = likely * np.maximum(self.best_cost - FULL_SHARE_LIKELY * full, LEAST_GAIN_CI)
         else:
             cost = self.beliefs.to_measure(self.beliefs.predicted())
-            cost = np.maximum(cost, LEAST_COST_SHARE * cost.mean())
+            cost = np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))
             score = likely / np.repeat(cost, len(self.form.placements))
         return int(np.argmax(np.where(self.open, score, -1.0)))
 
@@ -95,6 +97,13 @@ class StructSearch(Search):
         for found in form.old:
             self.beliefs.recall(found, form.drift)
         self.votes = Votes(form, make) if form.past and form.past_models else None
+
+    def first(self) -> int:
+        """The middle of the grid, which is nearest to everything; then any."""
+        form = self.form
+        far = np.abs(form.configurations - (np.array(form.levels) - 1) / 2).sum(axis=1)
+        middle = int(np.argmin(far)) * len(form.placements)
+        return middle if not self.told and self.open[middle] else super().first()
 
     @property
     def warm(self) -> bool:
@@ -123,7 +132,7 @@ class StructSearch(Search):
             score = likely * np.maximum(reference - estimated_cost(self.form, predicted, latency), LEAST_GAIN)
         else:
             cost = self.beliefs.to_measure(predicted)
-            score = likely / np.maximum(cost, LEAST_COST_SHARE * cost.mean())[:, None]
+            score = likely / np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))[:, None]
         return int(np.argmax(np.where(self.open, score.ravel(), -1.0)))
 
 

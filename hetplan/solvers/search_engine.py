@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver
+from hetplan.errors import Cancelled, NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import BlackBox, Measured
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hetplan.solvers.search_models import MakeProcess
 
 __all__ = ["Search", "SearchEngine"]
+
+MOST_IN_VAIN = 8
+"""After so many configurations set aside and none measured, whoever measures is taken to be broken."""
 
 
 class Search:
@@ -126,14 +129,19 @@ class SearchEngine:
         with ThreadPoolExecutor(form.parallel) as pool:
             while True:
                 stop = _limit(form, limits, search, began, spent)
-                if stop is not None or (form.patience is not None and since >= form.patience and search.best >= 0):
+                if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
                     break
                 left = form.most - search.told
                 plans = queue or search.suggest(min(form.parallel, left))
                 queue = []
                 if not plans or search.best_cost <= 0.0:
                     break
-                for plan, found in zip(plans, _measure(form, plans, pool), strict=True):
+                try:
+                    measured = _measure(form, plans, pool)
+                except Cancelled:
+                    stop = Stop.CANCELLED
+                    break
+                for plan, found in zip(plans, measured, strict=True):
                     before = search.best_cost
                     search.observe(plan, found)
                     spent += found.gpu_s
@@ -157,6 +165,11 @@ class SearchEngine:
             status = Status.INFEASIBLE if exhausted and not form.failed else Status.NO_ANSWER
             return Answer(status, stop, work=work, engine=engine)
         return Answer(Status.FEASIBLE, stop, point=search.best, value=search.best_cost, work=work, engine=engine)
+
+
+def _in_vain(form: BlackBox) -> bool:
+    """Whether nothing at all can be measured: so many were tried, and every one was set aside."""
+    return len(form.journal) >= MOST_IN_VAIN and len(form.failed) == len(form.journal)
 
 
 def _measure(form: BlackBox, plans: Sequence[int], pool: ThreadPoolExecutor) -> Iterable[Measured]:

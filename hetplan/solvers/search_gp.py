@@ -1,19 +1,21 @@
 r"""An exact Gaussian process over a grid of settings, light enough to be asked for every setting at every step.
 
-Kernel exp(-w Hamming distance); w and the noise are those of a small grid that make the observations likeliest, chosen
-again every third one. In between, an observation adds a row to the Cholesky factor L of the covariance and to
-V = L^-1 K*, from which mean and deviation at every setting follow (single precision).
+Kernel exp(-w d). The distance d counts the coordinates in which two settings differ (Hamming); a coordinate whose
+levels have an order counts a quarter for differing at all and the rest by how far apart the two levels are. w and the
+noise are those of a small grid that make the observations likeliest, chosen again every third one. In between, an
+observation adds a row to the Cholesky factor L of the covariance and to V = L^-1 K*, from which mean and deviation at
+every setting follow (single precision).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LightProcess", "Process", "hamming"]
+__all__ = ["UNIT", "LightProcess", "Process"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -28,16 +30,22 @@ PRIOR_WEIGHT = 2.0
 """As many observations of the expected spread stand beside the real ones."""
 
 
-def hamming(points: NDArray[Any], at: NDArray[Any]) -> NDArray[np.uint8]:
-    """How many coordinates of each row differ from one point's."""
-    return np.asarray((points != at[None, :]).sum(axis=1), dtype=np.uint8)
+UNIT = 16
+"""Distances are whole numbers of this part of a coordinate: kernels are looked up, not computed."""
+DIFFERS = UNIT // 4
+"""What two levels of a coordinate with an order count for being different at all."""
 
 
 class Process:
-    """What searches want of a Gaussian process over numbered settings."""
+    """What searches want of a Gaussian process over numbered settings; `ordered` says which coordinates are."""
 
-    def __init__(self, points: Integers) -> None:
+    def __init__(self, points: Integers, ordered: Sequence[bool] = ()) -> None:
         self.points = points
+        self.ordered = np.zeros(points.shape[1], dtype=bool)
+        self.ordered[: len(ordered)] = ordered
+        self.apart = np.where(self.ordered, DIFFERS, UNIT)
+        top = np.maximum(points.max(axis=0, initial=1), 1)
+        self.span = np.where(self.ordered, (UNIT - DIFFERS) / top, 0.0)
         self.at: list[int] = []
         self.values: list[float] = []
         self.noise: list[float] = []
@@ -59,32 +67,40 @@ class LightProcess(Process):
     def __init__(
         self,
         points: Integers,
+        ordered: Sequence[bool] = (),
         *,
         width: float | None = None,
         jitter: float | None = None,
         refit: int = REFIT,
         expected: float = 1.0,
     ) -> None:
-        super().__init__(points)
+        super().__init__(points, ordered)
         self.points = np.ascontiguousarray(points.astype(np.int16))
+        self._places = np.rint(points * self.span).astype(np.int16)[:, self.ordered]
         self.fixed = (width, jitter)
         self.width, self.jitter = width or LIKELY_WIDTH, jitter or NOISES[1]
         self.refit = refit
         self.expected = expected
-        self.distance = np.zeros((0, len(points)), dtype=np.uint8)
+        self.distance = np.zeros((0, len(points)), dtype=np.uint16)
         self._stale = True
         self._since = 0
 
     def add(self, at: int, value: float, noise: float = 0.0) -> None:
         """Take in an observation: a row more, or everything anew every few of them."""
         super().add(at, value, noise)
-        row = hamming(self.points, self.points[at])
-        self.distance = np.concatenate([self.distance, row[None, :]])
+        self.distance = np.concatenate([self.distance, self._from(at)[None, :]])
         self._since += 1
         if self._stale or self._since >= self.refit or len(self.at) <= REFIT:
             self._stale = True
         else:
             self._append()
+
+    def _from(self, at: int) -> NDArray[np.uint16]:
+        """How far every setting is from one, in parts of a coordinate."""
+        far = (self.points != self.points[at]) @ self.apart
+        if self._places.size:
+            far = far + np.abs(self._places - self._places[at]).sum(axis=1)
+        return np.asarray(far, dtype=np.uint16)
 
     def posterior(self) -> tuple[Vector, Vector]:
         """Mean and deviation at every setting; without observations nothing is known but the scale 1."""
@@ -117,7 +133,7 @@ class LightProcess(Process):
 
     def _choose(self, scaled: Vector) -> None:
         """The likeliest width and noise of the grid."""
-        between = self.distance[:, self.at].astype(float)
+        between = self.distance[:, self.at] / UNIT
         known = np.array(self.noise) / self.scale**2
         best = -np.inf
         widths = WIDTHS if self.fixed[0] is None else (self.fixed[0],)
@@ -133,7 +149,7 @@ class LightProcess(Process):
                     best, self.width, self.jitter = likelihood, width, jitter
 
     def _rebuild(self) -> None:
-        self._table = np.exp(-self.width * np.arange(self.points.shape[1] + 1))
+        self._table = np.exp(-self.width / UNIT * np.arange(UNIT * self.points.shape[1] + 1))
         self._table32 = self._table.astype(np.float32)
         between = self._table[self.distance[:, self.at]]
         known = np.array(self.noise) / self.scale**2 + self.jitter

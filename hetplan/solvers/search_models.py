@@ -50,7 +50,9 @@ class Beliefs:
 
     def __init__(self, form: BlackBox, make: MakeProcess = LightProcess) -> None:
         self.form = form
-        self.accuracy = make(form.configurations, expected=ACCURACY_SPREAD)
+        ordered = np.zeros(len(form.levels), dtype=bool)
+        ordered[: len(form.ordered)] = form.ordered
+        self.accuracy = make(form.configurations, ordered, expected=ACCURACY_SPREAD)
         self.measured: dict[int, Measured] = {}
         self.samples: list[int] = []
         self._settings: list[Integers] = []
@@ -62,9 +64,11 @@ class Beliefs:
             self._of.append(of)
             self._prefix.append(_distinct(form.configurations[:, sorted(_ancestors(form, number))])[1])
         count = len(form.operators)
-        self._seconds = [make(settings, expected=LOG_SPREAD) for settings in self._settings]
-        self._bytes = [make(settings, expected=LOG_SPREAD) for settings in self._settings]
-        self._bytes_in = make(self._settings[0], expected=LOG_SPREAD)
+        of_reads = [ordered[list(operator.reads)] for operator in form.operators]
+        pairs = list(zip(self._settings, of_reads, strict=True))
+        self._seconds = [make(settings, reads, expected=LOG_SPREAD) for settings, reads in pairs]
+        self._bytes = [make(settings, reads, expected=LOG_SPREAD) for settings, reads in pairs]
+        self._bytes_in = make(*pairs[0], expected=LOG_SPREAD)
         self._known: list[set[int]] = [set() for _ in range(count)]
         self._cached = [np.zeros(int(prefix.max(initial=0)) + 1, dtype=bool) for prefix in self._prefix]
 

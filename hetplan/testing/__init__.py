@@ -11,6 +11,8 @@ In pytest, one test per check::
     def test_my_solver(check):
         check.run(MySolver())
 
+`check_target(target, units)` tries a place to run things (`hetplan.executor.target`) in the same way.
+
 `Lying(solver, how)` wraps an engine so that it lies, to try whatever must find lies out.
 """
 
@@ -18,5 +20,6 @@ from __future__ import annotations
 
 from hetplan.testing.conformance import Check, Skipped, check_solver, solver_checks
 from hetplan.testing.lying import LIES, Lying
+from hetplan.testing.target_checks import check_target
 
-__all__ = ["LIES", "Check", "Lying", "Skipped", "check_solver", "solver_checks"]
+__all__ = ["LIES", "Check", "Lying", "Skipped", "check_solver", "check_target", "solver_checks"]

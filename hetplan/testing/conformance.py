@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
     from hetplan.planner.forms.milp import Milp, Vector
 
-__all__ = ["Check", "Skipped", "check_solver", "solver_checks"]
+__all__ = ["Check", "Skipped", "another_form", "check_solver", "solver_checks"]
 
 
 class Skipped(Exception):
@@ -64,11 +64,27 @@ def check_solver(solver: Solver) -> dict[str, str]:
 
 def solver_checks(solver: Solver) -> list[Check]:
     """Every check for engines of this one's form."""
+    if solver.form == "packing":
+        from hetplan.testing.packing_checks import packing_checks
+
+        return packing_checks(solver)
+    if solver.form == "columns":
+        from hetplan.testing.columns_checks import columns_checks
+
+        return columns_checks(solver)
+    if solver.form == "black-box":
+        from hetplan.testing.black_box_checks import black_box_checks
+
+        return black_box_checks(solver)
+    if solver.form == "priced":
+        from hetplan.testing.priced_checks import priced_checks
+
+        return priced_checks()
     if solver.form != "milp":
         raise ValueError(f"there are no known cases of the {solver.form} form yet")
     return [
         *(Check(f"answers: {case.name}", partial(_answers, case)) for case in milp_cases()),
-        Check("refuses another form", _refuses_another_form),
+        Check("refuses another form", another_form),
         Check("refuses what is not a number", _refuses_nan),
         Check("leaves the form as it was", _leaves_the_form),
         Check("answers a family as one by one", _family),
@@ -143,7 +159,9 @@ def _judge(case: MilpCase, answer: Answer[Vector], *, heuristic: bool = False) -
         assert certificate.vouched is Vouched.CERTIFIED or not case.certifiable
 
 
-def _refuses_another_form(solver: Solver) -> None:
+def another_form(solver: Solver) -> None:
+    """It refuses a form of another kind."""
+
     class Other(Form["Vector"]):
         kind = "another"
 

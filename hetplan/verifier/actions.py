@@ -1,4 +1,6 @@
-"""The way from what runs to what shall run: in order, within stock and hosts, never taking down before bringing up.
+"""The way from what runs to what shall run: in order, within stock and hosts, bringing up before taking down.
+
+Where there is no room left for any machine that is still missing, something has to go first.
 
 Actions are followed in the order of the file. `start` and `stop` change how many machines of a worker are up (all that
 are missing, or all there are, where no count is given); `load`, `unload` and the kinds of replacing change which loads
@@ -54,6 +56,24 @@ class _Scene:
         if started.host is not None and placed > 1:
             yield f"{placed} machines are on host {started.host}"
 
+    def must_make_room(self) -> bool:
+        """Whether machines are still missing, and there is no room for any of them."""
+        missing = [self.workers[name] for name, count in self.wanted.items() if self.up[name] < count]
+        return bool(missing) and not any(map(self._has_room, missing))
+
+    def _has_room(self, worker: Worker) -> bool:
+        inputs = self.facts.inputs
+        most = inputs.slo.limits.instances.get(worker.hardware, (0, None))[1]
+        stock = inputs.profile.offers[worker.offer].stock if worker.offer is not None else None
+        alike = [name for name in self.up if self.workers[name].hardware == worker.hardware]
+        offered = [name for name in alike if self.workers[name].offer == worker.offer]
+        on_host = [name for name, count in self.up.items() if count and self.workers[name].host == worker.host]
+        full = (
+            limit is not None and sum(self.up[name] for name in names) >= limit
+            for limit, names in ((most, alike), (stock, offered))
+        )
+        return not any(full) and (worker.host is None or not on_host)
+
 
 def _scene(facts: Facts) -> _Scene:
     running = facts.inputs.state.workers if facts.inputs.state is not None else ()
@@ -107,7 +127,7 @@ def _take_down(scene: _Scene, touched: set[str], ended: set[str], up: Mapping[st
         load = scene.loads[name]
         planned = scene.replicas(load, set(scene.facts.seats), scene.wanted)
         left = scene.replicas(load, active, counts)
-        if left < min(scene.replicas(load, scene.active, scene.up), planned):
+        if left < min(scene.replicas(load, scene.active, scene.up), planned) and not scene.must_make_room():
             yield f"takes {name} down before its replacement is up: {left} instances are left, {planned} are planned"
     scene.active, scene.up = active, Counter(counts)
 

@@ -95,7 +95,11 @@ def _measured(
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
     if abs(entry["mean"] - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {entry['mean']:.9g}, not {said['quality']:.9g}")
-    response = 1000.0 * _latency_s(inputs, inputs.slo.apps[name], rule, pipeline, entry)
+    try:
+        response = 1000.0 * _latency_s(inputs, inputs.slo.apps[name], rule, pipeline, entry)
+    except LookupError as error:
+        yield Violation("link", at, str(error))
+        return
     if response > said["response_ms"] * (1.0 + VALUE):
         text = f"response of {name} is {response:.9g} ms, promised are {said['response_ms']:.9g}"
         yield Violation("promise", "promises", text)
@@ -142,6 +146,8 @@ def _link_s(inputs: Inputs, app: App, source: str, to: str, size: float) -> floa
     direct = [link for link in links if set(link.between) == ends]
     total = 0.0
     for pair in [(source, to)] if direct else pairwise(tiers[low : high + 1]):
-        link = next(link for link in links if set(link.between) == set(pair))
+        link = next((link for link in links if set(link.between) == set(pair)), None)
+        if link is None:
+            raise LookupError(f"no link joins {pair[0]} and {pair[1]}, over which the plan goes")
         total += size * 8e-6 / link.bandwidth_mbps + link.latency_ms / 1000.0
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
@@ -37,9 +38,15 @@ class Facts:
 
     def promised_rate(self, app: str) -> float | None:
         """The rate that the plan promises to serve of an app at least, where it does."""
-        said = (one for one in self.plan.promises if one.app == app and one.relation != "<=")
-        promises = (one for one in said if one.quantity == "rate_qps")
-        return next((promise.value for promise in promises), None)
+        return self._promised.get(app)
+
+    @cached_property
+    def _promised(self) -> Mapping[str | None, float]:
+        found: dict[str | None, float] = {}
+        for one in self.plan.promises:
+            if one.quantity == "rate_qps" and one.relation != "<=":
+                found.setdefault(one.app, one.value)
+        return found
 
 
 def machines(worker: Worker) -> int:

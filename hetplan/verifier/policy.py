@@ -45,6 +45,8 @@ Floats = NDArray[np.float64]
 _SAME = 1e-6
 _ON_GRID = 1e-9
 _MOST_STAGES = 2000
+_EVEN_ENOUGH = 200
+"""Arrivals more regular than so many stages may be planned as so many."""
 _ONE_QUEUE = ("jellyfish", "modelswitching")
 
 
@@ -256,7 +258,7 @@ def _arrivals(
     if times is not None and (app.demand.trace is not None or app.demand.arrivals.process == "empirical"):
         shape = _regularity(np.asarray(times, dtype=float), table.slo_ms / 1000.0)
     own = worker.count * shape
-    stages = max(1, round(own))
+    stages = min(max(1, round(own)), max(worker.count, _EVEN_ENOUGH))
     per_load = shape if abs(own - stages) < 1e-9 else stages / worker.count
     return None if stages > _MOST_STAGES else (stages, np.full(sizes, per_load * table.rate_qps))
 

@@ -5,9 +5,14 @@ entry of P^k r enclose the long-run average for every k, and close in on it. So 
 time, accuracy and so on are found together by applying P again and again, backwards, from nothing but the table: no
 distribution, no gain and no values are taken from whoever made the policy.
 
-One application works bucket by bucket of the slack from the end of a service back to its beginning. Poisson counts come
-from scipy's distribution functions, as whole matrices: `stay` [x, y] that nobody comes in a bucket and the phase goes
-from x to y, `land` [x, n'] that somebody does and n' wait at the end.
+One application works bucket by bucket of the slack from the end of a service back to its beginning. In bucket j, slack
+T_j to T_{j+1}, let B(x) be the worth of a service's end if whoever comes from now on, in phase x, found slack T_j
+booked (`seats` [j, n'], nothing where nobody comes at all), and L_j(x) the true worth. B is right for those who come
+within the bucket. If nobody does, the phase y < K at its end tells what of B is left, B'(y), and what is true:
+
+    L_j(x) = B(x) + E[L_{j+1}(y) - B'(y); nobody came in bucket j],   y = x + Poisson(nu (T_{j+1} - T_j)) < K
+
+Poisson counts come from scipy's distribution functions.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ __all__ = ["Chain", "enclosed"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_CLOSE = 1e-10
+_CLOSE = 1e-9
 _MOST = 6000
 
 
@@ -78,7 +83,10 @@ class _Step:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.rates = sorted({float(rate) for rate in chain.rate_of[1:]})
-        self.buckets = {rate: self._buckets(rate) for rate in self.rates}
+        left = chain.grid_s[-1] - chain.grid_s
+        self.booked = {rate: np.stack([self._booked(rate * x) for x in left]) for rate in self.rates}
+        steps = np.diff(chain.grid_s)
+        self.still = {rate: [_Still.of(rate * step, chain.stages) for step in steps] for rate in self.rates}
         full = (chain.batch == np.arange(1, chain.queue + 1)[:, None]) & (chain.batch > 0)
         self.services: dict[tuple[int, int], _Service] = {}
         for n in range(1, chain.queue + 1):
@@ -113,44 +121,30 @@ class _Step:
 
     def _lines(self, rate: float, seats: Floats, after_idling: Floats) -> Floats:
         """The worth of the rest of a service at the beginning of bucket j in phase x: [j, x, column]."""
-        stay, land = self.buckets[rate]
-        joined = land @ seats[:-1]
+        still, booked = self.still[rate], self.booked[rate]
+        now, later = booked[:-1] @ seats[:-1], booked[1:] @ seats[:-1]
         lines = np.empty((self.chain.slacks, self.chain.stages, seats.shape[-1]))
         lines[-1] = after_idling
         for j in range(self.chain.slacks - 2, -1, -1):
-            lines[j] = stay[j] @ lines[j + 1] + joined[j]
+            lines[j] = now[j] + still[j].ahead(lines[j + 1] - later[j])
         return lines
 
-    def _buckets(self, rate: float) -> tuple[Floats, Floats]:
-        grid = self.chain.grid_s
-        pairs = [
-            self._stretch(rate * (grid[j + 1] - grid[j]), rate * (grid[-1] - grid[j + 1])) for j in range(grid.size - 1)
-        ]
-        return np.stack([stay for stay, _ in pairs]), np.stack([land for _, land in pairs])
-
-    def _stretch(self, during: float, after: float) -> tuple[Floats, Floats]:
-        """`stay` and `land` of a stretch with so many expected stages in it and after it."""
+    def _booked(self, mean: float) -> Floats:
+        """P(n' wait | phase x) when so many stages are expected: [x, n'], 0 for none; the last is more than N."""
         stages, queue = self.chain.stages, self.chain.queue
-        phases = np.arange(stages)
-        stay = _pmf(phases[None, :] - phases[:, None], during)
-        reach = stages + int(during + 11 * np.sqrt(during) + 50)
-        settled = np.arange(stages, stages + reach)
-        edges = np.arange(1, queue + 2)[None, :] * stages - settled[:, None]
-        least = np.where(edges > 0, pdtrc(np.maximum(edges - 1, 0), after), 1.0)
-        most = np.where(edges > 0, pdtr(np.maximum(edges - 1, 0), after), 0.0)
-        upper = most[:, :-1] > 0.5
-        numbers = np.where(upper, least[:, :-1] - least[:, 1:], most[:, 1:] - most[:, :-1])
-        joined = np.concatenate([np.zeros((reach, 1)), numbers, least[:, -1:]], axis=1)
-        return stay, _pmf(settled[None, :] - phases[:, None], during) @ joined
+        edges = np.arange(1, queue + 2)[None, :] * stages - np.arange(stages)[:, None]
+        least, most = pdtrc(edges - 1, mean), pdtr(edges - 1, mean)
+        numbers = np.where(most[:, :-1] > 0.5, least[:, :-1] - least[:, 1:], most[:, 1:] - most[:, :-1])
+        return np.asarray(np.concatenate([np.zeros((stages, 1)), numbers, least[:, -1:]], axis=1), dtype=np.float64)
 
     def _service(self, model: int, batch: int, waiting: int) -> _Service:
         chain = self.chain
         rate = float(chain.rate_of[waiting])
         latency, slo = float(chain.latency_s[model, batch - 1]), float(chain.grid_s[-1])
         bucket = int(np.argmax(chain.grid_s[1:] > slo - latency))
-        low = slo - float(chain.grid_s[bucket + 1])
-        stay, land = self._stretch(rate * max(latency - low, 0.0), rate * low)
-        return _Service(rate, bucket, stay, land)
+        first = max(latency - slo + float(chain.grid_s[bucket + 1]), 0.0)
+        still = _Still.of(rate * first, chain.stages)
+        return _Service(rate, bucket, still, self._booked(rate * latency), self.booked[rate][bucket + 1])
 
     def _phases(self, waiting: int, waited_s: Floats) -> Floats:
         stages = self.chain.stages
@@ -214,16 +208,47 @@ def _slip(stages: int, counts: Integers) -> float:
 
 
 @dataclass(frozen=True)
+class _Still:
+    """That nobody comes in a stretch of time: P(k stages pass), k = low, low + 1, ... < K."""
+
+    low: int
+    shares: Floats
+
+    @classmethod
+    def of(cls, mean: float, stages: int) -> _Still:
+        counts = np.arange(stages)
+        shares = _pmf(counts, mean)
+        kept = np.flatnonzero(shares > 1e-25)
+        if kept.size == 0:
+            return cls(0, np.zeros(0))
+        return cls(int(kept[0]), shares[kept[0] : kept[-1] + 1])
+
+    def ahead(self, worth: Floats) -> Floats:
+        """E[worth(x + k); x + k < K] for every phase x: [x, column]."""
+        stages = worth.shape[0]
+        if self.shares.size == 0:
+            return np.zeros_like(worth)
+        beyond = np.zeros((self.low + self.shares.size - 1, worth.shape[1]))
+        padded = np.concatenate([worth, beyond])[self.low :]
+        columns = [np.correlate(column, self.shares, "valid")[:stages] for column in padded.T]
+        return np.asarray(np.stack(columns, axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
 class _Service:
-    """A model and batch in use: the bucket that it begins in, and its part of that bucket."""
+    """A model and batch in use: the bucket that it begins in, its part of that bucket, and who comes."""
 
     rate: float
     bucket: int
-    stay: Floats
-    land: Floats
+    still: _Still
+    booked: Floats
+    """From its beginning on."""
+    later: Floats
+    """From the end of its first bucket on."""
 
     def worth(self, lines: Floats, seats: Floats) -> Floats:
-        return np.asarray(self.stay @ lines[self.bucket + 1] + self.land @ seats[self.bucket])
+        here = seats[self.bucket]
+        return np.asarray(self.booked @ here + self.still.ahead(lines[self.bucket + 1] - self.later @ here))
 
 
 def _pmf(counts: Integers, mean: float) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from hetplan.planner.plan import Plan, Route
 from hetplan.planner.tolerances import FEASIBILITY
@@ -140,8 +140,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 
-def _routes(plan: Plan, inputs: Inputs, app: str, routes: tuple[Route, ...]) -> Iterator[Violation]:
-    loads = {load.id: load for worker in plan.workers for load in worker.loads}
+def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
     classes = classes_of(inputs.slo.apps[app])
     seen: set[tuple[object, ...]] = set()
     for number, route in enumerate(routes):
@@ -172,9 +171,10 @@ def _apps(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
     for at, app in named:
         if app not in inputs.slo.apps:
             yield _unknown(at, "application", app)
+    loads = {load.id: load for worker in plan.workers for load in worker.loads}
     for app, routes in plan.routing.items():
         if app in inputs.slo.apps:
-            yield from _routes(plan, inputs, app, routes)
+            yield from _routes(inputs, app, routes, loads)
 
 
 def _solves(plan: Plan) -> Iterator[Violation]:

@@ -4,10 +4,11 @@ What a plan of question ``variants`` holds beyond the generic checks
 --------------------------------------------------------------------
 ``workers``
     Without machines a group is the instances of one load. With machines a worker is one machine; where the profile
-    names hosts under its offer, the worker names one of them.
+    names hosts under its offer, the worker names one of them. A worker without loads is a machine that stays idle.
 ``promises``
     ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
-    machine), N what the state says to run, per variant (per variant and hardware, where the state names hosts).
+    machine), and what idle machines cost; N is what the state says to run, per variant (per variant and hardware, where
+    the state names hosts).
     ``net_cost_per_hour`` (no app, "="): gross less sum C N.
 ``actions``
     ``keep`` with a count: so many instances of the load stay. ``move`` without a host: instances go off their machine
@@ -216,6 +217,16 @@ def _prices(reading: _Reading, held: _Held) -> float:
     return offer.price_per_hour * amount / NANO
 
 
+def _idle_price(reading: _Reading, worker: Worker) -> float:
+    """What a machine costs per hour that holds nothing."""
+    offers = reading.inputs.profile.offers
+    if worker.offer is None:
+        return 0.0 if offers else 1.0
+    offer = offers[worker.offer]
+    provides = reading.inputs.profile.hardware[worker.hardware].provides
+    return offer.price_per_hour * (provides.get(offer.per, 1.0) if offer.per is not None else 1.0) / NANO
+
+
 def _money(reading: _Reading) -> Iterator[Violation]:
     weight = reading.inputs.slo.change.load_weight_per_s
     known = {held.load.variant for held in reading.now if held.worker.host is not None}
@@ -235,6 +246,7 @@ def _money(reading: _Reading) -> Iterator[Violation]:
             group[1] = max(group[1], weight * price * held.run.load_s)
             steady += price * held.instances if sign > 0 else 0.0
             spent += price * held.instances if sign < 0 else 0.0
+    steady += sum(worker.count * _idle_price(reading, worker) for worker in reading.plan.workers if not worker.loads)
     gross = steady + sum(price * max(count, 0.0) for count, price in groups.values())
     for name, value in (("gross_cost_per_hour", gross), ("net_cost_per_hour", gross - spent)):
         said = next((promise for promise in reading.plan.promises if promise.quantity == name), None)
@@ -288,6 +300,12 @@ class _Walk:
     """What stands where while the actions are followed; sums are kept up to date load by load."""
 
     def __init__(self, reading: _Reading) -> None:
+        several = {w.id for held in (*reading.now, *reading.then) if (w := held.worker).count > 1}
+        self.place = {
+            held.worker.id: held.worker.host or (None if held.worker.id in several else held.worker.id)
+            for held in (*reading.now, *reading.then)
+        }
+        """The one machine that a worker is, by its host or its own name; None where it is several."""
         self.held = {held.load.id: held for held in reading.now}
         self.count = {held.load.id: held.instances for held in reading.now}
         self.new = {held.load.id: held for held in reading.then}
@@ -313,10 +331,11 @@ class _Walk:
         self.start_use, self.start_served = dict(self.use), dict(self.served)
 
     def _add(self, held: _Held, instances: int) -> None:
+        place = self.place[held.worker.id]
         for resource, amount in held.needs.items():
-            for host in (None, held.worker.host) if held.worker.host is not None else (None,):
-                self.use[host, resource] += amount * instances
-                self.touched.add((host, resource))
+            for where in (None, place) if place is not None else (None,):
+                self.use[where, resource] += amount * instances
+                self.touched.add((where, resource))
         for app, rate in held.qps.items():
             self.served[app] += rate * instances
             self.less.add(app)
@@ -362,7 +381,7 @@ def _way(reading: _Reading) -> Iterator[Violation]:
     walk = _Walk(reading)
     limits = reading.inputs.slo.limits.resources
     provides = {
-        held.worker.host: reading.inputs.profile.hardware[held.worker.hardware].provides
+        walk.place[held.worker.id]: reading.inputs.profile.hardware[held.worker.hardware].provides
         for held in (*reading.now, *reading.then)
     }
     gap = min((_number(n.at) for n in reading.plan.warnings if n.code == "W-swap"), default=10**9)

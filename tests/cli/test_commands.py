@@ -20,7 +20,10 @@ from hetplan.cli.doctor import clashes
 from hetplan.cli.page import Page, printable
 
 NAMES = sorted(get_command(build_app()).commands)  # type: ignore[attr-defined]
-NEED_ARGUMENTS = ["check", "diff", "export", "import", "options", "schema", "show", "simulate", "solve", "verify"]
+NEED_ARGUMENTS = [
+    *("apply", "check", "diff", "down", "export", "import", "load", "options", "profile", "schema", "show", "simulate"),
+    *("solve", "status", "verify", "watch"),
+]
 
 
 def test_hetplan_alone_says_what_to_do_next(run: Callable[..., Any]) -> None:

@@ -78,6 +78,7 @@ def test_baselines_stand_beside_the_plan(plan: str) -> None:
     ("arguments", "says"),
     [
         (("--arrivals", "teleport"), "--arrivals"),
+        (("--arrivals", "mmpp:1"), "relative rate and its stay"),
         (("--arrivals", "gamma:-1"), "shape"),
         (("--arrivals", "gamma:1e-9"), "0.01"),
         (("--noise", "teleport"), "--noise"),
@@ -121,3 +122,26 @@ def test_what_is_undecided_is_not_called_kept(plan: str) -> None:
     undecided = [line for line in told["report"]["lines"] if line["verdict"] in ("undecided", "not-simulated")]
     assert undecided
     assert told["exit"]["reason"] == f"nothing broken, {len(undecided)} undecided"
+
+
+def test_the_way_from_a_state_is_played_and_told(plan: str, tmp_path: Path) -> None:
+    (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
+    state, target = tmp_path / "state.json", tmp_path / "next.json"
+    state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))
+    assert run("solve", PROFILE, SLO, "--state", str(state), "-o", str(target)).exit_code == 0
+    result = run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state))
+    assert result.exit_code == 0, result.output
+    assert "On the way to the plan" in result.output
+    assert "W-transition" in result.output
+    way = last(run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state), "--json").stdout)
+    assert way["report"]["transition"]["seconds"] == 51.0
+    without = run("simulate", str(target), PROFILE, SLO, *SHORT)
+    assert "On the way" not in without.output
+
+
+def test_a_dispatcher_that_learns(plan: str) -> None:
+    result = run("simulate", plan, PROFILE, SLO, *SHORT, "--learn")
+    assert result.exit_code == 0, result.output
+    refused = run("simulate", plan, PROFILE, SLO, "--trace", PROFILE, "--arrivals", "poisson")
+    assert refused.exit_code == 2
+    assert "Leave one of" in refused.output

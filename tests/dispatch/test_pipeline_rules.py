@@ -94,7 +94,11 @@ def test_shares_are_met_on_the_mean():
         ("drop-last-task", {"last": True, "now_ms": 50, "exec_ms": 50, "deadline_ms": 100}, False),
         ("drop-last-task", {"last": True, "now_ms": 51, "exec_ms": 50, "deadline_ms": 100}, True),
         ("drop-per-task", {"spent_ms": 60, "budget_ms": 60}, False),
-        ("reroute", {"spent_ms": 600, "budget_ms": 60}, False),
+        ("reroute", {"spent_ms": 60, "budget_ms": 60}, False),
+        ("reroute", {"spent_ms": 61, "budget_ms": 60}, True),
+        ("reroute", {"spent_ms": 61, "budget_ms": 60, "made_up": True}, False),
+        ("reroute", {"last": True, "spent_ms": 600, "budget_ms": 60, "now_ms": 50, "deadline_ms": 100}, False),
+        ("reroute", {"last": True, "made_up": True, "now_ms": 51, "exec_ms": 50, "deadline_ms": 100}, True),
     ],
 )
 def test_dropping(policy, facts, dropped):
@@ -120,6 +124,8 @@ def test_backups_give_the_best_that_makes_up_the_time_until_they_are_full():
     assert backups.take(0.5, late_ms=20, exec_ms=40) == "fast"  # half a query is no query
     assert backups.take(1.0, late_ms=20, exec_ms=40) in ("good", "same")
     assert backups.take(1.0, late_ms=38, exec_ms=40) is None
+    assert backups.makes_up(1.0, late_ms=35, exec_ms=40)
+    assert not backups.makes_up(1.0, late_ms=36, exec_ms=40)
 
 
 def test_forecasts():

@@ -8,17 +8,21 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hetplan.errors import InputError
-from hetplan.measure.evaluator import Command, EvaluationFailed, Guarded, load_evaluators
+from hetplan.errors import Cancelled, InputError
+from hetplan.measure.evaluator import EvaluationFailed, Guarded
+from hetplan.measure.evaluator_command import Command, load_evaluators
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.measure.sampling import Rule
+from hetplan.measure.strata import read_features
 from hetplan.planner.forms.black_box import Verdict
 
 OPERATORS = ("cut", "name")
@@ -62,6 +66,11 @@ def test_what_makes_no_sense_is_set_aside_with_its_reason(answer: object, reason
     found = Profiler(setup(), lambda *_: answer).measure(4, {"size": 1, "model": "s"})
     assert (found.verdict, found.passes) == (Verdict.SET_ASIDE, False)
     assert reason in found.reason
+
+
+def test_right_and_wrong_are_scores():
+    found = Profiler(setup(), lambda *_: {**GOOD, "score": True}).measure(0, {"size": 1, "model": "s"})
+    assert (found.verdict, found.mean) == (Verdict.PASS, 1.0)
 
 
 def test_what_raises_is_tried_again():
@@ -122,13 +131,139 @@ def test_a_command_speaks_json_lines(tmp_path: Path):
     command.close()
 
 
+SEVERAL = """
+import json, os, sys, time
+print("a remark", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    time.sleep(0.2)
+    me = float(os.environ["HETPLAN_EVALUATOR"])
+    print(json.dumps({"score": 0.5, "seconds": {"cut": me, "name": asked["index"]}}), flush=True)
+    if asked["index"] == 9:
+        print(json.dumps({"score": 0.9, "seconds": {"cut": 0, "name": 0}}), flush=True)
+        time.sleep(0.1)
+    if asked["index"] == 8:
+        sys.exit(1)
+"""
+
+
+def test_as_many_processes_as_are_asked_at_once_each_with_its_number(tmp_path: Path):
+    (tmp_path / "measure.py").write_text(SEVERAL)
+    command = Command([sys.executable, "measure.py"], timeout_s=20, folder=tmp_path)
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda index: command({}, 0, index), range(3)))
+    assert [answer["seconds"]["name"] for answer in answers] == [0, 1, 2]
+    assert {answer["seconds"]["cut"] for answer in answers} == {0.0, 1.0, 2.0}
+    command.close()
+    with pytest.raises(EvaluationFailed, match="was ended"):
+        command({}, 0, 0)
+
+
+def test_an_answer_too_many_is_never_taken_for_the_next_one(tmp_path: Path):
+    (tmp_path / "measure.py").write_text(SEVERAL)
+    command = Command([sys.executable, "measure.py"], timeout_s=20, folder=tmp_path)
+    command({}, 0, 9)
+    time.sleep(0.2)
+    assert command({}, 0, 5)["seconds"]["name"] == 5
+    command({}, 0, 8)
+    time.sleep(0.2)
+    assert command({}, 0, 6)["seconds"]["name"] == 6, "one that ended between two samples is started anew"
+    command.close()
+
+
+def test_many_at_once_are_guarded_as_one_by_one():
+    class Many:
+        def __init__(self, scores: list[float], **changes: object) -> None:
+            self.scores, self.costs = scores, {k: v for k, v in {**GOOD, **changes}.items() if k != "score"}
+
+        def many(self, knobs: object, begin: int, count: int) -> object:
+            return self.scores * count, self.costs
+
+        def __call__(self, *_: object) -> object:
+            raise AssertionError("asked one by one")
+
+    assert Profiler(setup(), Many([1.0])).measure(0, {"size": 1, "model": "s"}).passes
+    for broken, reason in (
+        (Many([float("nan")]), "finite"),
+        (Many([1.0, 1.0]), "scores where"),
+        (Many([7.0]), "range"),
+        (Many([1.0], seconds={"cut": 1.0}), "lacks name"),
+    ):
+        assert reason in Profiler(setup(), broken).measure(0, {"size": 1, "model": "s"}).reason
+
+
+def test_cancelling_ends_a_measurement_between_two_samples_and_a_hanging_one_at_once():
+    cancel, asked = threading.Event(), []
+
+    def answer(*sample: object) -> object:
+        asked.append(sample)
+        if len(asked) == 3:
+            cancel.set()
+        return GOOD
+
+    profiler = Profiler(setup(rule=Rule(0.999, n_min=30, n_max=40)), answer, cancel=cancel)
+    with pytest.raises(Cancelled):
+        profiler.measure(0, {"size": 1, "model": "s"})
+    assert len(asked) == 3
+    assert sum(len(batch["scores"]) for batch in profiler.journal.samples("q", {"size": 1, "model": "s"})) >= 2
+    stop = threading.Event()
+    with pytest.raises(Cancelled):
+        Guarded(lambda *_: stop.wait(30), OPERATORS, cancel=cancel)({}, 0, 0)
+    stop.set()
+
+
+def test_a_feature_file_says_which_samples_there_are_and_what_is_alike(tmp_path: Path):
+    file = tmp_path / "clips.csv"
+    rows = [f"clip{i},{0.0 if i < 12 else 9.0 if i < 30 else 99.0}" for i in range(31)]
+    file.write_text("\n".join(["id,brightness", *rows]) + "\n")
+    asked: list[tuple[int, int]] = []
+
+    def answer(_: object, stratum: int, index: int) -> object:
+        asked.append((stratum, index))
+        return {**GOOD, "score": float(index < 12)}
+
+    rule = {"target": 0.4, "n_min": 10, "n_max": 1000, "kind": "fixed"}
+    journal = Journal()
+    how = {key: value for key, value in vars(setup()).items() if key not in ("rule", "strata_of", "samples")}
+    measure = measuring(answer, journal=journal)(**how, rule=rule, features=str(file), strata=3)
+    found = measure(0, {"size": 1, "model": "s"})
+    assert sorted(index for _, index in asked) == list(range(31)), "every sample once"
+    assert found.mean == pytest.approx(12 / 31)
+    assert "is joined" in journal.warnings[0][2], "a stratum of one sample says nothing of its spread"
+    dark, bright = ({stratum for stratum, index in asked if (index < 12) is first} for first in (True, False))
+    assert not dark & bright
+    first = [stratum for stratum, _ in asked[:4]]
+    assert first[0] != first[1] == first[3] != first[2], "in turn"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [("", "a header and a row"), ("id\na\n", "a header and a row"), ("a,b\n1\n", "finite number"),
+     ("a\nnan\n", "finite number"), ("a\nx\n", "finite number")],
+)  # fmt: skip
+def test_a_feature_file_that_makes_no_sense_is_refused(tmp_path: Path, content: str, why: str):
+    file = tmp_path / "clips.csv"
+    file.write_text(content)
+    with pytest.raises(InputError, match=why):
+        read_features(file)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_features(tmp_path / "missing.csv")
+
+
 def test_a_command_that_does_not_start_and_bad_configuration_are_told(tmp_path: Path):
     with pytest.raises(EvaluationFailed, match="does not start"):
         Command([str(tmp_path / "missing")])({}, 0, 0)
     bad = tmp_path / "bad.toml"
-    bad.write_text('[evaluators.e]\ncommand = "python measure.py"\n')
-    with pytest.raises(InputError, match="list of words"):
-        load_evaluators(bad)
+    for content, why in (
+        ('[evaluators.e]\ncommand = "python measure.py"\n', "list of words"),
+        ('[evaluators.e]\ncommand = ["a"]\ntimeout_s = -1\n', "above 0"),
+        ('[evaluators.e]\ncommand = ["a"]\ntimeout = 1\n', "unknown key"),
+        ("evaluators = 3\n", "a table per evaluator"),
+        ("[evaluators\n", "readable TOML"),
+    ):
+        bad.write_text(content)
+        with pytest.raises(InputError, match=why):
+            load_evaluators(bad)
 
 
 def test_a_journal_goes_on_where_it_stopped(tmp_path: Path):

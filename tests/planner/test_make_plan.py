@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -87,6 +87,29 @@ def test_a_linear_programs_bound_is_certified_with_its_proof_in_the_plan(referen
     assert plan.claims[0].vouched == "certified"
     assert plan.solves[0].proof == {"row_duals": {"demand[app]": 1.5}}
     assert [(b.block, b.label, b.price, b.unit) for b in plan.solves[0].binding] == [("demand", "app", 1.5, "qps")]
+
+
+@pytest.mark.parametrize("worst_at", [0, 1, 2])
+def test_the_log_of_a_family_speaks_for_its_worst_member(reference, worst_at: int) -> None:
+    """Of three programs one is infeasible, wherever it stands; of three that are optimal one has the widest gap."""
+
+    class Family(Toy):
+        def decide(self, ask: Any) -> Draft | Infeasible:
+            wanted = [5.0, 3.0, 7.0]
+            wanted[worst_at] = self.demand
+            answers = ask.all([machines(demand=one) for one in wanted], about="several demands")
+            feasible = next(answer for answer in answers if answer.status is Status.OPTIMAL)
+            return Draft(workers=(), reported=(Reported("cost_per_hour", "min", "problem", feasible),))
+
+    def loose(form: Any, limits: Any, **_: Any) -> Any:
+        answer = type(reference).solve(reference, form, limits)
+        return replace(answer, bound=answer.value - 6.0) if form.row_lower[0] == 8.0 else answer
+
+    (none_for_one,) = made(reference, Family(demand=9.0)).require().solves
+    assert (none_for_one.count, none_for_one.status, none_for_one.value) == (3, "infeasible", None)
+    reference.solve = loose
+    (wide,) = made(reference, Family(demand=8.0)).require().solves
+    assert (wide.status, wide.value, wide.bound) == ("optimal", 12.0, 6.0)
 
 
 def test_require_proof_is_not_met_by_a_word(reference) -> None:

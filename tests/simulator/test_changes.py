@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,20 @@ def test_queries_wait_while_nothing_runs(queues: Any, rule: Rule) -> None:
     run.at(15.0, lambda: run.scale("gpu", 0))
     run.at(70.0, lambda: run.scale("gpu", 1))
     assert list(run.run().queries["finish"]) == [10.0, 80.0, 90.0]
+
+
+@pytest.mark.parametrize("rule", [Rule.CENTRAL, Rule.SHARES, Rule.SHORTEST, Rule.EARLIEST])
+def test_queries_go_on_waiting_through_changes_that_help_nobody(queues: Any, rule: Rule) -> None:
+    """Jobs that no change finds a place for stay in line, in their order."""
+    system = queues.system(1, rule=rule)
+    run = Simulation(system, [Stream("ask", np.array([1.0, 2.0, 3.0]))])
+    run.scale("gpu", 0)
+    run.at(5.0, lambda: run.change(system, overlap=False))
+    run.at(6.0, lambda: run.scale("gpu", 0))
+    run.at(7.0, lambda: run.change(replace(system, groups=(replace(system.groups[0], count=0),)), overlap=False))
+    run.at(20.0, lambda: run.scale("gpu", 1, ready_ms=0.0))
+    # The first is in service when the worker goes at 6; it is done at 15, the others once there is a worker again.
+    assert run.run().queries["finish"].tolist() == [15.0, 30.0, 40.0]
 
 
 def test_queries_that_nothing_ever_serves_stay_unfinished(queues: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hetplan as hp
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.arrivals import arrival_times, seeded
+from hetplan.simulator.report import Verdict
 from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.system import App, Group, Load, PolicyTable, Route, Rule, Service, Stage, System, Way
 
@@ -119,3 +122,14 @@ def test_the_router_decides_as_the_simulator_does() -> None:
             chosen = selector.select(waiting=waiting, slack_ms=float(slack), rate_qps=50.0)
             assert chosen.batch == size
             assert size == 0 or chosen.model == names[model]
+
+
+def test_a_shipped_policy_is_simulated_with_the_times_that_it_was_made_for():
+    """Its plan names no routes and serves batches beyond the tables; other times than its own judge nothing."""
+    example = Path(__file__).resolve().parents[2] / "examples" / "policy"
+    files = (example / "profile.json", example / "slo.json")
+    plan = hp.solve(*files, options={"grid": "fld:20"}).require()
+    own = hp.simulate(plan, *files, noise="p95", seeds=3, duration_s=200.0)
+    assert {line.verdict for line in own.lines if line.by == "simulation/1"} <= {Verdict.KEPT, Verdict.UNDECIDED}
+    other = hp.simulate(plan, *files, noise="table", seeds=1, duration_s=20.0)
+    assert {line.verdict for line in other.lines if line.by == "simulation/1"} == {Verdict.REPORTED}

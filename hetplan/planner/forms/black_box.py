@@ -102,6 +102,7 @@ class Past:
 class BlackBox(Form[int]):
     """Settings with outcomes to be measured; see the module. `measure` finds out about one configuration.
 
+    `ordered` says of which knobs the levels stand in an order, near ones alike (of none where it is empty).
     The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
@@ -123,6 +124,7 @@ class BlackBox(Form[int]):
     first_random: int = 3
     patience: int | None = None
     parallel: int = 1
+    ordered: tuple[bool, ...] = ()
     name: str = ""
     lower: bool = False
     seconds: float | None = None
@@ -143,12 +145,13 @@ class BlackBox(Form[int]):
         return len(self.configurations) * len(self.placements)
 
     def size(self) -> dict[str, int]:
-        """Plans, configurations, placements, and how many configurations were measured."""
+        """Plans, configurations, placements; how many were measured, for how many seconds of the reference."""
         return {
             "plans": len(self),
             "configurations": len(self.configurations),
             "placements": len(self.placements),
             "measured": len(self.journal),
+            "gpu_s": round(sum(found.gpu_s for found in self.journal.values())),
         }
 
     def observe(self, configuration: int) -> Measured:

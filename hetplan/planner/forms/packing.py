@@ -20,8 +20,10 @@ An option that does not fit even alone counts in neither.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -34,10 +36,12 @@ from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, VALUE
 if TYPE_CHECKING:
     from hetplan.planner.certificate import Certificate
 
-__all__ = ["Choice", "Items", "Packing"]
+__all__ = ["Choice", "Items", "Packing", "sums_of"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+MOST_SUMS = 20_000
 
 SAFE = 1e-12
 """By how much, relative to the sum of all terms, a bound is moved outward: more than its rounding."""
@@ -213,11 +217,42 @@ class Packing(Form[Choice]):
         return Certificate(value=value, bound=claimed, vouched=vouched, certified_bound=proved)
 
     def whole(self, bound: float) -> float:
-        """The bound moved to the next whole number where every worth is one (as with weights of 1)."""
+        """The bound moved to the next value that there can be.
+
+        A whole number where every worth is one (as with weights of 1); where only machines cost anything, the next sum
+        of their prices.
+        """
+        if self.sense == "min" and self.opening.any() and not self.worth.any() and math.isfinite(bound):
+            return self._next_sum(bound)
         if self.opening.any() or not (self.worth == np.round(self.worth)).all() or not math.isfinite(bound):
             return bound
         slack = 1e-9 * max(1.0, abs(bound))
         return float(math.floor(bound + slack)) if self.sense == "max" else float(math.ceil(bound - slack))
+
+    def _next_sum(self, bound: float) -> float:
+        """The least that any numbers of machines cost which is not below a bound."""
+        assert self.items is not None
+        low = bound - 1e-9 * max(1.0, abs(bound))
+        # Some number of the dearest machines alone reaches the bound: beyond it nothing needs to be looked at.
+        paid = self.opening > 0
+        reach = low + float(self.opening.max())
+        sums = [cost for cost, _ in sums_of(self.opening[paid], self.items.machines[paid], reach) if cost >= low]
+        return max(bound, min(sums)) if sums else bound
+
+
+def sums_of(prices: Vector, most_of_each: Vector, most: float) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """What numbers of machines cost, up to a sum, in no order; nothing where there are too many to be looked at.
+
+    >>> sorted(sums_of(np.array([2.0, 3.0]), np.array([np.inf, 1.0]), 5.0))
+    [(0.0, (0, 0)), (2.0, (1, 0)), (3.0, (0, 1)), (4.0, (2, 0)), (5.0, (1, 1))]
+    """
+    ranges = [range(int(min(most // price, limit)) + 1) for price, limit in zip(prices, most_of_each, strict=True)]
+    if most < 0 or math.prod(map(len, ranges)) > MOST_SUMS:
+        return
+    for counts in product(*ranges):
+        cost = float(np.dot(prices, counts))
+        if cost <= most * (1 + 1e-12):
+            yield cost, counts
 
 
 def _best(form: Packing, scores: Vector) -> Vector:

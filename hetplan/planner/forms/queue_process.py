@@ -289,7 +289,8 @@ class QueueProcess(Form[QueuePolicy]):
 
 def _faults(form: QueueProcess) -> list[str]:
     found: list[str] = []
-    if form.latency_s.ndim != 2 or form.latency_s.shape[1] < 2 or not (form.latency_s > 0).all():
+    shape = form.latency_s.shape
+    if len(shape) != 2 or shape[0] < 1 or shape[1] < 2 or not (form.latency_s > 0).all():
         return ["`latency_s` has a row per model and a column per batch 1..N + 1, all > 0"]
     if not np.isfinite(form.latency_s).all():
         found.append("every latency is finite")

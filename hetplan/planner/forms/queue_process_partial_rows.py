@@ -7,7 +7,7 @@ v P(Binomial(k, v) = h - 1): one tail for the smallest phase gives all phases.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Places = NDArray[np.int32]
 
+_BLOCK = 1 << 25
+"""Entries of one block of rows: 400 MB of address space."""
 _NOTHING = 1e-16
 """Mass beyond an edge that is left with its neighbour; rows still sum to 1."""
 
@@ -36,12 +38,12 @@ def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
 
     actions = form.actions
     tables, first_of, low_of, width_of = _joins(form, action)
-    parts: list[tuple[Integers, Places, Floats]] = []
     waiting, slacks = actions.waiting[action], actions.slack[action]
     alone = action[waiting == 1]
+    most = form.slacks * int(width_of.max()) + 1
+    rows = _Rows(most, action.size * most)
     # A dropped head leaves an empty queue.
-    idle = np.full(alone.size, form.after_idling, dtype=np.int32)
-    parts.append((np.ones(alone.size, np.int64), idle, np.ones(alone.size)))
+    rows.append(np.ones(alone.size, np.int64), np.full(alone.size, form.after_idling), np.ones(alone.size))
     for n in range(2, form.queue + 1):
         here = action[waiting == n]
         if here.size == 0:
@@ -51,13 +53,71 @@ def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
         model, batch = actions.model[here], actions.batch[here]
         code = _code(form, form.rates_by_queue[n], model, batch)
         latency = np.where(batch > 0, form.latency_s[model, batch - 1], 0.0)
-        places = (first_of[code], low_of[code], width_of[code])
-        slack, taken = slacks[waiting == n], actions.taken[here]
         process = (n, form.queue, form.stages, form.grid_s, weights)
-        parts.append(_rows_of_queue(*process, slack, taken, latency, tables, *places))
-    counts, columns, data = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    first = np.concatenate([[0], np.cumsum(counts)])
-    return csr_array((data, columns, first.astype(np.int32)), shape=(action.size, form.states))
+        slack, taken = slacks[waiting == n], actions.taken[here]
+        first, low, width = first_of[code], low_of[code], width_of[code]
+        done = 0
+        while done < here.size:
+            columns, data = rows.room()
+            left = (part[done:] for part in (slack, taken, latency, first, low, width))
+            given: Any = (*process, tables, *left, most, columns, data)
+            counts, used = _rows_of_queue(*given)
+            rows.took(counts, used)
+            done += counts.size
+    begins, columns, data = rows.all()
+    # Beginnings as wide as the columns: else scipy copies these to the wider kind.
+    begins = begins.astype(np.int32 if begins[-1] < 1 << 31 else np.int64)
+    return csr_array((data, columns, begins), shape=(action.size, form.states))
+
+
+class _Rows:
+    """Rows one after another in blocks of memory, which cost nothing until they are written to.
+
+    Most processes fit one block, which is then used as it stands: at hundreds of megabytes a copy is dear.
+    """
+
+    def __init__(self, most: int, entries: int) -> None:
+        self._most, self._size = most, max(most, min(entries, _BLOCK))
+        self._counts: list[Integers] = []
+        self._full: list[tuple[Places, Floats]] = []
+        self._columns, self._data = np.empty(self._size, dtype=np.int32), np.empty(self._size)
+        self._used = 0
+
+    def room(self) -> tuple[Places, Floats]:
+        """Where the next row goes, of `most` entries at most."""
+        if self._used + self._most > self._size:
+            self._full.append((self._columns[: self._used], self._data[: self._used]))
+            self._columns, self._data = np.empty(self._size, dtype=np.int32), np.empty(self._size)
+            self._used = 0
+        return self._columns[self._used :], self._data[self._used :]
+
+    def took(self, counts: Integers, used: int) -> None:
+        """Entries of each row that was written there, and their sum."""
+        self._counts.append(counts)
+        self._used += used
+
+    def append(self, counts: Integers, columns: Integers, data: Floats) -> None:
+        """Rows made elsewhere, which fit one block."""
+        places, shares = self.room()
+        places[: data.size], shares[: data.size] = columns, data
+        self.took(counts, data.size)
+
+    def all(self) -> tuple[Integers, Places, Floats]:
+        """Where each row begins, its columns, its probabilities."""
+        first = np.concatenate([[0], np.cumsum(np.concatenate(self._counts))]).astype(np.int64)
+        last = (self._columns[: self._used], self._data[: self._used])
+        if not self._full:
+            return first, *last
+        blocks = [*self._full, last]
+        self._full = []
+        columns, data = np.empty(int(first[-1]), dtype=np.int32), np.empty(int(first[-1]))
+        begin = 0
+        for i in range(len(blocks)):
+            places, shares = blocks[i]
+            end = begin + places.size
+            columns[begin:end], data[begin:end] = places, shares
+            begin, blocks[i] = end, (places[:0].copy(), shares[:0].copy())
+        return first, columns, data
 
 
 def _code(form: QueueProcess, rate: Integers, model: Integers, batch: Integers) -> Integers:
@@ -224,27 +284,25 @@ def _compute_rows(
     stages: int,
     grid: Floats,
     weights: Floats,
+    tables: Floats,
     slack: Integers,
     taken: Integers,
     latency: Floats,
-    tables: Floats,
     first_of: Integers,
     low_of: Integers,
     width_of: Integers,
-) -> tuple[Integers, Places, Floats]:
-    """Rows of the partial actions with n > 1 waiting: entries per row, their columns, their probabilities."""
+    most: int,
+    columns: Places,
+    data: Floats,
+) -> tuple[Integers, int]:
+    """Rows of the partial actions with n > 1 waiting, while there is room for another; entries per row, and in all."""
     slacks = grid.size
     counts = np.zeros(slack.size, dtype=np.int64)
-    room = 64 * slack.size
-    columns, data = np.empty(room, dtype=np.int32), np.empty(room)
-    used, widest = 0, width_of.max()
-    edges, ratio = np.zeros((slacks + 1, widest)), np.zeros(stages)
+    edges, ratio = np.zeros((slacks + 1, width_of.max())), np.zeros(stages)
+    used = 0
     for i in range(slack.size):
-        if used + slacks * widest + 1 > columns.size:
-            room = 2 * columns.size + slacks * widest
-            more_columns, more = np.empty(room, dtype=np.int32), np.empty(room)
-            more_columns[:used], more[:used] = columns[:used], data[:used]
-            columns, data = more_columns, more
+        if used + most > columns.size:
+            return counts[:i], used
         h, k_least, width = taken[i] * stages, (n - 1) * stages, width_of[i]
         for r in range(stages):
             ratio[r] = (k_least + r + 1.0) / (k_least + r + 2.0 - h)
@@ -254,7 +312,7 @@ def _compute_rows(
         left = n - taken[i] + low_of[i]
         counts[i] = _write(edges, bottom, top, left, queue, slacks, width, columns[used:], data[used:])
         used += counts[i]
-    return counts, columns[:used].copy(), data[:used].copy()
+    return counts, used
 
 
 _rows_of_queue = compiled(_compute_rows)

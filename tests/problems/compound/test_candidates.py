@@ -137,3 +137,22 @@ def test_a_spoilt_plan_is_found_out(spoil: str):
         change["dispatch"] = {q: r.model_copy(update={"machines": {"cloud": (0,)}}) for q, r in plan.dispatch.items()}
     spoilt = with_digest(plan.model_copy(update=change))
     assert not hp.verify(spoilt, profile, slo).ok
+
+
+def test_a_candidate_that_fits_nowhere_is_dropped_by_name():
+    apps = {"q": {"candidates": [candidate(cloud=1.5), candidate(cloud=0.5)]}}
+    plan = hp.solve(tiered(), wish(apps, instances={"a100": [0, 1]})).require()
+    assert plan.dispatch["q"].candidate == 1
+    assert [one.at for one in plan.warnings if one.code == "W-dropped"] == ["apps.q.candidates[0]"]
+
+
+def test_what_cannot_be_served_by_measured_plans_alone_is_no_proof():
+    from pathlib import Path
+
+    example = Path(__file__).resolve().parents[3] / "examples" / "compound"
+    slo = hp.load_slo(example / "slo.json").model_dump(mode="json", by_alias=True, exclude_unset=True)
+    slo |= {"format": "hetplan/slo/1.0", "objective": [{"min": "cost"}]}
+    slo["limits"]["instances"] = {"v100": [0, 0], "a100": [0, 0]}
+    found = hp.solve(example / "profile.json", slo, measured=example / "measured.json")
+    assert (found.exit_code, found.status) == (3, "not-found")
+    assert "more are missing" in found.why[0] or "too little of" in found.why[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases.compound import four_queries, on_machines, packing_of, three_alike, two_tiers_at_a_price
@@ -16,6 +18,7 @@ from hetplan.planner.forms.packing import Packing
 from hetplan.solvers.packing_dual import Dual
 from hetplan.solvers.packing_exact import DualCore, Exact
 from hetplan.solvers.packing_greedy import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
+from hetplan.solvers.packing_moves import by_moves
 
 NORMS = [GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2()]
 
@@ -125,3 +128,41 @@ def test_nothing_to_serve_is_an_empty_plan(empty: str):
         form = Packing("max", form.first, np.zeros(6), form.demand, form.capacity)
     for engine in (Dual(), DualCore(), Greedy(), Fcfs(), Exact()):
         assert value(engine, form) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_least_cost_on_machines_is_near_the_best_and_its_bound_is_a_sum_below_it(seed: int):
+    drawn = on_machines(draw_machines(8, seed, 1))
+    price = np.array([0.0, 2.48, 3.67])
+    items = replace(drawn.items, machines=np.full(3, np.inf), price=price)
+    form = Packing("min", drawn.first, np.zeros_like(drawn.worth), drawn.demand, drawn.capacity, items)
+    best, bound = value(Exact(), form), certify(form, Dual().solve(form, Limits())).bound
+    assert bound - 1e-9 <= best <= value(Dual(), form) <= 1.05 * best
+    assert any(abs(bound - (2.48 * a + 3.67 * b)) < 1e-9 for a in range(5) for b in range(5))
+
+
+def test_a_bound_is_moved_to_the_next_sum_of_prices_only_where_nothing_else_costs():
+    form = two_tiers_at_a_price()
+    assert form.whole(3.0) == pytest.approx(3.67)
+    assert form.whole(3.67) == pytest.approx(3.67)
+    assert form.whole(5.0) == pytest.approx(6.15)
+    assert replace(form, worth=form.worth + 0.1).whole(3.0) == 3.0
+
+
+@pytest.mark.parametrize(("count", "seed"), [(6, 0), (6, 1), (20, 2), (30, 1)])
+def test_least_cost_within_totals_is_found_near_the_best(count: int, seed: int):
+    """Where the greedy ways found nothing, or were a tenth dearer: prices, repair, single changes and pairs."""
+    flat, rng = packing_of(draw_packing(count, seed)), np.random.default_rng(seed)
+    cost = flat.demand @ [0.2, 2.48, 3.67] * rng.lognormal(0, 0.3, len(flat.demand))
+    cheapest = [flat.options_of(i)[cost[flat.options_of(i)].argmin()] for i in range(count)]
+    form = Packing("min", flat.first, cost, flat.demand, flat.demand[cheapest].sum(axis=0) * [0.5, 1.5, 3.0])
+    answer, best = Dual().solve(form, Limits()), value(Exact(), form)
+    certificate = certify(form, answer)
+    assert certificate.sound
+    assert certificate.bound - 1e-9 <= best <= certificate.value <= 1.01 * best
+
+
+def test_a_repair_that_cannot_end_is_no_choice():
+    form = Packing("min", np.array([0, 1, 2]), np.ones(2), np.ones((2, 1)), np.ones(1))
+    assert by_moves(form, np.zeros(1)) is None
+    assert certify(form, Exact().solve(form, Limits())).infeasible is not Vouched.NONE

@@ -12,7 +12,6 @@ from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.evaluator_synthetic_apps import APPS
 from hetplan.measure.journal import Journal, measured_document
-from hetplan.measure.sampling import Rule
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed, Verdict
@@ -51,8 +50,7 @@ def box(name: str, seed: int, **how: object) -> BlackBox:
     inputs = load_inputs(query.profile(), query.slo())
     faults = Faults.of(inputs)
     (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
-    setup = sought.setup(CompoundOptions())
-    profiler = Profiler(Setup(rule=Rule(**setup.pop("rule")), **setup), query)
+    profiler = Profiler(Setup.of(**sought.setup(CompoundOptions())), query)
     form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), CompoundOptions())
     return replace(form, **how)  # type: ignore[arg-type]
 
@@ -272,6 +270,14 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
         (lambda profile, app: profile.pop("links"), "no link joins"),
         (lambda profile, app: app["quality"].update(min=7), "in its metric.s range"),
         (lambda profile, app: app.pop("quality"), "accuracy target"),
+        (
+            lambda profile, app: profile["pipelines"]["acg"]["knobs"].update(coder=list(range(9999))),
+            "plans are the most",
+        ),
+        (
+            lambda profile, app: profile["hardware"].pop("v100") and profile["offers"].pop("v100-gpu"),
+            "no hardware is of",
+        ),
         (lambda profile, app: app.update(latency=[]), "latency target"),
         (lambda profile, app: app["demand"].pop("streams"), "as a stream"),
         (
@@ -339,3 +345,47 @@ def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path)
     again = run(8)
     assert again[: len(first)] == first
     assert not before & set(asked)
+
+
+def test_several_streams_are_planned_as_one_and_told_so():
+    query, slo = draw("ACG", 2), draw("ACG", 2).slo()
+    slo["apps"]["query"]["demand"]["streams"] = 3
+    plan = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 20}).require()
+    assert "W-streams" in {one.code for one in plan.warnings}
+
+
+def test_levels_that_rise_or_fall_have_an_order_and_near_ones_are_alike():
+    from hetplan.problems.compound_pipeline import _in_order
+
+    assert [_in_order(levels) for levels in ([1, 2, 4], [4, 2, 1], [1, 3, 2], ["n", "s"], [True, False], [1])] == [
+        True, True, False, False, False, False,
+    ]  # fmt: skip
+    points = np.array([[i] for i in range(9)])
+    by_order, by_name = LightProcess(points, (True,), width=2.0), LightProcess(points, width=2.0)
+    for process in (by_order, by_name):
+        process.add(0, 1.0)
+        process.add(8, -1.0)
+    mean = by_order.posterior()[0]
+    assert mean[1] > mean[3] > mean[5] > mean[7]
+    assert np.ptp(by_name.posterior()[0][1:8]) < 1e-6
+
+
+def test_the_default_search_begins_in_the_middle():
+    asked: list[int] = []
+    form = box("ACG", 2, most=1)
+    inner = form.measure
+    form = replace(form, measure=lambda c: (asked.append(c), inner(c))[1])
+    StructCi().solve(form, Limits())
+    assert form.configurations[asked[0]].tolist() in ([4, 5], [4, 6], [5, 5], [5, 6])
+
+
+def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
+    query, journal = draw("DVC", 0), Journal()
+    hp.solve(query.profile(), query.slo(), tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    measured, slo = journal.document(), query.slo()
+    plan = hp.solve(query.profile(), slo, measured=measured).require()
+    slo["apps"]["query"]["device"].pop("links")
+    profile = query.profile()
+    profile["links"] = []
+    report = hp.verify(plan, profile, slo, measured=measured)
+    assert "link" in {one.code for one in report.violations}

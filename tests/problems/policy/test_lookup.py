@@ -10,7 +10,6 @@ from hetplan.dispatch.policy_kernels import slack_index
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
 from hetplan.planner.plan_policy import PolicyTable, read_runs, write_runs
-from hetplan.planner.plan_policy_picture import svg_of, text_of
 
 
 def table(rate_qps: float = 100.0, first: str = "slow", **more: object) -> PolicyTable:
@@ -168,16 +167,3 @@ def test_the_monitor_against_counting(gaps: list[float]) -> None:
     most = int((times > now - 0.51 - 1e-9).sum())
     least = int((times > now - 0.49 + 1e-9).sum())
     assert least / 0.5 - 1e-6 <= monitor.rate_qps(now) <= most / 0.5 + 1e-6
-
-
-def test_pictures_of_a_table() -> None:
-    held = table()
-    lines = text_of(held, width=6)
-    assert lines[1:3] == ["  1  ..aabb", "  2  aaBBbb"]
-    assert "drops the oldest" in lines[-1]
-    assert "slow" in lines[-1]
-    svg = svg_of(held)
-    assert svg.count("<rect") == 6 + 2, "three runs in each row, two models in the legend"
-    assert "slow on 1 of 2" in svg
-    named = svg_of(table(models=("fast", "slow"), workers="w1"))
-    assert named == svg

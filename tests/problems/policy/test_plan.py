@@ -12,10 +12,15 @@ from hetplan import front_door, registry
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
+from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.plan import Plan
 from hetplan.planner.plan_file import plan_bytes, read_plan, write_plan
+from hetplan.problems.policy import Policy
+from hetplan.problems.policy_options import PolicyOptions
 from hetplan.problems.policy_sets import best_split
+from hetplan.problems.policy_targets import fewest_possible
+from hetplan.profiles.load import load_inputs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "policy"
 SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "seeds": 2}
@@ -23,6 +28,10 @@ SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "
 
 def solve(profile: Any, slo: Any, *, formulation: str | None = None, **options: Any) -> Outcome:
     return front_door.solve(profile, slo, question="policy", formulation=formulation, options={**SMALL, **options})
+
+
+def pose(profile: Any, slo: Any) -> Policy:
+    return Policy.from_inputs(load_inputs(profile, slo), PolicyOptions(**SMALL), formulation="per-query", tools=Tools())
 
 
 def planned(profile: Any, slo: Any, **how: Any) -> Plan:
@@ -254,6 +263,39 @@ def test_fewest_workers_over_a_range_keep_every_load() -> None:
     for table in plan.policies["a"]:
         assert table.simulated is not None
         assert table.simulated["accuracy"] >= 0.75
+
+
+def test_the_fewest_workers_for_an_accuracy_are_in_time_too() -> None:
+    """Accuracy is of queries in time; where no rate of violations is stated the percentile says how many are late."""
+    profile, slo = files(workers=(1, 12), quality={"min": 0.8}, rate_qps=120.0)
+    slo["objective"] = [{"min": "servers"}]
+    plan = planned(profile, slo, batching="max")
+    (table,) = plan.policies["a"]
+    assert table.simulated is not None
+    assert table.simulated["accuracy"] >= 0.8
+    assert table.simulated["violation"] <= 1.0 - slo["apps"]["a"]["latency"][0]["percentile"] / 100.0 + 1e-12
+
+
+@pytest.mark.parametrize(("quality", "late"), [(0.0, 0.01), (0.7, 0.01), (0.8, 0.1), (0.85, 0.05)])
+def test_the_bound_on_workers_is_the_fluid_program_s(quality: float, late: float) -> None:
+    """Shares of time on models, in batches of most throughput within the SLO: worked out by scipy's linear program."""
+    from scipy.optimize import linprog
+
+    wanted: Any = {"quality": {"min": quality}, "violations": {"max": late}, "percentile": 100 * (1 - late)}
+    profile, slo = files(workers=(1, 50), rate_qps=500.0, **wanted)
+    (group,) = pose(profile, slo).groups_wanted()
+    models = group.models
+    sizes = np.arange(1, models.latency_s.shape[1])
+    in_time = models.latency_s[:, :-1] <= group.wish.slo_s
+    rates = np.where(in_time, sizes / models.latency_s[:, :-1], 0.0).max(axis=1)
+    found = linprog(
+        np.ones(rates.size),
+        A_ub=[-rates * (models.accuracy - quality)],
+        b_ub=[0.0],
+        A_eq=[rates],
+        b_eq=[500.0 * (1.0 - late)],
+    )
+    assert fewest_possible(group, 500.0) == max(1, int(np.ceil(found.fun - 1e-9)))
 
 
 def test_fewest_workers_need_a_target() -> None:

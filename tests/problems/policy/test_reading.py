@@ -190,6 +190,11 @@ def no_most(profile: Any, slo: Any) -> str:
     return "a given number of workers"
 
 
+def far_too_much(profile: Any, slo: Any) -> str:
+    slo["apps"]["a"]["demand"]["rate_qps"] = 1e9
+    return "Is this per second"
+
+
 def no_run(profile: Any, slo: Any) -> str:
     profile["hardware"]["gpu"] = {"kind": "gpu"}
     slo["limits"]["instances"] = {"gpu": [1, 1]}
@@ -208,6 +213,7 @@ def no_run(profile: Any, slo: Any) -> str:
         unknown_late,
         diurnal,
         bursty,
+        far_too_much,
         no_most,
         no_run,
     ],
@@ -233,18 +239,32 @@ def test_all_faults_at_once() -> None:
 def test_bursts_may_be_planned_without() -> None:
     profile, slo = files()
     bursty(profile, slo)
-    (group,) = pose(profile, slo, clamp=True)._all_groups()
+    (group,) = pose(profile, slo, clamp=True).groups_wanted()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions(clamp=True))
     assert (stages, rates.tolist()) == (1, [25.0])
 
 
+def test_dropping_leaves_idling_no_decision() -> None:
+    profile, slo = files(late="drop")
+    assert "idling is no decision" in faults(profile, slo, empty_state="paper")
+
+
 def test_stages_are_rounded_with_the_mean_kept() -> None:
     profile, slo = files(demand={"rate_qps": 100.0, "arrivals": {"process": "gamma", "shape": 0.4}})
-    (group,) = pose(profile, slo)._all_groups()
+    (group,) = pose(profile, slo).groups_wanted()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions())
     assert stages == 2
     assert rates[0] / stages == pytest.approx(25.0), "own arrivals per second"
     assert "shape 1.6" in group.wish.stages(4, clamp=False)[2]
+
+
+def test_arrivals_like_clockwork_are_planned_as_nearly_so() -> None:
+    profile, slo = files()
+    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": 1e6}
+    (group,) = pose(profile, slo).groups_wanted()
+    stages, rates, _ = group.arrivals(100.0, PolicyOptions())
+    assert (stages, rates[0]) == (200, pytest.approx(50.0 * 100.0)), "four workers: every fourth of 100 per second"
+    assert "planned as Erlang(200)" in group.wish.stages(4, clamp=False)[2]
 
 
 def test_recorded_arrivals() -> None:
@@ -318,7 +338,7 @@ def test_one_model_needs_more_to_be_a_policy() -> None:
 
 @pytest.mark.parametrize("grid", ["fld{10}", "fld:10", "md", "union{50}", "union"])
 def test_grids(grid: str) -> None:
-    (group,) = pose(*files())._all_groups()
+    (group,) = pose(*files()).groups_wanted()
     form = group.form(100.0, PolicyOptions(grid=grid, queue_max=4), batching="max")
     assert form.grid_s[0] == 0.0
     assert form.grid_s[-1] == 0.1
@@ -334,7 +354,15 @@ def test_grids(grid: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"grid": "fine"}, {"sweeps": 100}, {"reward": "b_over_n"}, {"queue_max": 0}, {"unknown": 1}],
+    [
+        {"grid": "fine"},
+        {"grid": "fld:0"},
+        {"grid": "union{99999}"},
+        {"sweeps": 100},
+        {"reward": "b_over_n"},
+        {"queue_max": 0},
+        {"unknown": 1},
+    ],
 )
 def test_options_that_are_none(options: Any) -> None:
     with pytest.raises(ValueError, match="validation error"):
@@ -356,7 +384,7 @@ def test_formulations_have_their_own_defaults() -> None:
 def test_the_published_service_rate_is_a_rate() -> None:
     """Appendix I's mu: queries per second of the most accurate model that carries the load within the SLO."""
     profile, slo = files(balancing="shortest_queue", rate_qps=100.0)
-    (group,) = pose(profile, slo)._all_groups()
+    (group,) = pose(profile, slo).groups_wanted()
     mu = group.service_rate(100.0)
     assert mu == max(capacity_qps(group.models, m, 0.1) for m in (2,))
     stages, rates, rate_of = group.arrivals(100.0, PolicyOptions(queue_max=6))

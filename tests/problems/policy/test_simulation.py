@@ -1,11 +1,18 @@
 """The simulator of policies: against a plain one written out in Python, against itself, and against what is known."""
 
+import os
+import secrets
+
 import numpy as np
 import pytest
-from cases.policy import random_process, solve
+from cases.policy import files, random_process, solve
 
+from hetplan.planner.contract import Tools
 from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
+from hetplan.problems.policy import Policy
+from hetplan.problems.policy_options import PolicyOptions
+from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import simulate_policy
 
 
@@ -115,6 +122,35 @@ def test_on_a_fine_grid_the_expectation_is_the_simulation() -> None:
     assert run.utilisation == pytest.approx(measures.utilisation, abs=3e-3)
     assert run.over == pytest.approx(measures.over_probability, abs=2e-3)
     assert run.goodput >= measures.goodput - 2e-3
+
+
+FRESH = secrets.randbelow(10**6) if os.environ.get("HETPLAN_EXPLORE") == "1" else 9001
+"""The first of some seeds that nothing was tuned on; others at every run where new cases are asked for."""
+
+
+@pytest.mark.parametrize("late", ["serve", "drop"])
+@pytest.mark.parametrize("shape", [1.0, 2.0])
+@pytest.mark.parametrize("objective", ["per_query", "per_decision"])
+def test_expectation_against_simulation_on_fresh_seeds(late: str, shape: float, objective: str) -> None:
+    """Whole batches: goodput was never below its expectation, nor violations above, and both are near (no theorem)."""
+    profile, slo = files(workers=(4, 4), late=late, rate_qps=100.0)
+    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": shape}
+    options = PolicyOptions(objective=objective, batching="max", queue_max=8)
+    inputs = load_inputs(profile, slo)
+    (group,) = Policy.from_inputs(inputs, options, formulation="per-query", tools=Tools()).groups_wanted()
+    for load in (130.0, 220.0, 330.0):
+        form = group.form(load, options, batching="max")
+        answer = solve(form)
+        expected = measure(form, answer.point, np.asarray(answer.proof["stationary"]))
+        seeds = range(FRESH, FRESH + 5)
+        run = simulate_policy(
+            form, [answer.point], workers=4, load_qps=load, shape=shape, queries=60_000, seeds=tuple(seeds)
+        )
+        noise = 2 * (run.goodput_interval[1] - run.goodput) + 1e-9
+        assert run.goodput >= expected.goodput - noise
+        assert run.goodput <= expected.goodput + 0.02
+        assert run.violation <= expected.violation_by_query + 2 * (run.violation_interval[1] - run.violation)
+        assert run.utilisation == pytest.approx(expected.utilisation, abs=0.02)
 
 
 def test_a_queue_that_is_known() -> None:

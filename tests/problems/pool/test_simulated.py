@@ -329,6 +329,30 @@ def test_published_services_keep_their_promise_on_fresh_seeds(model: str) -> Non
     assert fresh.min >= found.promises[0].value
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
+@pytest.mark.parametrize("budget", ["0.6", "1.1"])
+@pytest.mark.parametrize("model", published.KAIROS)
+def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget: str) -> None:
+    """Where a derate of 0.8 would promise two to three times too much; by the general engine, on seeds of its own."""
+    import hetplan
+
+    profile, slo = published.kairos(model, budget=budget)
+    plan = hetplan.solve(profile, slo, options={"size": "simulated"}).require()
+    assert sum(worker.count for worker in plan.workers) <= 4
+    promised, fluid, _ = plan.promises
+    assert promised.value < 0.75 * fluid.value
+    (app,) = slo["apps"].values()
+    app["demand"]["rate_qps"] = promised.value
+    del slo["limits"]["cost_per_hour"]
+    report = hetplan.simulate(plan, profile, slo, seed=77, seeds=10, noise="mean", threads=1)
+    assert report.ok
+    late = next(iter(report.apps.values())).figures["violations"]
+    assert late.high <= 0.01
+    # And it is no promise that costs nothing to keep.
+    assert late.value > 0.004
+
+
 # Other rules.
 
 

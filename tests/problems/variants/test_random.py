@@ -23,6 +23,21 @@ def check(seed):
         assert claim.bound <= money(milp, GROSS) * 3600 * (1 + 1e-6) + 1e-9
 
 
+def test_odd_ones_are_among_them():
+    found = dict.fromkeys(("no load", "one machine", "fits nowhere", "equal costs", "runs already", "no names"), 0)
+    for seed in range(300):
+        profile, slo, state = random_snapshot(seed)
+        runs = [run for variant in profile["variants"].values() for run in variant["runs"]]
+        stock = [offer["stock"] for offer in profile.get("offers", {}).values()]
+        found["no load"] += any(app["demand"]["rate_qps"] == 0 for app in slo["apps"].values())
+        found["one machine"] += sum(stock) == 1
+        found["fits nowhere"] += any(run["needs"]["mem_gib"] == 1000 for run in runs)
+        found["equal costs"] += len(runs) > 1 and len({run["price_per_hour"] for run in runs}) == 1
+        found["runs already"] += bool(state["workers"])
+        found["no names"] += bool(stock) and "hosts" not in profile
+    assert min(found.values()) >= 10, found
+
+
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_every_plan_is_verified(first):
     for seed in range(first, first + 10):

@@ -4,6 +4,7 @@ import pytest
 from cases.variants import LOAD_S, NEEDS, counts, money, solve, table2
 
 import hetplan as hp
+from hetplan.planner.next_state import COUNTERS, next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.state import State
 from hetplan.simulator.autoscale import OfflineWork, autoscale
@@ -26,20 +27,30 @@ def test_greedy_scales_down_only_after_its_count_is_full():
     documents = grown(10.0, running={"c": 1})
     first = solve(documents, "greedy")
     assert counts(first) == {"c": 1}
-    assert first.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 1}
+    assert first.plan.extensions[COUNTERS] == {"r-c.1": {"scale_down": 1}}
     documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 8}}}
     assert counts(solve(documents, "greedy")) == {"c": 1}
     documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 9}}}
     last = solve(documents, "greedy")
     assert counts(last) == {"a": 2}
-    assert last.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 0}
+    assert last.plan.extensions[COUNTERS] == {"r-c.1": {"scale_down": 0}}
+
+
+def test_the_count_goes_from_plan_to_state_to_plan():
+    profile, slo, state = grown(10.0, running={"c": 1})
+    looks = []
+    for _ in range(10):
+        found = solve((profile, slo, state), "greedy")
+        looks.append(counts(found))
+        state = next_state(found.plan)
+    assert looks == [{"c": 1}] * 9 + [{"a": 2}]
 
 
 def test_a_look_at_which_it_would_not_do_starts_the_count_anew():
     documents = grown(790.0, running={"c": 1})
     documents[2]["observed"] = {"r-c.1": {"counters": {"scale_down": 9}}}
     found = solve(documents, "greedy")
-    assert found.plan.alternatives[0]["counters"]["scale_down"] == {"r-c.1": 0}
+    assert found.plan.extensions[COUNTERS] == {"r-c.1": {"scale_down": 0}}
 
 
 def test_greedy_says_what_it_leaves_unserved():

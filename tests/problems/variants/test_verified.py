@@ -69,3 +69,39 @@ def test_a_machine_without_a_name():
     plan, inputs = planned(documents)
     nameless = tuple(worker.model_copy(update={"host": None}) for worker in plan.workers)
     assert "variants-host" in codes(plan.model_copy(update={"workers": nameless}), inputs)
+
+
+def test_a_machine_without_a_name_over_full_on_the_way():
+    documents = machines(
+        {"m": (1, {"units": 6.0})},
+        {"x-old": ("m", 200.0, 10.0, 1, {"units": 4.0}), "x-new": ("m", 10.0, 10.0, 1, {"units": 4.0})},
+        {"x": 10.0}, slo_ms=100.0,
+    )  # fmt: skip
+    del documents[0]["hosts"]
+    documents[0]["offers"]["m"]["stock"] = 1
+    old = {"id": "w1", "hardware": "m", "offer": "m", "loads": [{"id": "w1.1", "variant": "x-old"}]}
+    documents[2]["workers"] = [old]
+    plan, inputs = planned(documents)
+    assert [(action.do, action.load) for action in plan.actions] == [
+        ("move", "w1.1"),
+        ("upgrade", "w1.2"),
+        ("unload", "w1.1"),
+    ]
+    assert codes(plan, inputs) == set()
+    rash = tuple(action for action in plan.actions if action.do != "move")
+    assert "variants-room" in codes(plan.model_copy(update={"actions": rash}), inputs)
+
+
+def test_idle_machines_left_out_of_the_costs():
+    documents = machines({"m": (2, {"units": 6.0})}, {"x-v": ("m", 10.0, 10.0, 1, {"units": 4.0})}, {"x": 10.0})
+    documents[0]["offers"]["m"]["price_per_hour"] = "5"
+    documents[1]["limits"] = {"instances": {"m": [2, 2]}}
+    plan, inputs = planned(documents)
+    assert codes(plan, inputs) == set()
+    cheaper = tuple(
+        promise.model_copy(update={"value": promise.value - 5})
+        if promise.quantity == "gross_cost_per_hour"
+        else promise
+        for promise in plan.promises
+    )
+    assert "variants-cost" in codes(plan.model_copy(update={"promises": cheaper}), inputs)

@@ -191,22 +191,29 @@ def test_the_same_plan_under_a_floor(joined):
     assert "quality" in {one.code for one in hp.verify(plan, profile, strict).violations}
 
 
-def passes(seed):
-    files = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
-    outcome = hp.solve(*files, formulation=("config", "paper", "budget")[seed % 3])
-    if outcome.plan is None:
-        assert outcome.exit_code == 3, (seed, outcome.reason)
-        return 0
-    assert outcome.reason == "verified", (seed, outcome.violations)
-    report = hp.verify(plan_dict(outcome.plan), *files)
-    assert report.ok, (seed, report.violations)
-    return 1
+def plans(seeds, ease):
+    """How many random trees had a plan; each is to be verified twice, in memory and as its file says it."""
+    found = 0
+    for seed in seeds:
+        profile, slo = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
+        slo["apps"]["x"]["demand"]["rate_qps"] *= ease
+        outcome = hp.solve(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
+        if outcome.plan is None:
+            assert outcome.exit_code == 3, (seed, outcome.reason)
+            continue
+        assert outcome.reason == "verified", (seed, outcome.violations)
+        report = hp.verify(plan_dict(outcome.plan), profile, slo)
+        assert report.ok, (seed, report.violations)
+        found += 1
+    return found
 
 
 def test_random_trees_pass():
-    assert sum(passes(seed) for seed in range(40)) >= 15
+    assert plans(range(33), 0.3) >= 25
 
 
 @pytest.mark.slow
-def test_a_thousand_random_trees_pass():
-    assert sum(passes(seed) for seed in range(1000, 2000)) >= 400
+@pytest.mark.parametrize(("ease", "least"), [(0.1, 360), (0.2, 360), (0.5, 330)])
+def test_a_thousand_random_trees_pass(ease, least):
+    """With little, some and much to do: together a thousand plans."""
+    assert plans(range(1000, 1420), ease) >= least

@@ -1,0 +1,274 @@
+"""Router and worker under load: requests per second, and what they add to the service time, litserve beside them.
+
+    python benchmarks/router.py [--seconds 10] [--rates 1000,2000,3000,4000] [--litserve VENV/bin/python]
+
+A plan of one pool (rule matching/1) with `--workers` sleep models of `--service-ms`, applied on this machine. An
+open-loop client of one process sends Poisson arrivals on schedule over `--connections` connections, whether answers
+come or not; latency counts from the scheduled moment, so a client that falls behind hides nothing. Overhead is latency
+less service time; the cores' own share of it (three processes on two cores) is told by `sender late`.
+litserve serves the same sleep (its own worker, batch of 1) from an environment of its own, where one is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hetplan.executor.deployment import Deployment
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.processes import marked
+from hetplan.executor.serving.precise_timer import PreciseTimer
+from hetplan.planner.plan import InputHashes, MatchingDispatch, Method, Plan, Route
+from hetplan.planner.plan_file import with_digest
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load, Worker
+
+FOLDER: list[str] = []
+"""The state folder of the deployment that is measured, for its processes' CPU time."""
+
+LITSERVE = """
+import sys, time
+import litserve as ls
+class Sleep(ls.LitAPI):
+    def setup(self, device): pass
+    def decode_request(self, request): return request
+    def predict(self, x):
+        time.sleep({seconds})
+        return x
+    def encode_response(self, output): return {{"outputs": None}}
+if __name__ == "__main__":
+    ls.LitServer(Sleep(api_path="/v1/pool"), accelerator="cpu", workers_per_device={workers}).run(
+        port={port}, log_level="error", generate_client_file=False
+    )
+"""
+
+
+class Client(asyncio.Protocol):
+    """One connection with one request under way at a time."""
+
+    def __init__(self, pool: OpenLoop) -> None:
+        self.pool, self.buffer, self.due = pool, b"", 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        self.pool.idle.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        lower = self.buffer[:end].lower()
+        at = lower.find(b"content-length:")
+        length = int(lower[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        if len(self.buffer) >= end + 4 + length:
+            ok, self.buffer = self.buffer.startswith(b"HTTP/1.1 200"), b""
+            self.pool.answered(self, ok)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.pool.broken += 1
+
+
+class OpenLoop:
+    """An open loop: requests are due on schedule; one without an idle connection waits, and its wait counts."""
+
+    def __init__(self, head: bytes, times: Sequence[float]) -> None:
+        self.head, self.times = head, times
+        self.idle: list[Client] = []
+        self.waiting: list[float] = []
+        self.latency_ms: list[float] = []
+        self.late_ms: list[float] = []
+        self.failed = self.broken = 0
+        self.next = 0
+
+    async def run(self, host: str, port: int, connections: int) -> float:
+        loop = asyncio.get_running_loop()
+        for _ in range(connections):
+            await loop.create_connection(lambda: Client(self), host, port)
+        self.timer = PreciseTimer(loop)
+        self.began = time.monotonic() + 0.05
+        self.timer.call_at(self.began + self.times[0], self.send)
+        until = self.began + self.times[-1] + 5.0
+        while len(self.latency_ms) + self.failed < len(self.times) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        return time.monotonic() - self.began
+
+    def send(self) -> None:
+        now = time.monotonic()
+        while self.next < len(self.times) and self.began + self.times[self.next] <= now:
+            due = self.began + self.times[self.next]
+            self.late_ms.append(1e3 * (now - due))
+            self.next += 1
+            if self.idle:
+                self.write(self.idle.pop(), due)
+            else:
+                self.waiting.append(due)
+        if self.next < len(self.times):
+            self.timer.call_at(self.began + self.times[self.next], self.send)
+
+    def write(self, client: Client, due: float) -> None:
+        client.due = due
+        client.transport.write(self.head)
+
+    def answered(self, client: Client, ok: bool) -> None:
+        if ok:
+            self.latency_ms.append(1e3 * (time.monotonic() - client.due))
+        else:
+            self.failed += 1
+        if self.waiting:
+            self.write(client, self.waiting.pop(0))
+        else:
+            self.idle.append(client)
+
+
+def measure(port: int, *, rate: float, seconds: float, connections: int, service_ms: float) -> dict[str, Any]:
+    draw = random.Random(1)
+    times, at = [], 0.0
+    while at < seconds:
+        at += draw.expovariate(rate)
+        times.append(at)
+    body = b'{"at": {"batch": 1}}'
+    head = b"POST /v1/pool HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nhetplan-reply: brief\r\n"
+    head += b"content-length: %d\r\n\r\n" % len(body) + body
+    load = OpenLoop(head, times)
+    before = cpu_s(FOLDER[0] if FOLDER else None)
+    took = asyncio.run(load.run("127.0.0.1", port, connections))
+    after = cpu_s(FOLDER[0] if FOLDER else None)
+    answered = sorted(load.latency_ms)
+
+    def at_share(values: Sequence[float], share: float) -> float:
+        return values[min(int(share * len(values)), len(values) - 1)] if values else float("nan")
+
+    late = sorted(load.late_ms)
+    return {
+        "offered_qps": rate, "answered_qps": round(len(answered) / max(took - 0.05, seconds), 1),
+        "unanswered": len(times) - len(answered),
+        "overhead_p50_ms": round(at_share(answered, 0.5) - service_ms, 3),
+        "overhead_p99_ms": round(at_share(answered, 0.99) - service_ms, 3),
+        "sender_late_p50_ms": round(at_share(late, 0.5), 3), "sender_late_p99_ms": round(at_share(late, 0.99), 3),
+        "cpu_us_per_request": {
+            kind: round(1e6 * (after[kind] - before.get(kind, 0.0)) / len(times)) for kind in after
+        },
+    }  # fmt: skip
+
+
+def cpu_s(folder: str | None) -> dict[str, float]:
+    """CPU seconds that the deployment's processes have used, by what they are."""
+    used: dict[str, float] = {"client": time.process_time()}
+    for process in marked(Path(folder)) if folder else []:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        kind = words[2].decode().rpartition(".")[2] if len(words) > 2 else "other"
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        used[kind] = used.get(kind, 0.0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def pool_plan(workers: int, service_ms: float) -> Plan:
+    """One type of worker, matched with queries of one class."""
+    table = Table(quantity="latency_ms", axes={"batch": (1.0, 2.0)}, mean=(service_ms, service_ms))
+    load = Load(id="w1.a", app="pool", variant="m")
+    return with_digest(
+        Plan(
+            question="pool", requires=("matching/1",), method=Method(formulation="by hand"),
+            inputs=InputHashes(profile="none", slo="none"),
+            workers=(Worker(id="w1", hardware="cpu", count=workers, loads=(load,)),),
+            routing={"pool": (Route(to={"w1.a": 1.0}),)},
+            dispatch={"pool": MatchingDispatch(slo_ms=100.0, weight={"cpu": 1.0}, predict={"m@cpu": "t"})},
+            tables={"t": table},
+        )
+    )  # fmt: skip
+
+
+@contextmanager
+def ours(workers: int, service_ms: float) -> Iterator[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = read_hosts(
+            {
+                "state_dir": folder, "router": {"port": 0}, "targets": {"here": {"kind": "local"}},
+                "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": 64}},
+                "models": [{"kind": "sleep"}],
+            }
+        )  # fmt: skip
+        with Deployment(hosts) as deployment:
+            try:
+                deployment.apply(pool_plan(workers, service_ms))
+                FOLDER.append(str(Path(folder, "targets", "here").resolve()))
+                yield int(deployment.endpoint().rpartition(":")[2])
+            finally:
+                FOLDER.clear()
+                deployment.down()
+
+
+@contextmanager
+def litserve(python: str, workers: int, service_ms: float, port: int = 8765) -> Iterator[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "serve.py"
+        script.write_text(LITSERVE.format(seconds=service_ms / 1e3, workers=workers, port=port))
+        server = subprocess.Popen(
+            [python, str(script)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_for(port)
+            yield port
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def wait_for(port: int, limit_s: float = 60.0) -> None:
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            time.sleep(2.0)
+            return
+    raise TimeoutError("the server does not come up")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rates", default="1000,2000,3000,4000")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--service-ms", type=float, default=0.2)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--litserve", default="", help="the Python of an environment that has litserve")
+    given = parser.parse_args()
+    rates = [float(rate) for rate in given.rates.split(",")]
+    served: list[tuple[str, Any]] = [("hetplan", ours(given.workers, given.service_ms))]
+    if given.litserve:
+        served.append(("litserve", litserve(given.litserve, given.workers, given.service_ms)))
+    else:
+        print("litserve: left out (no --litserve PYTHON was named)", file=sys.stderr)
+    for name, server in served:
+        with server as port:
+            measure(port, rate=500, seconds=1.0, connections=given.connections, service_ms=given.service_ms)
+            for rate in rates:
+                for _ in range(given.repeats):
+                    found = measure(
+                        port, rate=rate, seconds=given.seconds, connections=given.connections,
+                        service_ms=given.service_ms,
+                    )  # fmt: skip
+                    print(json.dumps({"server": name, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

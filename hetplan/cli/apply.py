@@ -1,0 +1,97 @@
+"""`hetplan apply`: bring hosts to what a plan wants."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.exits import Exit
+from hetplan.cli.hosts_arguments import HostsFileOption, Wait
+from hetplan.cli.interrupt import interruptible
+from hetplan.cli.output import Output
+from hetplan.cli.plan_source import plan_from
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.executor.deployment import Applied, Deployment, Progress
+    from hetplan.executor.difference import Difference
+    from hetplan.planner.plan import Plan
+
+__all__ = ["apply", "show_difference"]
+
+
+def apply(
+    hosts: HostsFileOption,
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
+    period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Bring hosts to what a plan wants; without `--yes`, show what that would change.
+
+    What ran before runs again where the wanted state cannot be reached (exit 7). An apply that was killed is finished
+    by the next one, or undone by `--undo`.
+    """
+    with Output("apply", as_json=as_json) as out:
+        from hetplan.executor.deployment import Deployment
+        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.registry import target
+
+        if (plan is None) != undo:
+            why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
+            raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply plan.json, or hetplan apply --undo.")
+        wanted = plan_from(plan) if plan is not None else None
+        with Deployment(read_hosts(hosts), targets=target) as deployment:
+            if wanted is not None and not yes:
+                _preview(out, deployment, wanted, period)
+                return
+            applied = interruptible(lambda cancel: _act(out, deployment, wanted, period, wait, cancel), say=out.note)
+            for note in applied.notes:
+                out.warn(note, kind="note")
+            done = len(applied.steps)
+            reason = f"{done} steps done" if done else "nothing to do: all runs as wanted"
+            out.people.line(f"{reason}; queries go to {applied.endpoint}/v1/APP")
+            out.end(Exit.OK, reason, endpoint=applied.endpoint)
+
+
+def show_difference(out: Output, found: Difference) -> int:
+    """The rows of a difference, for people or as events; how many there are that would change something."""
+    rows = list(found.lines())
+    signs = {"+": "start", "-": "stop", "~": "change", ">": "route", "=": "keep"}
+    for sign, what, text in rows:
+        out.send({"difference": {"do": signs[sign], "what": what, "text": text}})
+    if rows:
+        out.people.table(("", "what", ""), rows)
+    return sum(sign != "=" for sign, _, _ in rows)
+
+
+def _preview(out: Output, deployment: Deployment, plan: Plan, period: str | None) -> None:
+    unfinished = deployment.unfinished()
+    if unfinished is not None:
+        out.warn(f"{unfinished}; apply with --yes finishes it, apply --undo goes back")
+    changes = show_difference(out, deployment.difference(plan, period=period))
+    reason = f"{changes} changes; nothing was touched (add --yes)" if changes else "all runs as wanted"
+    out.people.line(reason)
+    out.end(Exit.OK, reason, changes=changes)
+
+
+def _act(
+    out: Output, deployment: Deployment, plan: Plan | None, period: str | None, wait: float, cancel: threading.Event
+) -> Applied:
+    def tell(event: Progress) -> None:
+        out.send({"event": dict(vars(event))})
+        if event.kind != "done":
+            at = f"{event.number}/{event.of} " if event.number else ""
+            out.note(f"{event.kind}: {at}{event.text}")
+
+    if plan is None:
+        return deployment.undo(on_event=tell, wait_s=wait)
+    return deployment.apply(plan, period=period, on_event=tell, wait_s=wait, cancel=cancel)

@@ -1,0 +1,238 @@
+"""`hetplan load`: send a plan its demand for real, and set promise, simulation and measurement side by side."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.exits import Exit
+from hetplan.cli.output import Output
+from hetplan.cli.plan_source import plan_from
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetplan.measure.load_report import LoadReport
+    from hetplan.measure.load_send import Sent, Target
+    from hetplan.planner.plan import Plan
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.simulator.demand import AppDemand
+    from hetplan.simulator.report import SimulationReport
+
+__all__ = ["load"]
+
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        help="Where it is served: http://HOST:PORT of the router, or any address; {app} in it is the application.",
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", readable=False, help="Arrival times to replay, instead of a process."),
+]
+Process = Annotated[
+    str | None, typer.Option("--arrivals", metavar="PROCESS", help="poisson, deterministic, gamma:SHAPE, ...")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the arrivals: the simulation's first run gets the same ones.")]
+Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Real seconds of load.")]
+TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A reply later than this is none.")]
+Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to stand beside; 0 for none.")]
+Body = Annotated[
+    Path | None,
+    typer.Option(
+        "--body", metavar="FILE", readable=False, help="JSON to send; a text $AXIS in it becomes the query's value."
+    ),
+]
+Measured = Annotated[
+    Path | None, typer.Option("--measured", metavar="FILE", readable=False, help="Measurements that the plan used.")
+]
+
+
+def load(
+    plan: PlanFile,
+    profiles: Profiles,
+    slo: SloFile,
+    endpoint: Endpoint,
+    state: StateFile = None,
+    measured: Measured = None,
+    trace: Trace = None,
+    arrivals: Process = None,
+    seed: Seed = 0,
+    duration: Duration = 30.0,
+    timeout: TimeOut = 10.0,
+    simulations: Runs = 5,
+    body: Body = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a plan its demand for real: promise, simulation and measurement, line by line.
+
+    Requests go out when they are due, whatever became of earlier ones, and response times count from then. The
+    simulation beside it plays the same arrivals. Exit 6 when the measurement breaks a wish of the SLO file or a
+    simulated promise, with significance.
+    """
+    with Output("load", as_json=as_json) as out:
+        from hetplan.cli.simulate import _trace
+        from hetplan.profiles.load import load_inputs
+        from hetplan.simulator.plan_system import planned_systems
+        from hetplan.simulator.simulate import demands_of
+
+        tried = plan_from(plan, warn=out.warn)
+        inputs = load_inputs(profiles, slo, state=state, measured=measured)
+        recorded = _trace(trace)
+        demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
+        targets = _targets(demands, endpoint, duration, seed, _template(body))
+        if simulations:
+            # What cannot be simulated is told before minutes of load, not after.
+            planned_systems(tried, inputs)
+        sent, cancelled = _send(out, targets, timeout)
+        simulated = None
+        if simulations and not cancelled:
+            how: dict[str, Any] = {"seeds": simulations, "seed": seed, "duration_s": duration}
+            simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
+        report = _report(tried, inputs, demands, sent, simulated, duration)
+        _tell(out, report, simulated)
+        if cancelled:
+            out.end(Exit.INTERRUPTED, "interrupted; this is of the requests that were sent", report=report.as_dict())
+            return
+        reason = "measurement keeps every promise" if report.ok else f"{len(report.broken)} broken in measurement"
+        out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())
+
+
+def _template(file: Path | None) -> Any:
+    if file is None:
+        return None
+    from hetplan.profiles.read_json import read_json
+
+    return read_json(file, file=str(file))
+
+
+def _targets(demands: Sequence[AppDemand], endpoint: str, duration_s: float, seed: int, template: Any) -> list[Target]:
+    """The requests of every application: the arrivals of the simulation's first run."""
+    import json
+
+    import numpy as np
+
+    from hetplan.errors import InputError
+    from hetplan.measure.load_send import Target
+    from hetplan.measure.profile_http import filled
+    from hetplan.simulator.replications import seed_of
+
+    targets = []
+    for demand in demands:
+        stream = demand.stream(seed_of(seed, 0), duration_s)
+        points = [dict(zip(demand.mix.axes, size, strict=True)) for size in demand.mix.bins] if demand.mix else [{}]
+        bodies = [filled(template if template is not None else {"at": point}, point) for point in points]
+        targets.append(
+            Target(
+                app=demand.app,
+                url=_address(endpoint, demand.app),
+                due_s=stream.times_ms / 1000.0,
+                kinds=np.zeros(len(stream.times_ms), np.int32) if stream.kinds is None else stream.kinds,
+                bodies=[json.dumps(one).encode() for one in bodies],
+                headers=(("hetplan-reply", "brief"),),
+                clients=demand.clients,
+                until_s=duration_s if demand.clients else 0.0,
+            )
+        )
+    if not any(len(target.due_s) for target in targets):
+        raise InputError.one(
+            path="demand", value=0, why="no load to send: every rate is 0", remedy="Give a rate, or a trace."
+        )
+    return targets
+
+
+def _address(endpoint: str, app: str) -> str:
+    """The address of an application.
+
+    >>> _address("http://h:8600/", "rank"), _address("http://h/{app}/infer", "rank"), _address("http://h/predict", "a")
+    ('http://h:8600/v1/rank', 'http://h/rank/infer', 'http://h/predict')
+    """
+    from urllib.parse import urlsplit
+
+    if "{app}" in endpoint:
+        return endpoint.replace("{app}", app)
+    return endpoint.rstrip("/") + f"/v1/{app}" if urlsplit(endpoint).path in ("", "/") else endpoint
+
+
+def _send(out: Output, targets: list[Target], timeout_s: float) -> tuple[list[Sent], bool]:
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.measure.load_send import send_load
+
+    stopped = threading.Event()
+
+    def work(cancel: threading.Event) -> list[Sent]:
+        found = send_load(targets, timeout_s=timeout_s, on_event=show, cancel=cancel)
+        if cancel.is_set():
+            stopped.set()
+        return found
+
+    with progress(out) as show:
+        return interruptible(work, say=out.note), stopped.is_set()
+
+
+def _simulate(out: Output, plan: Plan, inputs: Inputs, how: dict[str, Any]) -> SimulationReport:
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.simulator.simulate import simulate
+
+    with progress(out) as show:
+        return interruptible(lambda cancel: simulate(plan, inputs, on_event=show, cancel=cancel, **how), say=out.note)
+
+
+def _report(
+    plan: Plan,
+    inputs: Inputs,
+    demands: Sequence[AppDemand],
+    sent: Sequence[Sent],
+    simulated: SimulationReport | None,
+    duration_s: float,
+) -> LoadReport:
+    from hetplan.measure.load_figures import figures_of
+    from hetplan.measure.load_report import load_report
+
+    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    asked |= {promise.percentile for promise in plan.promises if promise.percentile is not None}
+    of = {demand.app: demand for demand in demands}
+    measured = [
+        figures_of(
+            _without_made_up_quality(one, plan, inputs),
+            slo_ms=of[one.app].slo_ms,
+            percentiles=sorted({50.0, 90.0, 95.0, 99.0, *asked}),
+            warm_up=of[one.app].warm_up(len(one.due_s)),
+        )
+        for one in sent
+    ]
+    beside: dict[tuple[str, str, float | None], tuple[float, float, float]] = {}
+    for app in simulated.apps.values() if simulated is not None else ():
+        for name, found in app.figures.items():
+            beside[app.id, name, None] = (found.value, found.low, found.high)
+        for at, found in app.percentiles_ms.items():
+            beside[app.id, "response_ms", at] = (found.value, found.low, found.high)
+    return load_report(plan, measured, duration_s=duration_s, slo=inputs.slo, simulated=beside)
+
+
+def _without_made_up_quality(sent: Sent, plan: Plan, inputs: Inputs) -> Sent:
+    """A router knows the quality of an answer from the profile; of operators, whose quality it has not, it cannot."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    variants = {load.variant for worker in plan.workers for load in worker.loads if load.app in (sent.app, None)}
+    known = any(name in inputs.profile.variants and inputs.profile.variants[name].quality for name in variants if name)
+    return sent if known else replace(sent, quality=np.full(len(sent.quality), np.nan))
+
+
+def _tell(out: Output, report: LoadReport, simulated: SimulationReport | None) -> None:
+    from hetplan.cli.load_page import show_load
+
+    for code, at, text in (*report.warnings, *(simulated.warnings if simulated is not None else ())):
+        out.warn(f"{code} {at}: {text}" if at else f"{code}: {text}")
+    show_load(report, out.people)

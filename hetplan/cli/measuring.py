@@ -1,0 +1,205 @@
+"""What measures plans while `hetplan solve` searches: commands of trusted configuration, their journal, the past.
+
+`--evaluate` names evaluators of the `--hosts` file. Every sample is in the `--journal` before it is used, so that
+Ctrl-C and kill -9 lose none, and the same command goes on where it stopped. The plan names the measurements that it
+was made from: `verify` and `simulate` read the journal as `--measured`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.cli.output import Output
+    from hetplan.measure.evaluator_command import Command
+    from hetplan.measure.journal import Journal
+    from hetplan.planner.contract import OnEvent, Tools
+    from hetplan.planner.outcome import Outcome
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["Evaluators", "History", "Hosts", "JournalFile", "Measurer", "measuring"]
+
+Evaluators = Annotated[
+    list[str] | None,
+    typer.Option("--evaluate", metavar="NAME", help="Measure plans with this evaluator of --hosts; may be repeated."),
+]
+Hosts = Annotated[
+    Path | None,
+    typer.Option("--hosts", metavar="TOML", readable=False, help="Trusted configuration: the commands of evaluators."),
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and go on from what stands there."),
+]
+History = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
+]
+
+
+@dataclass
+class Measurer:
+    """Evaluators at work for one search."""
+
+    commands: Mapping[str, Command]
+    journal: Journal
+    past: Mapping[str, Any] | None = None
+    _held: int = field(default=0, init=False)
+
+    def tools(self, cancel: threading.Event, show: OnEvent) -> Tools:
+        """What the problem is handed."""
+        from hetplan.measure.evaluator_profiler import measuring
+        from hetplan.planner.contract import Tools
+
+        self._held = self.journal.held
+        past = self.past
+        evaluate = measuring(self.commands, journal=self.journal, cancel=cancel, on_event=show)
+        return Tools(evaluate=evaluate, extra={} if past is None else {"history": lambda: past})
+
+    @property
+    def told(self) -> str:
+        """How much was measured, in words."""
+        fresh = self.journal.held - self._held
+        kept = f", kept in {self.journal.path}" if self.journal.path is not None else ""
+        known = f", {self._held} were known" if self._held else ""
+        return f"measured {fresh} samples{known}{kept}"
+
+    def signed(self, outcome: Outcome, profiles: Sequence[Path], slo: Path, state: Path | None) -> Outcome:
+        """The outcome with a plan that names its measurements, verified against them."""
+        from hetplan.front_door import verify
+        from hetplan.planner.plan_file import with_digest
+        from hetplan.profiles.canonical import digest
+
+        if outcome.plan is None:
+            return outcome
+        document = self.journal.document()
+        named = outcome.plan.inputs.model_copy(update={"measured": digest(document)})
+        plan = with_digest(outcome.plan.model_copy(update={"inputs": named}))
+        report = verify(plan, list(profiles), slo, state=state, measured=document)
+        finding = outcome.finding
+        judged = outcome.judged(
+            violations=tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations),
+            unchecked=finding.unchecked, unchecked_allowed=finding.unchecked_allowed,
+        )  # fmt: skip
+        return replace(judged, plan=plan)
+
+    def close(self) -> None:
+        """End the commands and the journal."""
+        for command in self.commands.values():
+            command.close()
+        self.journal.close()
+
+
+@contextmanager
+def measuring(
+    profiles: Sequence[Path],
+    slo: Path,
+    *,
+    names: Sequence[str] | None,
+    hosts: Path | None,
+    journal: Path | None,
+    history: Path | None,
+    out: Output,
+) -> Iterator[Measurer | None]:
+    """Whoever measures, for as long as the block runs; None where nobody is named."""
+    if not names:
+        _nobody(hosts=hosts, journal=journal, history=history)
+        yield None
+        return
+    from hetplan.profiles.load import load_inputs
+
+    inputs = load_inputs(list(profiles), slo)
+    measurer = _measurer(inputs, names, hosts, journal, history)
+    if journal is None:
+        out.note("without --journal the measurements are kept nowhere, and nobody can verify the plan by them")
+    try:
+        yield measurer
+    finally:
+        measurer.close()
+        for _, at, text in measurer.journal.warnings:
+            out.warn(f"{at}: {text}")
+        out.note(measurer.told)
+
+
+def _nobody(**given: Path | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InputError.one(
+                file=f"--{name}", value=value, why="nothing is measured without --evaluate",
+                remedy="Add --evaluate NAME, or leave it out.",
+            )  # fmt: skip
+
+
+def _measurer(
+    inputs: Inputs, names: Sequence[str], hosts: Path | None, journal: Path | None, history: Path | None
+) -> Measurer:
+    """What the options name; raises `InputError` before anything is measured."""
+    from hetplan.measure.evaluator_command import load_evaluators
+    from hetplan.measure.journal import Journal
+    from hetplan.profiles.journal import read_measured
+
+    if hosts is None:
+        raise InputError.one(
+            file="--evaluate", value=", ".join(names), why="which command that is stands in trusted configuration",
+            remedy="Name it with --hosts hosts.toml ([evaluators.NAME], command = [...]).",
+        )  # fmt: skip
+    known = load_evaluators(hosts)
+    if missing := [name for name in names if name not in known]:
+        raise InputError.one(
+            file=str(hosts), path=f"evaluators.{missing[0]}", why="there is no such evaluator",
+            remedy=f"Known here: {', '.join(known) or 'none'}.",
+        )  # fmt: skip
+    commands = _by_pipeline(inputs, {name: known[name] for name in names}, names)
+    past = None if history is None else read_measured(history)
+    return Measurer(commands, Journal(journal, of=_sampled(inputs)), past)
+
+
+def _pipelines(inputs: Inputs) -> dict[str, Any]:
+    """The pipelines whose plans are searched for."""
+    named = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None and not app.candidates}
+    return {name: inputs.profile.pipelines[name] for name in sorted(filter(None, named))}
+
+
+def _by_pipeline(inputs: Inputs, commands: dict[str, Command], names: Sequence[str]) -> dict[str, Command]:
+    """The commands by the names that pipelines use; a pipeline that names none takes the only one."""
+    pipelines = _pipelines(inputs)
+    if not pipelines:
+        raise InputError.one(
+            file=inputs.files.get("slo", "slo"), path="$.apps", why="no application's plans are searched for",
+            remedy="Leave --evaluate out: nothing is there to be measured.",
+        )  # fmt: skip
+    for pipeline_id, pipeline in pipelines.items():
+        name = pipeline.evaluator
+        if name is None and len(names) == 1:
+            commands[""] = commands[names[0]]
+        elif name not in commands:
+            raise InputError.one(
+                file=inputs.files.get("profile", "profile"), path=f"$.pipelines.{pipeline_id}.evaluator",
+                value=name or "", why=f"not among the evaluators named with --evaluate ({', '.join(names)})",
+                remedy=f"Add --evaluate {name}." if name else "Name the pipeline's evaluator.",
+            )  # fmt: skip
+    return commands
+
+
+def _sampled(inputs: Inputs) -> dict[str, Any]:
+    """What samples are samples of: targets, links and prices may change, and the journal stays good."""
+    from hetplan.problems.compound_pipeline import features_of
+
+    pipelines = {name: one.model_dump(mode="json", by_alias=True) for name, one in _pipelines(inputs).items()}
+    for name, one in pipelines.items():
+        for word in ("share_grid", "evaluator", "quality"):
+            one.pop(word, None)
+        features = features_of(inputs, inputs.profile.pipelines[name].strata)
+        if features is not None and os.path.isfile(features):
+            one["strata"] = Path(features).read_text(encoding="utf-8-sig", errors="replace")
+    return pipelines

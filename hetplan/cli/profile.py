@@ -1,0 +1,149 @@
+"""`hetplan profile`: measure models on this machine."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.exits import Exit
+from hetplan.cli.output import Output
+
+if TYPE_CHECKING:
+    from hetplan.measure.profile_run import Measurements
+    from hetplan.measure.profile_wish import Wish
+
+__all__ = ["profile"]
+
+Wanted = Annotated[
+    Path, typer.Argument(metavar="MEASURE", readable=False, help="TOML file: what to measure, and on which hardware.")
+]
+ProfileTo = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the profile goes.")]
+JournalAt = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="FILE", readable=False, help="Where each cell is kept; default: FILE.journal."),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run measured.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that no earlier run wrote.")]
+
+
+def profile(
+    wish: Wanted,
+    output: ProfileTo = Path("profile.json"),
+    journal: JournalAt = None,
+    fresh: Fresh = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure models on this machine, and write a profile.
+
+    Each cell is run until its figures are narrow enough, and kept in a journal: run the command again after a crash,
+    and it goes on where it stopped. Ctrl-C writes what was found so far (exit 130). Prices go into another file.
+    """
+    with Output("profile", as_json=as_json) as out:
+        from hetplan.measure.profile_wish import read_wish
+
+        asked, folder = read_wish(wish)
+        journal = journal or output.with_name(f"{output.name}.journal")
+        _check_target(output, journal, force=force)
+        if fresh:
+            journal.unlink(missing_ok=True)
+        found = _measure(out, asked, folder, journal)
+        _tell(out, asked, found, output)
+
+
+def _check_target(output: Path, journal: Path, *, force: bool) -> None:
+    from hetplan.errors import InputError
+
+    if not output.parent.is_dir():
+        raise InputError.one(file=str(output), why=f"there is no folder {output.parent}", remedy="Make it first.")
+    if output.is_dir() or (output.exists() and not journal.exists() and not force):
+        raise InputError.one(
+            file=str(output),
+            why="it is there already, and no journal beside it says that a run of this command made it",
+            remedy="Name another with -o, or use --force.",
+        )
+
+
+def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measurements:
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.progress import progress
+    from hetplan.measure.profile_journal import CellJournal
+    from hetplan.measure.profile_run import measure
+
+    kept = CellJournal(journal)
+
+    def work(cancel: threading.Event) -> Measurements:
+        return measure(wish, folder, journal=kept, on_event=show, cancel=cancel)
+
+    try:
+        with progress(out) as show:
+            return interruptible(work, say=out.note)
+    finally:
+        kept.close()
+
+
+def _tell(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
+    import json
+
+    from hetplan.measure.profile_document import profile_document
+    from hetplan.planner.plan_file import write_atomically
+    from hetplan.profiles.load import load_profile
+
+    for name, at, text in found.warnings():
+        out.warn(f"{name} {at}: {text}")
+    measured = [cell for cell in found.cells if not cell.failed]
+    body: dict[str, Any] = {
+        "cells": len(measured),
+        "resumed": found.resumed,
+        "failed": [{"at": at, "why": why} for at, why in found.failed],
+    }
+    if not measured:
+        out.end(Exit.FAULT if found.complete else Exit.INTERRUPTED, "nothing was measured", written=None, **body)
+        return
+    document = profile_document(wish, found)
+    load_profile(document)
+    write_atomically(output, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+    _show(out, wish, found)
+    out.people.line(f"written to {output}")
+    told = f"{len(measured)} cells measured" + (f", {found.resumed} of them earlier" if found.resumed else "")
+    told += f", {len(found.failed)} not" if found.failed else ""
+    out.end(Exit.OK if found.complete else Exit.INTERRUPTED, told, written=str(output), **body)
+
+
+def _show(out: Output, wish: Wish, found: Measurements) -> None:
+    from hetplan.cli.page import number
+    from hetplan.measure.profile_figures import figures_of
+
+    rows = []
+    for cell in found.cells:
+        if cell.failed:
+            continue
+        figures = figures_of(cell.samples_ms, cell.preempted, wish.repeats)
+        low, high = figures.intervals["p99"]
+        rows.append(
+            (
+                cell.variant,
+                cell.hardware,
+                ", ".join(f"{axis} {value:g}" for axis, value in cell.point.items()),
+                number(figures.percentiles["p50"]),
+                number(figures.percentiles["p99"]),
+                f"{number(low)} .. {number(high)}",
+                figures.runs,
+                f"{figures.outliers} ({figures.outliers_preempted} preempted)" if figures.outliers else "0",
+                "" if figures.converged else "wide",
+            )
+        )
+    titles = ("variant", "hardware", "at", "p50 ms", "p99 ms", "p99 interval", "runs", "outliers", "")
+    out.people.table(titles, rows, right=("p50 ms", "p99 ms", "runs"))
+    out.people.table(
+        ("quality of", "value", "interval", "samples"),
+        [
+            (name, number(one.value), f"{number(one.interval[0])} .. {number(one.interval[1])}", one.samples)
+            for name, one in found.qualities.items()
+        ],
+        right=("value", "samples"),
+    )

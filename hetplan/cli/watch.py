@@ -1,0 +1,193 @@
+"""`hetplan watch`: follow the demand of what runs; plan anew and apply where it has moved."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, Formulation, MethodFile, Profiles, Question, Settings, SloFile, method_from
+from hetplan.cli.hosts_arguments import HostsFileOption, Wait
+from hetplan.cli.output import Output
+
+if TYPE_CHECKING:
+    from hetplan.executor.deployment import Deployment
+    from hetplan.planner.outcome import Outcome
+    from hetplan.planner.plan import Plan
+    from hetplan.profiles.state import State
+    from hetplan.watching import Applied, Ended, Happened
+
+__all__ = ["watch"]
+
+Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at what arrives.")]
+Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan anew after so long even if nothing changed.")]
+Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="A demand that moved by less is no reason.")]
+Hold = Annotated[float, typer.Option(min=0.0, metavar="S", help="Capacity goes down after demand was low so long.")]
+Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="The least time between two plans.")]
+Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Plan for so much more than the forecast.")]
+Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass of the moving average, in looks.")]
+Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
+Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and tell the steps; apply nothing.")]
+Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
+
+
+def watch(
+    profiles: Profiles,
+    slo: SloFile,
+    hosts: HostsFileOption = Path("hosts.toml"),
+    every: Every = 5.0,
+    period: Period = 60.0,
+    change: Change = 0.1,
+    hold: Hold = 60.0,
+    settle: Settle = 0.0,
+    headroom: Headroom = 0.1,
+    com: Memory = 1.6,
+    floor: Floor = 1.0,
+    once: Once = False,
+    dry_run: DryRun = False,
+    question: Question = None,
+    formulation: Formulation = None,
+    settings: Settings = None,
+    method: MethodFile = None,
+    time_limit: Seconds = None,
+    wait: Wait = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Keep what runs fit for what arrives.
+
+    Reads the router's counters, forecasts demand, and plans and applies anew where it has moved. A rise counts at once,
+    a fall when it has lasted (so --once lets capacity go only with --hold 0). Whatever fails, what runs is kept, and
+    the next try comes later.
+
+    Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
+    """
+    from hetplan.dispatch.replanning import Replanning
+
+    with Output("watch", as_json=as_json) as out:
+        question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
+        how = {"question": question, "formulation": formulation, "options": options}
+        trigger = Replanning(
+            period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
+        )
+        make = _maker(out, profiles, slo, how, time_limit)
+        ended = _run(out, hosts, make, trigger, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
+        out.people.line(ended.reason)
+        out.end(ended.code, ended.reason)
+
+
+def _maker(
+    out: Output, profiles: list[Path], slo: Path, how: Mapping[str, Any], time_limit: float | None
+) -> Callable[..., Outcome]:
+    """What plans; the files are read before anything is touched, so that a bad one ends the command at once."""
+    from hetplan.cli.quiet_engines import quiet_engines
+    from hetplan.front_door import Planner
+    from hetplan.planner.answer import Limits
+    from hetplan.profiles.load import load_inputs
+
+    load_inputs(profiles, slo)
+    planner = Planner(profiles, limits=Limits(seconds=time_limit))
+
+    def make(
+        *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
+    ) -> Outcome:
+        with quiet_engines(out):
+            return planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **how)
+
+    return make
+
+
+def _run(
+    out: Output,
+    hosts: Path,
+    make: Callable[..., Outcome],
+    trigger: Any,
+    *,
+    every_s: float,
+    dry_run: bool,
+    once: bool,
+    wait_s: float,
+) -> Ended:
+    from hetplan import registry
+    from hetplan.cli.interrupt import interruptible
+    from hetplan.executor.deployment import Deployment
+    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.watching import Watching
+
+    with Deployment(read_hosts(hosts), targets=registry.target) as deployment:
+        watching = Watching(
+            make,
+            _Deployed(deployment, wait_s),
+            trigger,
+            every_s=every_s,
+            dry_run=dry_run,
+            on_event=lambda event: _tell(out, event),
+        )
+        return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
+
+
+def _tell(out: Output, event: Happened) -> None:
+    out.send({"event": {"what": event.what, "at_s": event.at_s, "text": event.text, **event.data}})
+    if event.what != "look":
+        out.people.line(f"{event.what}: {event.text}")
+        # Whoever reads a pipe wants to see it now, not when the watch ends.
+        sys.stdout.flush()
+
+
+@dataclass
+class _Deployed:
+    """A deployment as the loop sees it; the plan that it last brought about is kept beside its record."""
+
+    deployment: Deployment
+    wait_s: float
+
+    @property
+    def _kept(self) -> Path:
+        return self.deployment.folder / "watched-plan.json"
+
+    def arrived(self) -> Mapping[str, int]:
+        from hetplan.executor.observed import router_metrics
+
+        if not self.deployment.observe():
+            return {}
+        endpoint = self.deployment.endpoint()
+        told = router_metrics(endpoint)
+        if told is None:
+            raise OSError(f"no router answers at {endpoint}")
+        return {app: int(counters["arrived"]) for app, counters in told["apps"].items()}
+
+    def state(self) -> State | None:
+        return self.deployment.state() if self.deployment.observe() else None
+
+    def plan(self) -> Plan | None:
+        from hetplan.errors import InputError
+        from hetplan.planner.plan_file import read_plan
+
+        applied = self.deployment.applied_plan()
+        try:
+            plan = read_plan(self._kept) if applied is not None and self._kept.exists() else None
+        except InputError:
+            return None
+        return plan if plan is not None and plan.digest == applied else None
+
+    def difference(self, plan: Plan) -> list[str]:
+        return [
+            f"{sign} {what}: {text}" for sign, what, text in self.deployment.difference(plan).lines() if sign != "="
+        ]
+
+    def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
+        from hetplan.executor.failures import ApplyFailed
+        from hetplan.planner.plan_file import write_plan
+        from hetplan.watching import Applied
+
+        try:
+            done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)
+        except ApplyFailed as error:
+            return Applied(False, why=str(error))
+        write_plan(plan, self._kept)
+        return Applied(True, len(done.steps))

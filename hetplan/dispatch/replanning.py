@@ -1,0 +1,142 @@
+"""When a plan that runs is to be made anew, and for which demand: looks at counters in, decisions out, no clock.
+
+Demand is forecast by the moving average of `demand_monitor`. What keeps the decision from flapping:
+
+* a plan is made for the highest forecast of the last `hold_s`: a rise counts at once, a fall only when it has lasted;
+* demand within `change` of what was planned for is no reason, and a plan that is due by its age alone is made for
+  the same demand as before, so that noise never moves a worker;
+* after a plan, nothing is due for `settle_s`; after a failure, for a time that doubles up to `period_s`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hetplan.dispatch.demand_monitor import DemandMonitor
+
+__all__ = ["Look", "Replanning"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look said: rates since the look before, their forecast, and whether to plan, for what and why.
+
+    `demand_qps` is what a plan made now is made for; empty while nothing was measured (then the SLO's own holds).
+    """
+
+    rate_qps: Mapping[str, float] = field(default_factory=dict)
+    forecast_qps: Mapping[str, float] = field(default_factory=dict)
+    demand_qps: Mapping[str, float] = field(default_factory=dict)
+    due: bool = False
+    why: str = ""
+
+
+@dataclass
+class Replanning:
+    """The decision, one look at a time; tell it with `planned` and `failed` what became of it.
+
+    >>> watch = Replanning(period_s=60, change=0.2, hold_s=30, com=0.25, headroom=0)
+    >>> watch.look(0, {"traffic": 0}).why
+    'nothing was planned yet'
+    >>> watch.planned(0, {"traffic": 100.0})
+    >>> watch.look(10, {"traffic": 1000}).due
+    False
+    >>> watch.look(20, {"traffic": 2500}).why
+    'demand of traffic rose from 100 to 140 queries/s'
+
+    A fall waits until it has lasted `hold_s`:
+
+    >>> watch.planned(20, {"traffic": 140.0})
+    >>> [watch.look(now, {"traffic": 2500}).due for now in (30, 40, 50, 60)]
+    [False, False, False, True]
+    """
+
+    period_s: float = 60.0
+    change: float = 0.1
+    hold_s: float = 60.0
+    settle_s: float = 0.0
+    headroom: float = 0.1
+    floor_qps: float = 1.0
+    com: float = 1.6
+    _forecasts: dict[str, DemandMonitor] = field(default_factory=dict, repr=False)
+    _recent: dict[str, deque[tuple[float, float]]] = field(default_factory=dict, repr=False)
+    _counts: Mapping[str, int] | None = field(default=None, repr=False)
+    _looked_s: float = 0.0
+    _planned_s: float | None = None
+    _planned_qps: dict[str, float] = field(default_factory=dict, repr=False)
+    _not_before_s: float = float("-inf")
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.period_s > 0 and self.change >= 0 and self.hold_s >= 0 and self.settle_s >= 0):
+            raise ValueError("a period is longer than 0 s; change, hold and settling time are 0 or more")
+        if not (self.headroom >= 0 and self.floor_qps > 0 and self.com > 0):
+            raise ValueError("headroom is 0 or more; the least rate and the centre of mass are above 0")
+
+    def look(self, now_s: float, arrived: Mapping[str, int]) -> Look:
+        """Take in the queries counted so far per application; a counter that went back was started anew."""
+        rates = self._rates(now_s, arrived)
+        forecasts = {app: self._forecasts[app].rate_qps for app in sorted(self._forecasts)}
+        for app, rate in forecasts.items():
+            recent = self._recent.setdefault(app, deque())
+            if app in rates:
+                recent.append((now_s, rate))
+            while len(recent) > 1 and recent[0][0] < now_s - self.hold_s:
+                recent.popleft()
+        demand = {app: self._demand(app) for app in forecasts}
+        why = self._why(now_s, demand)
+        if why.startswith("the plan is"):
+            # Its age alone is no reason to move anything: what was planned for within the band stays.
+            demand = {app: self._planned_qps.get(app, rate) for app, rate in demand.items()}
+        return Look(rates, forecasts, demand, bool(why), why)
+
+    def planned(self, now_s: float, demand_qps: Mapping[str, float]) -> None:
+        """A plan for this demand runs from now on; a new demand counts as seen, so that less of it has to last too."""
+        for app, rate in demand_qps.items():
+            if self._planned_qps.get(app) != rate:
+                self._recent.setdefault(app, deque()).append((now_s, rate / (1.0 + self.headroom)))
+        self._planned_s, self._planned_qps = now_s, dict(demand_qps)
+        self._not_before_s, self._failures = now_s + self.settle_s, 0
+
+    def failed(self, now_s: float) -> float:
+        """The plan that was due came to nothing; the seconds until the next try."""
+        wait_s = min(self.period_s, max(self.settle_s, self.period_s / 16) * 2.0**self._failures)
+        self._failures += 1
+        self._not_before_s = now_s + wait_s
+        return wait_s
+
+    def _rates(self, now_s: float, arrived: Mapping[str, int]) -> dict[str, float]:
+        before, passed_s = self._counts, now_s - self._looked_s
+        if before is not None and passed_s <= 0:
+            return {}
+        self._counts, self._looked_s = dict(arrived), now_s
+        if before is None:
+            return {}
+        rates: dict[str, float] = {}
+        for app, count in arrived.items():
+            since = count - before.get(app, 0)
+            rates[app] = (since if since >= 0 else count) / passed_s
+            self._forecasts.setdefault(app, DemandMonitor(self.com)).observe(rates[app])
+        return rates
+
+    def _demand(self, app: str) -> float:
+        highest = max(rate for _, rate in self._recent[app])
+        return max(self.floor_qps, highest * (1.0 + self.headroom))
+
+    def _why(self, now_s: float, demand: Mapping[str, float]) -> str:
+        if now_s < self._not_before_s:
+            return ""
+        if self._planned_s is None:
+            return "nothing was planned yet"
+        for app, rate in demand.items():
+            planned = self._planned_qps.get(app)
+            if planned is None:
+                return f"demand of {app} is measured for the first time: {rate:.4g} queries/s"
+            if abs(rate - planned) > self.change * max(planned, self.floor_qps) * (1 + 1e-9):
+                verb = "rose" if rate > planned else "fell"
+                return f"demand of {app} {verb} from {planned:.4g} to {rate:.4g} queries/s"
+        if self._failures or now_s - self._planned_s >= self.period_s:
+            return f"the plan is {now_s - self._planned_s:.4g} s old"
+        return ""

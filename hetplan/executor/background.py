@@ -1,0 +1,167 @@
+"""What hosts.toml's own profile and SLO files add to a plan: times of loads, qualities, shapes of pipelines, deadlines.
+
+A plan names its pipelines' steps and shares but not how many queries a step sends on, nor how long a model takes. Where
+hosts.toml names no files, what the plan itself holds has to do: single steps work, and steps whose shares tell which
+step follows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.planner.plan import Plan
+from hetplan.profiles.load import load_slo, read_profile
+from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.workers import Load
+
+__all__ = ["Background", "law_of"]
+
+ONLY_STEP = "serve"
+"""The name of the one step of an application without a pipeline."""
+
+
+def law_of(table: Table) -> dict[str, Any]:
+    """A table as plain data; `hetplan.executor.serving.law` reads it without loading anything heavy.
+
+    >>> law_of(Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=(6.1, 30.2)))
+    {'quantity': 'latency_ms', 'outside': 'refuse', 'axes': {'batch': [1.0, 8.0]}, 'mean': [6.1, 30.2]}
+    """
+    held: dict[str, Any] = {
+        name: _plain(getattr(table, name)) for name in STATISTICS if getattr(table, name) is not None
+    }
+    axes = {name: list(points) for name, points in table.axes.items()}
+    return {"quantity": table.quantity, "outside": table.outside, "axes": axes, **held}
+
+
+def _plain(grid: Any) -> Any:
+    return [_plain(cell) for cell in grid] if isinstance(grid, tuple | list) else grid
+
+
+@dataclass(frozen=True)
+class Background:
+    """Profile and SLO, where there are any."""
+
+    profile: Profile | None = None
+    slo: Slo | None = None
+    digest: str | None = None
+    """Of the profile, to tell whether the plan was made from it."""
+    _laws: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, hosts: HostsFile) -> Background:
+        """The files that hosts.toml names, read and checked."""
+        loaded = read_profile(*(hosts.path(name) for name in hosts.profiles)) if hosts.profiles else None
+        slo = load_slo(hosts.path(hosts.slo)) if hosts.slo else None
+        return cls(loaded.model, slo, loaded.digest) if loaded is not None else cls(None, slo)
+
+    def run(self, load: Load, hardware: str) -> Run | None:
+        """How the profile says that a load runs on this hardware."""
+        variant = self.profile.variants.get(load.variant or "") if self.profile else None
+        return next((run for run in variant.runs if run.hardware == hardware), None) if variant else None
+
+    def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
+        """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
+        run = self.run(load, hardware)
+        if run is not None and self.profile is not None:
+            name = run.latency or run.rate or ""
+            law = self._laws.setdefault(name, law_of(self.profile.tables[name]))
+            variant = self.profile.variants[load.variant or ""]
+            fixed = {**variant.knobs, **load.knobs, **run.at}
+            return {**law, "at": {axis: fixed[axis] for axis in law["axes"] if axis in fixed}}
+        for dispatch in plan.dispatch.values():
+            found = getattr(dispatch, "predict", {}).get(f"{load.variant}@{hardware}")
+            if found in plan.tables:
+                return {**law_of(plan.tables[found]), "at": {}}
+        return None
+
+    def table(self, name: str) -> dict[str, Any] | None:
+        """A table of the profile by its id."""
+        table = self.profile.tables.get(name) if self.profile else None
+        return None if table is None else {**law_of(table), "at": {}}
+
+    @staticmethod
+    def table_of_plan(plan: Plan, name: str) -> dict[str, Any]:
+        """A table that the plan carries for its dispatch."""
+        if name not in plan.tables:
+            raise InputError.one(
+                file="plan", path="$.dispatch", value=name, why="the plan predicts with a table that it does not hold",
+                remedy="Make the plan anew.",
+            )  # fmt: skip
+        return law_of(plan.tables[name])
+
+    def quality(self, load: Load) -> float:
+        """The quality of a load's answers; 1 where nobody measured it. Additive pipelines weight it (`weight`)."""
+        variant = self.profile.variants.get(load.variant or "") if self.profile else None
+        quality = variant.quality.value if variant is not None and variant.quality is not None else 1.0
+        return quality * self.weight(load.app, load.node)
+
+    def weight(self, app: str | None, node: str | None) -> float:
+        """What the quality of a step counts where qualities are added."""
+        rule = self._pipeline(app or "").get("quality")
+        if rule is None or rule.rule != "additive" or node is None:
+            return 1.0
+        return float(rule.weights.get(node, 1.0))
+
+    def app(self, plan: Plan, app: str) -> dict[str, Any]:
+        """What the router must know of an application: steps, joins of qualities, deadline, what comes of late ones."""
+        wanted = self.slo.apps.get(app) if self.slo else None
+        dispatch = plan.dispatch.get(app)
+        limits = [target.max_ms for target in wanted.latency if target.of == "response"] if wanted else []
+        stated = getattr(dispatch, "slo_ms", None)
+        tables = [table.slo_ms for table in plan.policies.get(app, ())]
+        deadline = min(limits, default=stated if stated is not None else min(tables, default=None))
+        quality = self._pipeline(app).get("quality")
+        return {
+            "slo_ms": deadline,
+            "late": getattr(dispatch, "late", None) or (wanted.late if wanted else "serve"),
+            "balancing": getattr(dispatch, "balancing", None) or (wanted.balancing if wanted else None),
+            "combine": "additive" if quality is not None and quality.rule == "additive" else "product",
+            "paths": dict(quality.paths) if quality is not None else {},
+            "nodes": self._nodes(plan, app),
+        }
+
+    def _pipeline(self, app: str) -> dict[str, Any]:
+        wanted = self.slo.apps.get(app) if self.slo else None
+        name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
+        if name is None or self.profile is None or name not in self.profile.pipelines:
+            return {}
+        pipeline = self.profile.pipelines[name]
+        return {"nodes": pipeline.nodes, "edges": pipeline.edges, "quality": pipeline.quality}
+
+    def _nodes(self, plan: Plan, app: str) -> dict[str, Any]:
+        known = self._pipeline(app)
+        if known:
+            return {
+                node: {"edges": [
+                    {"to": edge.to, "fanout": _fanout(edge.fanout)} for edge in known["edges"] if edge.from_ == node
+                ]}
+                for node in known["nodes"]
+            }  # fmt: skip
+        return _nodes_by_routes(plan, app)
+
+
+def _fanout(given: float | Mapping[str, float]) -> dict[str, float]:
+    return dict(given) if isinstance(given, Mapping) else {"*": given}
+
+
+def _nodes_by_routes(plan: Plan, app: str) -> dict[str, Any]:
+    """Which step follows which, by the prefixes of the routes; every step sends on one query."""
+    node_of = {load.id: load.node or ONLY_STEP for worker in plan.workers for load in worker.loads}
+    routes = plan.routing.get(app, ())
+    nodes: dict[str, Any] = {route.node or ONLY_STEP: {"edges": []} for route in routes}
+    for load, node in node_of.items():
+        if not routes and any(load == one.id and one.app == app for worker in plan.workers for one in worker.loads):
+            nodes.setdefault(node, {"edges": []})
+    for route in routes:
+        if route.prefix and route.prefix[-1] in node_of:
+            parent, child = node_of[route.prefix[-1]], route.node or ONLY_STEP
+            edges = nodes.setdefault(parent, {"edges": []})["edges"]
+            if child not in [edge["to"] for edge in edges]:
+                edges.append({"to": child, "fanout": {"*": 1.0}})
+    return nodes

@@ -1,0 +1,287 @@
+"""A deployment: everything that hosts.toml describes, brought to what a plan wants and kept account of.
+
+::
+
+    with Deployment(read_hosts("hosts.toml")) as deployment:
+        print(*deployment.difference(plan).lines())     # nothing is touched
+        deployment.apply(plan)                          # ApplyFailed where it cannot be, after going back
+        state = deployment.state()                      # what `hetplan solve --state` reads
+        deployment.down()
+
+What runs is asked of the targets, never looked up; so an apply that was killed at any point is finished by the next
+apply of the same plan, redirected by the apply of another, and undone by `undo`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.executor.background import Background
+from hetplan.executor.carry_out import Carrier, final_table
+from hetplan.executor.deployment_lock import DeploymentLock
+from hetplan.executor.difference import Difference, difference
+from hetplan.executor.durable import Journal, Record, Unfinished, write_durably
+from hetplan.executor.failures import ApplyFailed, TargetFailed
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.observed import observed_state
+from hetplan.executor.steps import Step, steps_of
+from hetplan.executor.target import Setting, Target
+from hetplan.executor.units import Seen, Unit
+from hetplan.executor.wanted import Wanted, wanted
+from hetplan.planner.plan import Action, Plan
+from hetplan.profiles.state import State
+
+__all__ = ["Applied", "Deployment", "Progress"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something that happens during an apply: "resume", "step", "done", "failed", "undo", "undone"."""
+
+    kind: str
+    number: int
+    of: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What an apply did: its steps (none where all was as wanted), where queries go, and what was worth saying."""
+
+    steps: tuple[Step, ...]
+    endpoint: str
+    notes: tuple[str, ...]
+
+
+def _local_only(kind: str) -> type[Target]:
+    from hetplan.executor.local import Local
+
+    if kind != "local":
+        raise InputError.one(file="hosts.toml", path="$.targets", value=kind, why="this target is not known here")
+    return Local
+
+
+class Deployment:
+    """One deployment. `targets` gives the class of a kind of target; `hetplan.registry.target` knows them all."""
+
+    def __init__(self, hosts: HostsFile, *, targets: Callable[[str], Any] = _local_only) -> None:
+        self.hosts = hosts
+        self.folder = hosts.path(hosts.state_dir)
+        self._record_path = self.folder / "record.json"
+        self._journal = Journal(self.folder / "journal.jsonl")
+        self._background: Background | None = None
+        self.targets: dict[str, Target] = {
+            name: targets(entry.kind)(Setting(name, hosts, self.folder / "targets" / name, entry.settings))
+            for name, entry in hosts.targets.items()
+        }
+
+    def __enter__(self) -> Deployment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the targets; what runs goes on."""
+        for target in self.targets.values():
+            target.close()
+
+    # Looking
+
+    def observe(self) -> tuple[Seen, ...]:
+        """What runs now, on all targets."""
+        return tuple(seen for target in self.targets.values() for seen in target.observe())
+
+    def wanted(self, plan: Plan, *, period: str | None = None, running: Sequence[Seen] | None = None) -> Wanted:
+        """What a plan wants of these hosts; `InputError` with every reason why they cannot give it."""
+        if self._background is None:
+            self._background = Background.of(self.hosts)
+        seen = self.observe() if running is None else running
+        made = wanted(plan, self.hosts, running=seen, period=period, background=self._background)
+        self._check(made)
+        return made
+
+    def difference(self, plan: Plan, *, period: str | None = None) -> Difference:
+        """What an apply would change; nothing is touched."""
+        seen = self.observe()
+        return self._difference(seen, self.wanted(plan, period=period, running=seen))
+
+    def unfinished(self) -> Unfinished | None:
+        """What an apply that was cut off left behind."""
+        return self._journal.unfinished()
+
+    def applied_plan(self) -> str | None:
+        """The digest of the plan that was last brought about."""
+        record = Record.read(self._record_path)
+        return record.plan if record is not None else None
+
+    def endpoint(self) -> str:
+        """Where queries go; the router's real port where hosts.toml leaves it open."""
+        routed = self.targets[self.hosts.router_target].routed()
+        port = routed.get("router_port") if routed is not None else None
+        settings = self.hosts.router
+        return f"http://{settings.address or settings.bind}:{port or settings.port}"
+
+    def state(self, *, over_s: float = 1.0) -> State:
+        """What runs, and what was observed of it during `over_s` seconds; the shape that `solve --state` reads."""
+        return observed_state(self.observe(), self.endpoint(), over_s=over_s)
+
+    # Acting
+
+    def apply(
+        self, plan: Plan, *, period: str | None = None, on_event: Callable[[Progress], None] | None = None,
+        wait_s: float = 0.0, cancel: threading.Event | None = None,
+    ) -> Applied:  # fmt: skip
+        """Bring about what the plan wants; what ran before runs again where that fails.
+
+        Raises `InputError` before anything is touched, `DeploymentLocked` where another command is at work,
+        `ApplyFailed` where the wanted state could not be reached, `Cancelled` between two steps when `cancel` is set.
+        """
+        say = on_event or (lambda _: None)
+        digest = str(plan.digest)
+        with self._locked(f"apply of {digest[:19]}...", wait_s):
+            unfinished = self.unfinished()
+            if unfinished is not None:
+                say(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
+            seen = self.observe()
+            goal = self.wanted(plan, period=period, running=seen)
+            found = self._difference(seen, goal)
+            steps = steps_of(found, goal, self.hosts, actions=_actions(plan, goal))
+            self._carry_out(goal, seen, steps, say, cancel)
+            return Applied(steps, self.endpoint(), goal.notes)
+
+    def undo(self, *, on_event: Callable[[Progress], None] | None = None, wait_s: float = 0.0) -> Applied:
+        """Go back from an apply that was cut off to what was last brought about before it."""
+        say = on_event or (lambda _: None)
+        with self._locked("undo", wait_s):
+            goal = self._goal_before(())
+            seen = self.observe()
+            steps = steps_of(self._difference(seen, goal), goal, self.hosts)
+            self._carry_out(goal, seen, steps, say, None)
+            return Applied(steps, self.endpoint(), ())
+
+    def down(self, *, wait_s: float = 0.0) -> None:
+        """Stop everything; no process of the deployment is left, and its record is closed."""
+        with self._locked("down", wait_s):
+            failed = []
+            # The router first: nothing is to be sent to workers that go.
+            for name in sorted(self.targets, key=lambda one: one != self.hosts.router_target):
+                try:
+                    self.targets[name].down(drain_s=self.hosts.limits.drain_s)
+                except TargetFailed as error:
+                    failed.append(str(error))
+            if failed:
+                raise ApplyFailed("; ".join(failed))
+            self._journal.close()
+            with suppress(FileNotFoundError):
+                self._record_path.unlink()
+
+    # How
+
+    def _locked(self, what: str, wait_s: float) -> DeploymentLock:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ApplyFailed(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
+        return DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s)
+
+    def _check(self, made: Wanted) -> None:
+        faults = []
+        for name, target in self.targets.items():
+            units = [unit for unit in made.units.values() if unit.target == name]
+            faults += [Fault("hosts.toml", f"$.targets.{name}", "", why, "") for why in target.check(units)]
+        if faults:
+            raise InputError(faults)
+
+    def _difference(self, seen: Sequence[Seen], goal: Wanted) -> Difference:
+        endpoints = {one.name: one.endpoint for one in seen if one.endpoint is not None}
+        table = final_table(goal, endpoints, self.hosts)
+        routed = self.targets[self.hosts.router_target].routed()
+        follows = routed is not None and table is not None and routed.get("revision") == table["revision"]
+        nothing = routed is None and not goal.units
+        return difference(seen, goal, routed=follows or nothing)
+
+    def _carry_out(
+        self, goal: Wanted, seen: Sequence[Seen], steps: Sequence[Step], say: Callable[[Progress], None],
+        cancel: threading.Event | None,
+    ) -> None:  # fmt: skip
+        record = Record.read(self._record_path)
+        carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
+        try:
+            if steps:
+                self._journal.begin(goal.plan, len(steps))
+            for number, step in enumerate(steps, start=1):
+                if cancel is not None and cancel.is_set():
+                    at = f"stopped before step {number} of {len(steps)}"
+                    raise Cancelled(f"{at}; the next apply finishes it, apply --undo goes back")
+                say(Progress("step", number, len(steps), str(step)))
+                self._journal.add(number, "begin", str(step))
+                carrier.do(step)
+                self._journal.add(number, "end", str(step))
+                say(Progress("done", number, len(steps), str(step)))
+            carrier.check_health()
+            self._remember(goal)
+        except (ApplyFailed, OSError) as error:
+            told = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
+            why = error.why if isinstance(error, ApplyFailed) else told
+            say(Progress("failed", 0, len(steps), why))
+            if not steps:
+                raise ApplyFailed(why) from None
+            self._go_back(seen, why, say)
+
+    def _remember(self, goal: Wanted) -> None:
+        units = tuple(unit.as_dict() for unit in goal.units.values())
+        period = goal.workers[0].period if goal.workers else ""
+        record = Record(goal.plan, period, units, goal.apps)
+        write_durably(self._record_path, record.bytes())
+        self._journal.close()
+
+    def _go_back(self, seen: Sequence[Seen], why: str, say: Callable[[Progress], None]) -> None:
+        """To what ran before; raises `ApplyFailed` with what came of it."""
+        goal = self._goal_before(seen)
+        try:
+            now = self.observe()
+            steps = steps_of(self._difference(now, goal), goal, self.hosts)
+            carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
+            for number, step in enumerate(steps, start=1):
+                say(Progress("undo", number, len(steps), str(step)))
+                carrier.do(step)
+        except (ApplyFailed, OSError) as error:
+            raise ApplyFailed(
+                f"{why}. Going back failed too: {error}. `hetplan status` shows what runs; apply again finishes, "
+                "apply --undo goes back"
+            ) from None
+        with suppress(OSError):
+            self._journal.close()
+        say(Progress("undone", 0, len(steps), "what ran before runs again"))
+        raise ApplyFailed(f"{why}. What ran before runs again", undone=True)
+
+    def _goal_before(self, seen: Sequence[Seen]) -> Wanted:
+        """What was last brought about; where nothing is on record, what was seen."""
+        record = Record.read(self._record_path)
+        units = [Unit.from_dict(one) for one in record.units] if record is not None else [
+            one.unit for one in seen if one.unit is not None
+        ]  # fmt: skip
+        from hetplan.executor.steps import workers_of
+
+        apps: Mapping[str, Any] = record.apps if record is not None else {}
+        if record is None:
+            routed = self.targets[self.hosts.router_target].routed()
+            apps = routed["apps"] if routed is not None else {}
+        plan = record.plan if record is not None else "nothing"
+        return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
+
+
+def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
+    """The plan's actions on the workers of this period."""
+    workers = {worker.id for worker in goal.workers}
+    others = {worker.id for worker in plan.workers} - workers
+    return tuple(action for action in plan.actions if action.worker not in others)

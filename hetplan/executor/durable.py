@@ -1,0 +1,110 @@
+"""Files that survive a kill and a power cut: written whole or not at all, on disk before anything relies on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hetplan.planner.plan_file import write_atomically
+
+__all__ = ["Journal", "Record", "Unfinished", "sync_folder", "write_durably"]
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Whole or not at all, and its name on disk too."""
+    write_atomically(path, content)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """A rename is safe only once the folder is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was last brought about, to be gone back to when a later change fails: units and what the router was told."""
+
+    plan: str
+    period: str
+    units: tuple[Mapping[str, Any], ...]
+    apps: Mapping[str, Any]
+
+    def bytes(self) -> bytes:
+        """As a file."""
+        return json.dumps({"format": "hetplan/record/1.0", **vars(self)}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Record | None:
+        """The record of a file; None where there is none, or it is none (what runs is asked of the targets anyway)."""
+        try:
+            data = json.loads(path.read_text())
+            return cls(data["plan"], data["period"], tuple(data["units"]), data["apps"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An apply that was cut off: what it wanted, how many steps it had, and the last that it began and ended."""
+
+    plan: str
+    steps: int
+    began: int
+    ended: int
+
+    def __str__(self) -> str:
+        return f"an earlier apply of {self.plan[:19]}... was cut off after step {self.ended} of {self.steps}"
+
+
+class Journal:
+    """The steps of one apply, a line each, on disk before the step begins and after it ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, plan: str, steps: int) -> None:
+        """A new apply; what an earlier one left is forgotten."""
+        write_durably(self.path, _line({"plan": plan, "steps": steps}))
+
+    def add(self, number: int, what: str, text: str) -> None:
+        """A step begins, or has ended."""
+        with open(self.path, "ab") as file:
+            file.write(_line({"step": number, "what": what, "text": text}))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """The apply is over."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+            sync_folder(self.path.parent)
+
+    def unfinished(self) -> Unfinished | None:
+        """What a cut-off apply left behind. A last line that was not written whole did not happen."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")[:-1]
+        except OSError:
+            return None
+        entries = []
+        for line in lines:
+            with suppress(ValueError):
+                entries.append(json.loads(line))
+        if not entries or "plan" not in entries[0]:
+            return Unfinished("an unknown plan", 0, 0, 0)
+        began = max((one["step"] for one in entries[1:] if one["what"] == "begin"), default=0)
+        ended = max((one["step"] for one in entries[1:] if one["what"] == "end"), default=0)
+        return Unfinished(entries[0]["plan"], entries[0]["steps"], began, ended)
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry).encode() + b"\n"

@@ -1,0 +1,230 @@
+"""hosts.toml: the trusted half of applying a plan (`docs/executor.md`).
+
+A plan names models, hardware and numbers. Which machine plays which hardware, how a model is started, which files and
+credentials are used: all that stands here, written by whoever runs the machines. Sections of other tools
+(`[evaluators]`, `[measure]`, `[watch]`) are let through unread.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hetplan.errors import InputError
+from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
+from hetplan.profiles.validate import validate
+
+__all__ = [
+    "CommandModel",
+    "HostsFile",
+    "Machines",
+    "ModelRule",
+    "OnnxModel",
+    "RouterSettings",
+    "SleepModel",
+    "TargetEntry",
+    "TimeLimits",
+    "read_hosts",
+]
+
+Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
+Enforcement = Literal["auto", "none"]
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[Id, ...], BeforeValidator(_listed)]
+"""One name or a list of names."""
+
+
+class TimeLimits(Model):
+    """How long each thing may take before it counts as failed."""
+
+    start_s: Positive = Field(default=60.0, description="a unit from its start to its first healthy answer")
+    drain_s: Positive = Field(default=10.0, description="a unit told to stop may finish what it has for so long")
+    call_s: Positive = Field(default=10.0, description="one question to a target")
+    most_units: PositiveCount = Field(default=1000, description="no plan may ask for more worker instances")
+
+
+class RouterSettings(Model):
+    """Where queries come in."""
+
+    target: Id | None = Field(default=None, description="the target that runs the router; by default the first")
+    bind: str = "127.0.0.1"
+    port: Port = 8600
+    address: str | None = Field(default=None, description="the name clients use, where it is not `bind`")
+    seed: Count = 0
+    retries: Count = Field(default=1, description="how often a query is sent again when its worker dies")
+    timeout_s: Positive = Field(default=60.0, description="a query without an answer by then is given back")
+    most_waiting: PositiveCount = Field(default=100_000, description="queries beyond this are refused with 503")
+
+
+class TargetEntry(Model):
+    """A way to start things: its kind, and the settings that the kind itself checks."""
+
+    kind: Key
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Machines(Model):
+    """Real hosts, alike: what they play in a plan, how many workers they take, what they provide."""
+
+    target: Id
+    hardware: Names = Field(description="names of the plan's hardware that these machines play")
+    plays: Names = Field(default=(), description="host ids of the plan that are this machine")
+    machines: Count | dict[Id, Count] = Field(description="how many worker instances, in all or per hardware")
+    address: str | None = Field(default=None, description="where the router reaches its workers")
+    bind: str = "127.0.0.1"
+    ports: tuple[Port, Port] | None = Field(default=None, description="the ports that workers may take, both included")
+    capacity: dict[Key, NonNegative] = Field(default_factory=dict, description="as cpu_cores = 16, gpu = 2, mem_gib")
+    cores: tuple[Count, ...] = Field(default=(), description="the CPU cores that workers are pinned to")
+    cores_per_worker: PositiveCount | None = Field(default=None, description="own cores of each worker, out of `cores`")
+    devices: tuple[str, ...] = Field(default=(), description="GPU ids, one per machine, for CUDA_VISIBLE_DEVICES")
+    enforcement: Enforcement = Field(default="auto", description="none: shares of the plan are not enforced")
+    labels: dict[str, str] = Field(default_factory=dict, description="for targets that choose nodes by labels")
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Machines:
+        if not self.hardware:
+            raise wrong("these machines play no hardware", 'Write hardware = ["t4"].', at=("hardware",))
+        if isinstance(self.machines, dict) and set(self.machines) - set(self.hardware):
+            listed = ", ".join(sorted(set(self.machines) - set(self.hardware)))
+            raise wrong(f"{listed} is not among `hardware`", "Add it there.", at=("machines",))
+        if self.ports is not None and self.ports[0] > self.ports[1]:
+            raise wrong("a range of ports is [first, last]", "Swap them.", at=("ports",))
+        if self.cores_per_worker is not None and not self.cores:
+            raise wrong("cores_per_worker takes them out of `cores`", "List the cores.", at=("cores",))
+        return self
+
+    def room_for(self, hardware: str) -> int:
+        """How many workers of this hardware may run here at once."""
+        if hardware not in self.hardware:
+            return 0
+        return self.machines.get(hardware, 0) if isinstance(self.machines, dict) else self.machines
+
+
+class _Match(Model):
+    """Which loads a rule is for; a list left empty holds for all."""
+
+    variant: Names = ()
+    node: Names = ()
+    app: Names = ()
+    hardware: Names = ()
+
+    def fits(self, *, variant: str | None, node: str | None, app: str | None, hardware: str) -> bool:
+        """Whether a load is served by this rule."""
+        asked = ((self.variant, variant), (self.node, node), (self.app, app), (self.hardware, hardware))
+        return all(not names or name in names for names, name in asked)
+
+
+class SleepModel(_Match):
+    """Nothing is computed: a batch takes the time that the plan's or the profile's table says.
+
+    `statistic` "table" draws times as the simulator does (lognormal where the table has `std`, else its mean).
+    """
+
+    kind: Literal["sleep"]
+    statistic: Literal["table", "mean", "p50", "p90", "p95", "p99", "max", "exponential"] = "table"
+    table: Id | None = Field(default=None, description="another table of the profile than the run's own")
+    ms: Positive | None = Field(default=None, description="a fixed time instead of a table")
+    times: Positive = Field(default=1.0, description="how much slower than its table it is")
+    seed: Count = 0
+
+
+class OnnxModel(_Match):
+    """An ONNX file served by onnxruntime."""
+
+    kind: Literal["onnx"]
+    path: str = Field(description='relative to hosts.toml; "{variant}" and "{node}" are filled in')
+    threads: PositiveCount | None = Field(default=None, description="intra-op threads; by default one per own core")
+    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    sha256: str | None = Field(default=None, description="by default the plan's artifact, where it names one")
+    passes: dict[Id, str] = Field(default_factory=dict, description="child node -> output split into its queries")
+
+
+class CommandModel(_Match):
+    """A command that answers JSON lines: {"load", "at", "inputs": [...]} in, {"outputs": [...]} out."""
+
+    kind: Literal["command"]
+    command: tuple[str, ...] = Field(
+        min_length=1, description='words; "{variant}", "{node}", "{knobs.size}" are filled'
+    )
+    timeout_s: Positive = 60.0
+    environment: dict[str, str] = Field(default_factory=dict)
+
+
+ModelRule = Annotated[SleepModel | OnnxModel | CommandModel, Field(discriminator="kind")]
+
+_OF_OTHER_TOOLS = ("evaluators", "measure", "watch", "extensions")
+
+
+class HostsFile(Model):
+    """The whole file; `folder` is where it lies, for the paths in it."""
+
+    format: Literal["hetplan/hosts/1.0"] = "hetplan/hosts/1.0"
+    name: Id = Field(default="hetplan", description="names the deployment")
+    state_dir: str = ".hetplan"
+    profiles: tuple[str, ...] = Field(default=(), description="profile files: tables, fan-out and quality")
+    slo: str | None = Field(default=None, description="the SLO file: pipelines of applications, deadlines")
+    limits: TimeLimits = Field(default_factory=TimeLimits)
+    router: RouterSettings = Field(default_factory=RouterSettings)
+    targets: Named[TargetEntry] = Field(min_length=1)
+    hosts: Named[Machines] = Field(min_length=1)
+    models: tuple[ModelRule, ...] = ()
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @model_validator(mode="after")
+    def _known_targets(self) -> HostsFile:
+        listed = ", ".join(self.targets)
+        for name, host in self.hosts.items():
+            if host.target not in self.targets:
+                raise wrong(
+                    f"there is no target {host.target!r}", f"There are: {listed}.", at=("hosts", name, "target")
+                )
+        if self.router.target is not None and self.router.target not in self.targets:
+            raise wrong(f"there is no target {self.router.target!r}", f"There are: {listed}.", at=("router", "target"))
+        return self
+
+    @property
+    def router_target(self) -> str:
+        """The target that runs the router."""
+        return self.router.target or next(iter(self.targets))
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients send queries."""
+        return f"http://{self.router.address or self.router.bind}:{self.router.port}"
+
+    def path(self, written: str) -> Path:
+        """A path of this file, found from where the file lies."""
+        return (self.folder / Path(written).expanduser()).resolve()
+
+
+def read_hosts(source: str | os.PathLike[str] | Mapping[str, Any] | HostsFile) -> HostsFile:
+    """The file, checked; `InputError` names every fault by file, key, value, reason and remedy.
+
+    >>> hosts = read_hosts({"targets": {"here": {"kind": "local"}},
+    ...     "hosts": {"box": {"target": "here", "hardware": ["t4", "cpu4"], "machines": 12}}})
+    >>> hosts.hosts["box"].room_for("t4"), hosts.endpoint
+    (12, 'http://127.0.0.1:8600')
+    """
+    if isinstance(source, HostsFile):
+        return source
+    if isinstance(source, Mapping):
+        file, folder, content = "hosts.toml", Path.cwd(), dict(source)
+    else:
+        file, folder = os.fspath(source), Path(source).resolve().parent
+        try:
+            content = tomllib.loads(Path(source).read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError.one(file=file, why=str(error), remedy="Give a readable TOML file.") from None
+    ours = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
+    return validate(HostsFile, ours, file=file).model_copy(update={"folder": folder})

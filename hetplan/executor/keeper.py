@@ -1,0 +1,238 @@
+"""The keeper of a machine: `python -m hetplan.executor.keeper FOLDER`, the parent of its workers and router.
+
+It starts, watches and ends processes, and starts again those that die or no longer answer. It is told what to do by
+lines of JSON over a Unix socket in its folder, one answer per line. Its children are killed with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hetplan.executor.hosts_file import Machines
+from hetplan.executor.kept_process import KeptProcess, StartFailed
+from hetplan.executor.local_slots import Slots
+from hetplan.executor.processes import end_all
+from hetplan.executor.shares import LocalMeans, held, leave_cgroup
+from hetplan.executor.units import Unit
+
+__all__ = ["SOCKET", "Keeper", "main", "socket_path"]
+
+SOCKET = "keeper.sock"
+_MOST_LINE = 64 * 1024 * 1024
+
+
+class Keeper:
+    """Units and the router of one folder."""
+
+    def __init__(self, folder: Path, means: LocalMeans) -> None:
+        self.folder, self.means = folder, means
+        self.slots = Slots()
+        self.kept: dict[str, KeptProcess] = {}
+        self.units: dict[str, Unit] = {}
+        self.router: KeptProcess | None = None
+        self.routes: Mapping[str, Any] | None = None
+        self.ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Listen until told to end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ended.set)
+        with socket_path(self.folder) as path:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            server = await asyncio.start_unix_server(self._serve, path, limit=_MOST_LINE)
+        await self.ended.wait()
+        server.close()
+        await self._down({"drain_s": 1.0})
+        (self.folder / SOCKET).unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                told = await self._answer(line)
+                writer.write(json.dumps(told).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> Mapping[str, Any]:
+        try:
+            asked = json.loads(line)
+            do = {
+                "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
+                "health": self._health, "route": self._route, "down": self._down_and_end,
+            }[asked["do"]]  # fmt: skip
+            return {"result": await do(asked)}
+        except StartFailed as error:
+            return {"failed": error.why, "about": error.about}
+        except (KeyError, ValueError, OSError) as error:
+            return {"failed": f"{type(error).__name__}: {error}", "about": ""}
+
+    # What it can do
+
+    async def _observe(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        seen = [
+            {
+                "name": name, "content": unit.content, "status": self.kept[name].status, "port": self.kept[name].port,
+                "restarts": self.kept[name].restarts, "why": self.kept[name].why, "unit": unit.as_dict(),
+            }
+            for name, unit in self.units.items()
+        ]  # fmt: skip
+        return {
+            "units": seen,
+            "routes": self.routes if self.router is not None else None,
+            "router": self._router_seen(),
+        }
+
+    def _router_seen(self) -> Mapping[str, Any] | None:
+        if self.router is None:
+            return None
+        return {"status": self.router.status, "port": self.router.port, "why": self.router.why}
+
+    async def _start(self, asked: Mapping[str, Any]) -> Mapping[str, int]:
+        wanted = [(Unit.from_dict(one["unit"]), Machines.model_validate(one["host"])) for one in asked["units"]]
+        missing = [(unit, host) for unit, host in wanted if unit.name not in self.units]
+        outcomes = await asyncio.gather(
+            *(self._start_one(unit, host, asked["limit_s"]) for unit, host in missing), return_exceptions=True
+        )
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed:
+            raise failed[0]
+        await asyncio.gather(*(self.kept[unit.name].until_ready(asked["limit_s"]) for unit, _ in wanted))
+        return {unit.name: self.kept[unit.name].port for unit, _ in wanted}
+
+    async def _start_one(self, unit: Unit, host: Machines, limit_s: float) -> None:
+        share = held(unit, host, self.means)
+        slot = self.slots.take(unit.name, host, cores=share.cores)
+        config = {
+            "unit": unit.as_dict(), "content": unit.content, "bind": host.bind, "port": slot.port, "cores": slot.cores
+        }  # fmt: skip
+        environment = {**host.environment, **share.environment, **slot.environment}
+        kept = KeptProcess(
+            unit.name, "hetplan.executor.serving.worker", config, self.folder, environment=environment,
+            quota=share.cpu_quota, means=self.means,
+        )  # fmt: skip
+        self.kept[unit.name], self.units[unit.name] = kept, unit
+        try:
+            await kept.start(limit_s, other_ports=slot.other_ports)
+        except BaseException:
+            await self._forget(unit.name, drain_s=0.0)
+            raise
+
+    async def _load(self, asked: Mapping[str, Any]) -> Mapping[str, int]:
+        for one in asked["units"]:
+            unit = Unit.from_dict(one["unit"])
+            kept = self.kept.get(unit.name)
+            if kept is None:
+                raise StartFailed(unit.name, "it does not run")
+            before = self.units[unit.name]
+            try:
+                await kept.change({"unit": unit.as_dict(), "content": unit.content}, asked["limit_s"])
+            except StartFailed:
+                await kept.change({"unit": before.as_dict(), "content": before.content}, asked["limit_s"])
+                raise
+            self.units[unit.name] = unit
+        return {one["unit"]["name"]: self.kept[one["unit"]["name"]].port for one in asked["units"]}
+
+    async def _stop(self, asked: Mapping[str, Any]) -> None:
+        names = [name for name in asked["names"] if name in self.kept]
+        await asyncio.gather(*(self._forget(name, drain_s=asked["drain_s"]) for name in names))
+
+    async def _forget(self, name: str, *, drain_s: float) -> None:
+        await self.kept[name].stop(drain_s)
+        self.kept.pop(name, None)
+        self.units.pop(name, None)
+        self.slots.give_back(name)
+        leave_cgroup(self.means, name)
+
+    async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        names = [name for name in asked["names"] if name in self.kept]
+        told = await asyncio.gather(*(self.kept[name].health() for name in names))
+        return dict(zip(names, told, strict=True))
+
+    async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        routes = asked["routes"]
+        if routes is None:
+            if self.router is not None:
+                await self.router.stop(asked["drain_s"])
+                self.router = self.routes = None
+            return None
+        # The process notes the port that it really got in its own copy.
+        config = {**routes, "router": dict(routes["router"])}
+        if self.router is not None and self.routes is not None and self.routes["router"] != routes["router"]:
+            await self.router.stop(asked["drain_s"])
+            self.router = None
+        if self.router is None:
+            router = KeptProcess("router", "hetplan.executor.serving.router", config, self.folder)
+            self.router = router
+            try:
+                await router.start(asked["limit_s"])
+            except BaseException:
+                await router.stop(0.0)
+                self.router = None
+                raise
+        elif self.routes is None or self.routes["revision"] != routes["revision"]:
+            config["router"]["port"] = self.router.port
+            await self.router.change(config, asked["limit_s"])
+        self.routes = routes
+        await self.router.until_linked(routes["revision"], asked["limit_s"])
+        return self._router_seen()
+
+    async def _down_and_end(self, asked: Mapping[str, Any]) -> None:
+        await self._down(asked)
+        self.ended.set()
+
+    async def _down(self, asked: Mapping[str, Any]) -> None:
+        """The router first, so that nothing is sent to workers that go."""
+        if self.router is not None:
+            await self.router.stop(asked["drain_s"])
+            self.router = None
+        await self._stop({"names": list(self.kept), "drain_s": asked["drain_s"]})
+
+
+class socket_path:
+    """A path to the folder's socket that is short enough for the system, whatever the folder's own length."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._file = folder, -1
+
+    def __enter__(self) -> str:
+        path = str(self._folder / SOCKET)
+        if len(path.encode()) < 100:
+            return path
+        self._file = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._file}/{SOCKET}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def main(arguments: list[str]) -> None:
+    """The process: FOLDER CGROUP MPS_PIPE."""
+    folder = Path(arguments[0])
+    means = LocalMeans(Path(arguments[1]) if arguments[1] else None, Path(arguments[2]))
+    lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    # A keeper that was killed may have left the children of its workers behind.
+    end_all(folder)
+    asyncio.run(Keeper(folder, means).run())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,126 @@
+"""`kubectl`, run as a program with arguments: no shell, every call bounded in time, what it says reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hetplan.executor.failures import TargetFailed
+from hetplan.executor.kubernetes_settings import KubernetesSettings
+
+__all__ = ["FIELD_MANAGER", "Kubectl"]
+
+Json = dict[str, Any]
+
+FIELD_MANAGER = "hetplan"
+_GRACE_S = 5.0
+
+
+class Kubectl:
+    """One cluster and namespace. Each method is one call; `TargetFailed` carries what kubectl said."""
+
+    def __init__(self, target: str, settings: KubernetesSettings, *, files: Path, call_s: float) -> None:
+        self.target, self.settings, self.call_s = target, settings, call_s
+        named = settings.kubectl
+        self.program = str(_file(files, named)) if "/" in named else named
+        self._where = ["--namespace", settings.namespace]
+        if settings.kubeconfig is not None:
+            self._where += ["--kubeconfig", str(_file(files, settings.kubeconfig))]
+        if settings.context is not None:
+            self._where += ["--context", settings.context]
+
+    def missing(self) -> str:
+        """Why kubectl cannot be run; "" where it can."""
+        if shutil.which(self.program) is None:
+            return f"there is no program {self.program}; install kubectl, or set `kubectl` in the target's settings"
+        return ""
+
+    def apply(self, manifests: Sequence[Json], *, about: str, dry_run: bool = False) -> None:
+        """Server-side apply of all of them in one call; with `dry_run` the server checks them and changes nothing."""
+        words = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
+        words += ["--dry-run=server"] if dry_run else []
+        self._run(words, about=about, limit_s=self.call_s + 0.1 * len(manifests), given=_list(manifests))
+
+    def diff(self, manifests: Sequence[Json], *, about: str) -> str:
+        """What applying them would change, as kubectl shows it; "" for nothing."""
+        words = ["diff", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
+        limit_s = self.call_s + 0.1 * len(manifests)
+        return self._run(words, about=about, limit_s=limit_s, given=_list(manifests), fine=(0, 1))
+
+    def get(self, kinds: Sequence[str], *, selector: str) -> list[Json]:
+        """Objects of these kinds with these labels."""
+        words = ["get", ",".join(kinds), f"--selector={selector}", "--output=json"]
+        items: list[Json] = self._json(words, about=", ".join(kinds)).get("items", [])
+        return items
+
+    def raw(self, path: str, *, about: str) -> Any:
+        """A path of the API server, as JSON."""
+        return self._json(["get", f"--raw={path}"], about=about)
+
+    def rollout(self, deployment: str, *, limit_s: float) -> None:
+        """Wait until a Deployment is what it should be."""
+        words = [
+            "rollout",
+            "status",
+            f"deployment/{deployment}",
+            "--watch=true",
+            f"--timeout={max(1, round(limit_s))}s",
+        ]
+        self._run(words, about=deployment, limit_s=limit_s)
+
+    def delete(self, objects: Iterable[tuple[str, str]], *, limit_s: float, about: str) -> None:
+        """Delete objects (kind, name), dependents first; what is gone already is no fault."""
+        named = [f"{kind}/{name}" for kind, name in objects]
+        if named:
+            words = ["delete", *named, "--ignore-not-found=true", "--cascade=foreground", "--wait=true"]
+            self._run([*words, f"--timeout={max(1, round(limit_s))}s"], about=about, limit_s=limit_s)
+
+    def delete_all(self, kinds: Sequence[str], *, selector: str, limit_s: float) -> None:
+        """Delete everything of these kinds with these labels."""
+        words = ["delete", ",".join(kinds), f"--selector={selector}", "--cascade=foreground", "--wait=true"]
+        words += ["--ignore-not-found=true", f"--timeout={max(1, round(limit_s))}s"]
+        self._run(words, about="everything", limit_s=limit_s)
+
+    def _json(self, words: Sequence[str], *, about: str) -> Any:
+        text = self._run(words, about=about, limit_s=self.call_s)
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise TargetFailed(self.target, about, f"kubectl did not answer in JSON: {text[:120]!r}") from None
+
+    def _run(
+        self,
+        words: Sequence[str],
+        *,
+        about: str,
+        limit_s: float,
+        given: str | None = None,
+        fine: tuple[int, ...] = (0,),
+    ) -> str:
+        command = [self.program, *words, *self._where, f"--request-timeout={max(1, round(limit_s + _GRACE_S))}s"]
+        doing = " ".join(words[:2]) if words[0] == "rollout" else words[0]
+        try:
+            ran = subprocess.run(
+                command, input=given, capture_output=True, text=True, timeout=limit_s + 2 * _GRACE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            why = f"kubectl {doing} did not end within {limit_s + 2 * _GRACE_S:g} s"
+            raise TargetFailed(self.target, about, why) from None
+        except OSError as error:
+            raise TargetFailed(self.target, about, f"{self.program} cannot be run: {error.strerror}") from None
+        if ran.returncode not in fine:
+            said = " ".join((ran.stderr.strip() or ran.stdout.strip()).split())[:600]
+            raise TargetFailed(self.target, about, f"kubectl {doing} failed: {said or f'exit {ran.returncode}'}")
+        return ran.stdout
+
+
+def _list(manifests: Sequence[Json]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)}, allow_nan=False)
+
+
+def _file(files: Path, written: str) -> Path:
+    return (files / Path(written).expanduser()).resolve()

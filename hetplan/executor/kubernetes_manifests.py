@@ -1,0 +1,235 @@
+"""From groups of units to Kubernetes manifests: pure, as plain data (JSON is YAML).
+
+A group becomes a ConfigMap (what its workers hold), a headless Service (a name that leads to each of its pods) and a
+Deployment. The router becomes a ConfigMap with the routes, a Deployment and a Service. ConfigMaps never change: a new
+content has a new name, so a pod that starts again reads what its Deployment was made for.
+
+Only names, numbers and what hosts.toml says go in; a command, an image or a selector never comes from a plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.kubernetes_groups import Group
+from hetplan.executor.kubernetes_names import LABEL_GROUP, LABEL_INSTANCE, LABEL_PART, dns_name, label_value, labels
+from hetplan.executor.kubernetes_settings import KubernetesSettings
+from hetplan.profiles.canonical import digest
+
+__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "Manifests"]
+
+Json = dict[str, Any]
+
+LARGEST_CONFIG_BYTES = 1024 * 1024
+"""The most that Kubernetes takes in one ConfigMap."""
+
+CONFIG_FILE = "config.json"
+MOUNTED_AT = "/etc/hetplan"
+PROBE_S = 2
+
+
+class Manifests:
+    """The objects of one deployment (hosts.toml's `name`) in one cluster."""
+
+    def __init__(self, hosts: HostsFile, settings: KubernetesSettings) -> None:
+        self.hosts, self.settings = hosts, settings
+        self.instance = label_value(hosts.name)
+
+    def group(self, group: Group) -> list[Json]:
+        """ConfigMap, Service and Deployment of a group, in the order in which they are needed."""
+        name = self.group_object(group)
+        marks = labels(self.instance, "worker", name)
+        config = self._config(name, marks, {"unit": group.unit.as_dict()})
+        return [
+            config,
+            self._service(name, marks, headless=True),
+            self._object(
+                "apps/v1", "Deployment", name, marks,
+                notes={
+                    "hetplan/worker": group.unit.worker,
+                    "hetplan/config": config["metadata"]["name"],
+                    "hetplan/indices": json.dumps(group.indices),
+                    "hetplan/standby": json.dumps(group.standby),
+                },
+                spec=self._deployment(marks, group.replicas, self._worker_pod(group, config["metadata"]["name"])),
+            ),
+        ]  # fmt: skip
+
+    def router(self, routes: Mapping[str, Any]) -> list[Json]:
+        """ConfigMap, Deployment and Service of the router that follows these routes."""
+        name = self.router_object
+        marks = labels(self.instance, "router")
+        config = self._config(name, marks, {"routes": dict(routes)})
+        container = self._container("router", self.settings.image, self.settings.router_command)
+        pod = self._pod(container, config["metadata"]["name"])
+        return [
+            config,
+            self._object(
+                "apps/v1", "Deployment", name, marks,
+                notes={"hetplan/config": config["metadata"]["name"]}, spec=self._deployment(marks, 1, pod),
+            ),
+            self._service(name, marks, headless=False),
+        ]  # fmt: skip
+
+    def group_object(self, group: Group) -> str:
+        """The name that a group's objects share."""
+        return dns_name(self.hosts.name, group.unit.worker, told_apart_by=group.name)
+
+    @property
+    def router_object(self) -> str:
+        """The name that the router's objects share."""
+        return dns_name(self.hosts.name, "router", told_apart_by="router")
+
+    def address(self, name: str) -> str:
+        """Where a Service is reached within the cluster."""
+        return f"{name}.{self.settings.namespace}.svc"
+
+    def _config(self, name: str, marks: Mapping[str, str], content: Json) -> Json:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        size = len(text.encode())
+        if size > LARGEST_CONFIG_BYTES:
+            raise InputError.one(
+                file="plan",
+                value=f"{size} bytes",
+                why=f"what {name} has to know is more than a ConfigMap holds ({LARGEST_CONFIG_BYTES} bytes)",
+                remedy="Plan with fewer policy tables (a coarser grid of slacks or loads), or fewer applications.",
+            )
+        full = f"{name}-{digest(content).removeprefix('sha256:')[:10]}"
+        made = self._object("v1", "ConfigMap", full, marks)
+        return {**made, "immutable": True, "data": {CONFIG_FILE: text}}
+
+    def _service(self, name: str, marks: Mapping[str, str], *, headless: bool) -> Json:
+        port = self.settings.port
+        spec: Json = {
+            "selector": _selected(marks),
+            "ports": [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}],
+        }
+        if headless:
+            spec |= {"clusterIP": "None", "publishNotReadyAddresses": False}
+        else:
+            spec |= {"type": self.settings.service_type}
+        return self._object("v1", "Service", name, marks, spec=spec)
+
+    def _deployment(self, marks: Mapping[str, str], replicas: int, pod: Json) -> Json:
+        room = {"maxSurge": 1, "maxUnavailable": 0} if self.settings.surge else {"maxSurge": 0, "maxUnavailable": 1}
+        return {
+            "replicas": replicas,
+            "revisionHistoryLimit": 2,
+            "progressDeadlineSeconds": max(30, round(2 * self.hosts.limits.start_s)),
+            "selector": {"matchLabels": _selected(marks)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": room},
+            "template": {"metadata": {"labels": dict(marks)}, "spec": pod},
+        }
+
+    def _worker_pod(self, group: Group, config: str) -> Json:
+        unit, machines = group.unit, self.hosts.hosts[group.unit.host]
+        chosen = self.settings.pod(unit.hardware)
+        container = self._container("worker", chosen.image or self.settings.image, self.settings.worker_command)
+        container["env"] = _env({**self.settings.environment, **machines.environment})
+        resources = self.resources(group)
+        if resources:
+            # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
+            container["resources"] = {"requests": resources, "limits": resources}
+        pod = self._pod(container, config)
+        nodes = {**machines.labels, **chosen.node_selector}
+        if nodes:
+            pod["nodeSelector"] = nodes
+        if chosen.tolerations:
+            pod["tolerations"] = [dict(one) for one in chosen.tolerations]
+        return pod
+
+    def resources(self, group: Group) -> dict[str, str]:
+        """What one worker asks of its node: the shares of its loads where they have some, else the hardware's."""
+        unit, chosen, settings = group.unit, self.settings.pod(group.unit.hardware), self.settings
+        cores = [load.share_cpu_cores * load.instances for load in unit.loads if load.share_cpu_cores is not None]
+        slices = [load.share_gpu * load.instances for load in unit.loads if load.share_gpu is not None]
+        asked: dict[str, str] = {}
+        cpu_cores = sum(cores) if cores else chosen.cpu_cores
+        if cpu_cores:
+            asked["cpu"] = f"{round(1000 * cpu_cores)}m"
+        if chosen.mem_gib:
+            asked["memory"] = f"{round(1024 * chosen.mem_gib)}Mi"
+        gpu_units = (sum(slices) if slices else chosen.gpu) * settings.gpu_slices
+        if gpu_units:
+            asked[settings.gpu_resource] = str(round(gpu_units))
+        return asked
+
+    def unenforced(self, group: Group) -> list[str]:
+        """Shares of the group that this cluster does not enforce, each with its reason."""
+        settings, unit = self.settings, group.unit
+        if self.hosts.hosts[unit.host].enforcement == "none":
+            return []
+        told = []
+        for load in unit.loads:
+            units = (load.share_gpu or 0.0) * settings.gpu_slices
+            if abs(units - round(units)) > 1e-9:
+                told.append(
+                    f"{load.id} wants {load.share_gpu:g} of a GPU and {settings.gpu_resource} comes in "
+                    f"1/{settings.gpu_slices}: set gpu_slices to what the device plugin shares out"
+                )
+        return told
+
+    def _pod(self, container: Json, config: str) -> Json:
+        settings = self.settings
+        secure: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
+        if settings.run_as_user is not None:
+            secure |= {"runAsUser": settings.run_as_user, "runAsNonRoot": True}
+        pod: Json = {
+            "containers": [container],
+            "volumes": [{"name": "config", "configMap": {"name": config}}],
+            "securityContext": secure,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": round(self.hosts.limits.drain_s) + 5,
+        }
+        if settings.service_account is not None:
+            pod["serviceAccountName"] = settings.service_account
+        if settings.image_pull_secrets:
+            pod["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+        return pod
+
+    def _container(self, name: str, image: str, command: tuple[str, ...]) -> Json:
+        port = self.settings.port
+        healthy = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": PROBE_S, "timeoutSeconds": 2}
+        tries = max(1, round(self.hosts.limits.start_s / PROBE_S))
+        arguments = ["--config", f"{MOUNTED_AT}/{CONFIG_FILE}", "--port", str(port)]
+        return {
+            "name": name,
+            "image": image,
+            "imagePullPolicy": self.settings.image_pull_policy,
+            "command": [*command, *arguments],
+            "env": _env(self.settings.environment),
+            "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
+            "startupProbe": {**healthy, "failureThreshold": tries},
+            "readinessProbe": {**healthy, "failureThreshold": 2},
+            "livenessProbe": {**healthy, "failureThreshold": 5},
+            "volumeMounts": [{"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}],
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+
+    def _object(
+        self,
+        version: str,
+        kind: str,
+        name: str,
+        marks: Mapping[str, str],
+        *,
+        notes: Mapping[str, str] | None = None,
+        spec: Json | None = None,
+    ) -> Json:
+        metadata: Json = {"name": name, "namespace": self.settings.namespace, "labels": dict(marks)}
+        if notes:
+            metadata["annotations"] = dict(notes)
+        made: Json = {"apiVersion": version, "kind": kind, "metadata": metadata}
+        return made if spec is None else {**made, "spec": spec}
+
+
+def _selected(marks: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in marks.items() if name in (LABEL_INSTANCE, LABEL_PART, LABEL_GROUP)}
+
+
+def _env(values: Mapping[str, str]) -> list[Json]:
+    return [{"name": name, "value": value} for name, value in sorted(values.items())]

@@ -1,0 +1,242 @@
+"""Target "local": workers and router as processes of this machine, kept by a keeper (`keeper.py`).
+
+Settings: `cgroup`, a cgroup v2 folder in which CPU quotas may be set; `mps_pipe`, the folder of CUDA MPS' daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hetplan.executor.failures import TargetFailed
+from hetplan.executor.keeper import socket_path
+from hetplan.executor.processes import MARK, end_all, marked
+from hetplan.executor.shares import LocalMeans, refusals
+from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.units import Endpoint, Seen, Unit
+from hetplan.profiles.fields import Model
+from hetplan.profiles.validate import validate
+
+__all__ = ["Local", "LocalSettings"]
+
+_KEEPER_LIMIT_S = 15.0
+
+
+class LocalSettings(Model):
+    """The settings of a local target."""
+
+    cgroup: str | None = None
+    mps_pipe: str = "/tmp/nvidia-mps"
+
+
+class Local:
+    """Processes of this machine."""
+
+    kind: ClassVar[str] = "local"
+
+    def __init__(self, setting: Setting) -> None:
+        self.name, self.hosts = setting.name, setting.hosts
+        self.folder = setting.folder.resolve()
+        settings = validate(LocalSettings, dict(setting.settings), file=f"hosts.toml, targets.{setting.name}.settings")
+        self.means = LocalMeans(Path(settings.cgroup) if settings.cgroup else None, Path(settings.mps_pipe))
+        self._connection: socket.socket | None = None
+        self._buffer = b""
+
+    def check(self, units: Sequence[Unit]) -> list[str]:
+        """Shares that nothing enforces, missing files and commands, cores that are not there."""
+        reasons: list[str] = []
+        there = os.sched_getaffinity(0)
+        for unit in units:
+            host = self.hosts.hosts[unit.host]
+            reasons += refusals(unit, host, self.means)
+            missing = [str(core) for core in host.cores if core not in there]
+            if missing:
+                reasons.append(f"hosts.{unit.host}.cores: this machine has no core {', '.join(missing)}")
+            for load in unit.loads:
+                reasons += _missing(load.model)
+        for name in dict.fromkeys(unit.host for unit in units):
+            reasons += self._too_few(name, [unit for unit in units if unit.host == name])
+        return list(dict.fromkeys(reasons))
+
+    def observe(self) -> tuple[Seen, ...]:
+        """Asks the keeper; where none runs nothing does."""
+        if not self._runs():
+            return ()
+        return tuple(
+            Seen(
+                name=one["name"], content=one["content"], status=one["status"], restarts=one["restarts"],
+                why=one["why"], unit=(unit := Unit.from_dict(one["unit"])),
+                endpoint=Endpoint(self._address(unit), one["port"]) if one["port"] else None,
+            )
+            for one in self._ask("observe", limit_s=self.hosts.limits.call_s)["units"]
+        )  # fmt: skip
+
+    def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
+        """Side by side, each a process of its own."""
+        self._ensure_keeper()
+        asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
+        ports = self._ask("start", limit_s=limit_s, units=asked)
+        return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
+
+    def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
+        """The processes read their new loads."""
+        asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
+        ports = self._ask("load", limit_s=limit_s, units=asked)
+        return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
+
+    def stop(self, names: Sequence[str], *, drain_s: float) -> None:
+        """Ends them, children included."""
+        if self._runs():
+            self._ask("stop", limit_s=self.hosts.limits.call_s, names=list(names), drain_s=drain_s)
+
+    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
+        """Asks each process itself."""
+        if not self._runs():
+            return {}
+        told = self._ask("health", limit_s=self.hosts.limits.call_s, names=list(names))
+        return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in told.items()}
+
+    def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
+        """Starts the router, or has it follow these routes."""
+        if routes is None and not self._runs():
+            return
+        self._ensure_keeper()
+        drain_s = self.hosts.limits.drain_s
+        self._ask("route", limit_s=limit_s, routes=dict(routes) if routes is not None else None, drain_s=drain_s)
+
+    def routed(self) -> Mapping[str, Any] | None:
+        """What the router follows; `router.port` is the port that it really has."""
+        if not self._runs():
+            return None
+        told = self._ask("observe", limit_s=self.hosts.limits.call_s)
+        if told["routes"] is None or told["router"] is None:
+            return None
+        return {**told["routes"], "router_port": told["router"]["port"], "router_status": told["router"]["status"]}
+
+    def down(self, *, drain_s: float) -> None:
+        """Ends everything, the keeper last; what is left of earlier ones too."""
+        if self._runs():
+            with suppress(TargetFailed):
+                self._ask("down", limit_s=self.hosts.limits.call_s, drain_s=drain_s)
+            self.close()
+            until = time.monotonic() + 2.0
+            while self._connect() and time.monotonic() < until:
+                self.close()
+                time.sleep(0.02)
+        self.close()
+        end_all(self.folder)
+        left = marked(self.folder)
+        if left:
+            raise TargetFailed(self.name, "down", f"processes {', '.join(map(str, left))} cannot be ended")
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Hangs up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # The keeper
+
+    def _runs(self) -> bool:
+        return self._connection is not None or self._connect()
+
+    def _connect(self) -> bool:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with socket_path(self.folder) as path:
+                connection.connect(path)
+        except OSError:
+            connection.close()
+            return False
+        self._connection, self._buffer = connection, b""
+        return True
+
+    def _ensure_keeper(self) -> None:
+        if self._runs():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.folder / "keeper.log", "ab") as log:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), str(self.means.cgroup or ""),
+                 str(self.means.mps_pipe)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
+                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": _python_path()},
+            )  # fmt: skip
+        until = time.monotonic() + _KEEPER_LIMIT_S
+        while not self._connect():
+            if time.monotonic() > until or keeper.poll() not in (None, 0):
+                raise TargetFailed(self.name, "keeper", f"it does not come up; see {self.folder / 'keeper.log'}")
+            time.sleep(0.02)
+
+    def _ask(self, do: str, *, limit_s: float, **asked: Any) -> Any:
+        """One question to the keeper, which keeps to the limit itself; the wait here only guards against a hung one."""
+        if not self._runs():
+            raise TargetFailed(self.name, "keeper", "it does not run")
+        assert self._connection is not None
+        line = json.dumps({"do": do, "limit_s": limit_s, **asked}).encode() + b"\n"
+        try:
+            self._connection.settimeout(2.0 * limit_s + 2.0 * float(asked.get("drain_s", 0.0)) + 10.0)
+            self._connection.sendall(line)
+            told = json.loads(self._line())
+        except (OSError, ValueError) as error:
+            self.close()
+            raise TargetFailed(self.name, "keeper", f"it does not answer: {error or 'it ended'}") from None
+        if "failed" in told:
+            raise TargetFailed(self.name, told["about"], told["failed"])
+        return told["result"]
+
+    def _line(self) -> bytes:
+        assert self._connection is not None
+        while b"\n" not in self._buffer:
+            data = self._connection.recv(1 << 20)
+            if not data:
+                raise OSError("it ended")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _host(self, unit: Unit) -> dict[str, Any]:
+        return self.hosts.hosts[unit.host].model_dump(mode="json")
+
+    def _address(self, unit: Unit) -> str:
+        host = self.hosts.hosts[unit.host]
+        return host.address or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.bind, host.bind)
+
+    def _too_few(self, name: str, units: Sequence[Unit]) -> list[str]:
+        host = self.hosts.hosts[name]
+        found = []
+        if host.cores_per_worker and host.cores_per_worker * len(units) > len(host.cores):
+            found.append(
+                f"{len(units)} workers with {host.cores_per_worker} cores each need more than the {len(host.cores)} "
+                f"of hosts.{name}.cores"
+            )
+        if host.ports is not None and len(units) > host.ports[1] - host.ports[0] + 1:
+            found.append(f"{len(units)} workers need more ports than hosts.{name}.ports has")
+        cores = sum(load.instances * (load.share_cpu_cores or 0.0) for unit in units for load in unit.loads)
+        if host.enforcement != "none" and cores > host.capacity.get("cpu_cores", float("inf")):
+            found.append(f"shares of {cores:g} cores are more than the {host.capacity['cpu_cores']:g} of hosts.{name}")
+        return found
+
+
+def _missing(model: Mapping[str, Any]) -> list[str]:
+    if model.get("kind") == "onnx" and not Path(model["path"]).is_file():
+        return [f"there is no model file {model['path']}"]
+    if model.get("kind") == "command" and shutil.which(model["command"][0]) is None:
+        return [f"there is no command {model['command'][0]}"]
+    return []
+
+
+def _python_path() -> str:
+    package = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])

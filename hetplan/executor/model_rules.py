@@ -1,0 +1,108 @@
+"""How a load is served: the first rule of hosts.toml that fits, its words filled in with the load's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import CommandModel, HostsFile, OnnxModel, SleepModel
+from hetplan.profiles.workers import Load
+
+__all__ = ["filled", "served_by"]
+
+Law = Mapping[str, Any]
+_PLACE = re.compile(r"\{([a-z]+)(?:\.([A-Za-z_][A-Za-z0-9_.-]*))?\}")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+
+
+def served_by(
+    hosts: HostsFile, load: Load, hardware: str, *, law: Law | None, table: Callable[[str], Law | None]
+) -> dict[str, Any]:
+    """The model of a load as plain data: its kind, and what that kind needs to start."""
+    names = {"variant": load.variant, "node": load.node, "app": load.app, "hardware": hardware}
+    for number, rule in enumerate(hosts.models):
+        if rule.fits(variant=load.variant, node=load.node, app=load.app, hardware=hardware):
+            at = f"$.models[{number}]"
+            if isinstance(rule, SleepModel):
+                return _sleep(rule, load, hardware, law, table, at)
+            if isinstance(rule, OnnxModel):
+                return _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
+            return _command(rule, {**names, "knobs": load.knobs}, at)
+    told = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
+    raise InputError.one(
+        file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
+        remedy=f'Add [[models]] with kind = "sleep", "onnx" or "command" that fits {told}.',
+    )  # fmt: skip
+
+
+def _sleep(
+    rule: SleepModel, load: Load, hardware: str, law: Law | None, table: Callable[[str], Law | None], at: str
+) -> dict[str, Any]:
+    if rule.ms is not None:
+        law = {"ms": rule.ms}
+    elif rule.table is not None:
+        law = table(rule.table)
+        if law is None:
+            raise InputError.one(
+                file="hosts.toml", path=f"{at}.table", value=rule.table, why="the profile has no such table",
+                remedy="Name a table of the files under `profiles`.",
+            )  # fmt: skip
+    if law is None:
+        raise InputError.one(
+            file="hosts.toml", path=at, value=f"{load.id} on {hardware}",
+            why="neither the plan nor a profile says how long this load takes",
+            remedy='Name the profile: profiles = ["profile.json"]; or give this rule a table or ms.',
+        )  # fmt: skip
+    return {"kind": "sleep", "law": law, "statistic": rule.statistic, "times": rule.times, "seed": rule.seed}
+
+
+def _onnx(rule: OnnxModel, hosts: HostsFile, load: Load, names: Mapping[str, Any], at: str) -> dict[str, Any]:
+    path = hosts.path(filled(rule.path, names, at=f"{at}.path"))
+    sha256 = rule.sha256 or (load.artifact or "").removeprefix("sha256:") or None
+    return {
+        "kind": "onnx", "path": str(path), "threads": rule.threads, "providers": list(rule.providers),
+        "sha256": sha256, "passes": dict(rule.passes),
+    }  # fmt: skip
+
+
+def _command(rule: CommandModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
+    words = [filled(word, names, at=f"{at}.command[{number}]") for number, word in enumerate(rule.command)]
+    return {
+        "kind": "command", "command": words, "timeout_s": rule.timeout_s, "environment": dict(rule.environment)
+    }  # fmt: skip
+
+
+def filled(text: str, names: Mapping[str, Any], *, at: str = "") -> str:
+    """A text of hosts.toml with the load's names in place of ``{variant}``, ``{node}``, ``{knobs.size}``.
+
+    What comes from the plan is held to plain letters, digits, ``. _ -``: it can be no path, no option, no second word.
+
+    >>> filled("models/{variant}-{knobs.size}.onnx", {"variant": "yolo-n", "knobs": {"size": 640}})
+    'models/yolo-n-640.onnx'
+    >>> filled("{variant}", {"variant": "../../etc/passwd"}, at="$.models[0].path")
+    Traceback (most recent call last):
+      ...
+    hetplan.errors.InputError: hosts.toml: $.models[0].path (found ../../etc/passwd): {variant} of the plan is no ...
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name, knob = match[1], match[2]
+        found = names.get(name)
+        if knob is not None and isinstance(found, Mapping):
+            found = found.get(knob)
+        if found is None or isinstance(found, Mapping):
+            raise InputError.one(
+                file="hosts.toml", path=at, value=text, why=f"the load has no {match[0]}",
+                remedy="Known are {variant}, {node}, {app}, {hardware} and {knobs.NAME}, where the load has them.",
+            )  # fmt: skip
+        written = f"{found:g}" if isinstance(found, float) else str(found)
+        if not _PLAIN.match(written) or ".." in written:
+            raise InputError.one(
+                file="hosts.toml", path=at, value=written, why=f"{match[0]} of the plan is no plain name",
+                remedy="Names hold letters, digits, dot, dash and underline only.",
+            )  # fmt: skip
+        return written
+
+    return _PLACE.sub(value, text)

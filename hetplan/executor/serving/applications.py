@@ -1,0 +1,222 @@
+"""An application in the router: its steps with a chooser each, what it counts, what becomes of late queries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from random import Random
+from time import monotonic
+from typing import Any
+
+from hetplan.dispatch.dropping import drops
+from hetplan.dispatch.load_monitor import LoadMonitor
+from hetplan.dispatch.rerouting import Backups
+from hetplan.executor.serving.choosers import Chooser, EarliestChooser, ShareChooser, TurnChooser
+from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.query_tree import Steps, Task
+from hetplan.planner.plan import Route
+from hetplan.planner.plan_pipeline import BackupEntry
+
+__all__ = ["Application", "Asks", "Tally"]
+
+_OUTCOMES = ("served", "late", "dropped", "lost", "failed")
+
+
+@dataclass
+class Tally:
+    """What became of an application's queries since the router started."""
+
+    arrived: int = 0
+    under_way: int = 0
+    by_outcome: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OUTCOMES, 0))
+    edges: dict[str, list[int]] = field(default_factory=dict)
+    """Per "variant/child": queries that the variant answered, and queries that it sent on to the child."""
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What a chooser may ask the router to do."""
+
+    send: Callable[[Lane, list[Task]], None]
+    give_up: Callable[[Task, str], None]
+    soon: Callable[[Callable[[], None]], Any]
+
+
+class Application:
+    """One application of the plan in force. Counters and the load monitor live on when a new plan takes over."""
+
+    def __init__(
+        self, name: str, told: Mapping[str, Any], lanes: Sequence[Lane], policies: Mapping[str, Sequence[Any]],
+        random: Random, asks: Asks, before: Application | None,
+    ) -> None:  # fmt: skip
+        self.name, self.told, self.random, self.asks = name, told, random, asks
+        self.dispatch: Mapping[str, Any] = told["dispatch"]
+        self.late: str = told["late"]
+        self.slo_s = told["slo_ms"] / 1000.0 if told["slo_ms"] is not None else inf
+        self.product = told["combine"] == "product"
+        self.paths: Mapping[str, float] = told["paths"]
+        self.steps = Steps(told["nodes"])
+        self.tally: Tally = before.tally if before is not None else Tally()
+        window_s = self.dispatch.get("estimate", {}).get("window_ms", 500.0) / 1000.0
+        known: LoadMonitor | None = before.monitor if before is not None else None
+        same = known is not None and known.window_s == window_s
+        self.monitor: LoadMonitor = known if known is not None and same else LoadMonitor(window_s=window_s)
+        self._policies = policies
+        self._routes = [Route.model_validate(route) for route in told["routes"]]
+        named = {load for route in self._routes for load in route.to}
+        self.lanes = [lane for lane in lanes if lane.app == name or (lane.app is None and lane.name in named)]
+        table = [BackupEntry.model_validate(entry) for entry in self.dispatch.get("backup", ())]
+        self.backups = {node: Backups.of(table, node) for node in self.steps.nodes}
+        self.budget_s = {node: ms / 1000.0 for node, ms in self.dispatch.get("budget_ms", {}).items()}
+        self.choosers: dict[str, Chooser] = {}
+        self._longest_ms: dict[tuple[str, tuple[Any, ...]], tuple[float, float]] = {}
+        self._rates: dict[str, float] = {}
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Make the choosers anew for the workers that are up; what waited stays in line."""
+        waiting = [(node, chooser.left()) for node, chooser in self.choosers.items()]
+        self._longest_ms.clear()
+        self._rates = self._shares_of_groups()
+        self.choosers = {node: self._chooser(node) for node in self.steps.nodes}
+        for node, tasks in waiting:
+            for task in tasks:
+                if node in self.choosers:
+                    self.choosers[node].place(task)
+                else:
+                    self.asks.give_up(task, "the new plan has no such step")
+
+    def lanes_of(self, node: str) -> list[Lane]:
+        """The workers that serve a step."""
+        return [lane for lane in self.lanes if self.steps.single or (lane.node or node) == node]
+
+    def rate_qps(self, lane: Lane) -> float:
+        """The load that is seen, as far as it goes to the lane's group of workers."""
+        return self.monitor.rate_qps(monotonic()) * self._rates.get(lane.worker, 1.0)
+
+    @property
+    def waiting(self) -> int:
+        """How many queries wait in the router."""
+        return sum(map(len, self.choosers.values()))
+
+    # Late queries
+
+    def give_up_s(self, task: Task, now: float) -> float:
+        """By when a query must be done at this step, or be given up there; infinite where it never is."""
+        late = self.late
+        if late == "serve":
+            return inf
+        if late == "drop":
+            return float(task.query.deadline_s)
+        last = not self.steps.nodes[task.node].edges
+        if late == "drop-last-task" or (late == "reroute" and last):
+            return float(task.query.deadline_s) if last else inf
+        budget_s: float = self.budget_s.get(task.node, inf)
+        if late == "reroute":
+            budget_s += self._catch_up_s(task)
+        return now + budget_s
+
+    def longest_ms(self, node: str, task: Task) -> tuple[float, float]:
+        """The longest and the shortest time of a full batch of this class at a step's workers."""
+        key = (node, task.query.kind)
+        found = self._longest_ms.get(key)
+        if found is None:
+            times = [1e3 * lane.mean_s(task.query.at, lane.max_batch) for lane in self.lanes_of(node) if lane.open]
+            found = self._longest_ms[key] = (max(times, default=0.0), min(times, default=0.0))
+        return found
+
+    def _catch_up_s(self, task: Task) -> float:
+        """How much the steps that follow can make up for: the budget of each is made for its longest execution."""
+        most = inf
+        for edge in self.steps.nodes[task.node].edges:
+            if len(self.steps.nodes[edge.to].parents) > 1:
+                continue
+            longest, shortest = self.longest_ms(edge.to, task)
+            entries = self.backups[edge.to].entries
+            shortest = min([shortest, *(entry.latency_ms for entry in entries)])
+            most = min(most, (longest - shortest) / 1e3)
+        return most if most < inf else 0.0
+
+    def give_up_hopeless(self, queue: deque[Task], lanes: Sequence[Lane]) -> None:
+        """Drop the queries of a queue that no worker could answer in time any more."""
+        now = monotonic()
+        kept = []
+        for task in queue:
+            limit_s = self.give_up_s(task, task.entered_s) if lanes else inf
+            hopeless = limit_s < inf and all(
+                drops("drop-last-task", last=True, now_ms=1e3 * now, exec_ms=1e3 * lane.mean_s(task.query.at, 1),
+                      deadline_ms=1e3 * limit_s)
+                for lane in lanes
+            )  # fmt: skip
+            if hopeless:
+                self.asks.give_up(task, "too late")
+            else:
+                kept.append(task)
+        if len(kept) < len(queue):
+            queue.clear()
+            queue.extend(kept)
+
+    # Choosers
+
+    def _chooser(self, node: str) -> Chooser:
+        rule = self.dispatch["rule"]
+        lanes = self.lanes_of(node)
+        if rule == "queue-slack/1":
+            return self._by_policy(node, lanes)
+        if rule not in ("matching/1", "fcfs/1", "threshold/1", "earliest/1"):
+            return self._by_share(node, lanes, sheds=rule == "most-accurate-first/1")
+        # numpy and the compiled kernels are loaded only for the rules that use them.
+        from hetplan.executor.serving.central_choosers import InOrderChooser, MatchingChooser, Times
+
+        give_up = self.give_up_hopeless if self.late != "serve" else None
+        if rule in ("fcfs/1", "threshold/1"):
+            return InOrderChooser(lanes, self.dispatch, self.asks.send, self.asks.soon, give_up)
+        times = Times([lane for lane in lanes if lane.open], self.told["predict"])
+        if rule == "earliest/1":
+            return EarliestChooser(lanes, times)
+        from hetplan.dispatch.matching import Matching
+
+        limits = {key: self.dispatch[key] for key in ("slo_ms", "xi", "penalty", "penalty_ms") if key in self.dispatch}
+        matching = Matching(weight=(1.0,), **limits)
+        weight = self.dispatch.get("weight", {})
+        return MatchingChooser(lanes, times, matching, weight, self.asks.send, self.asks.soon, give_up)
+
+    def _by_share(self, node: str, lanes: Sequence[Lane], *, sheds: bool = False) -> ShareChooser:
+        balancing = self.told.get("balancing")
+        return ShareChooser(self._routes, node, lanes, self.random, balancing=balancing, sheds=sheds)
+
+    def _by_policy(self, node: str, lanes: Sequence[Lane]) -> Chooser:
+        balancing = self.dispatch.get("balancing", "round_robin")
+        if balancing == "shared_fifo":
+            from hetplan.dispatch.policy_lookup import PolicySelector
+            from hetplan.executor.serving.central_choosers import PolicyChooser
+            from hetplan.planner.plan_policy import PolicyTable
+
+            groups = list(dict.fromkeys(lane.worker for lane in lanes))
+            tables = [PolicyTable.model_validate(t) for group in groups[:1] for t in self._policies.get(group, ())]
+            if len(groups) == 1 and tables:
+                rate = partial(self.rate_qps, lanes[0])
+                return PolicyChooser(
+                    lanes, PolicySelector(tables), rate, self.asks.send, self.asks.soon, self.asks.give_up
+                )
+        unlike = len({lane.worker for lane in lanes}) > 1 and self._routes
+        shares = self._by_share(node, lanes) if unlike else None
+        return TurnChooser(shares, lanes, shortest=balancing == "shortest_queue")
+
+    def _shares_of_groups(self) -> dict[str, float]:
+        """The part of the application's queries that each group of workers gets."""
+        home = {lane.name: lane.worker for lane in self.lanes}
+        shares: dict[str, float] = {}
+        entries = [route for route in self._routes if not route.prefix and not route.when] or self._routes[:1]
+        for route in entries:
+            for load, share in route.to.items():
+                if load in home:
+                    shares[home[load]] = shares.get(home[load], 0.0) + share
+        if not shares:
+            units = {(lane.worker, lane.unit) for lane in self.lanes if not lane.standby}
+            for worker, _ in units:
+                shares[worker] = shares.get(worker, 0.0) + 1.0 / len(units)
+        return shares

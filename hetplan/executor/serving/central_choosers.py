@@ -1,0 +1,310 @@
+"""Rules under which queries wait in the router until a worker is free: matching, first come first served, two queues
+by size, and one queue for all workers under a policy.
+
+What happens within one turn of the event loop is decided on together, as the simulator decides together on what
+happens at one instant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from hetplan.dispatch.fcfs import Fcfs
+from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.dispatch.snapshot import Snapshot
+from hetplan.dispatch.threshold import Threshold
+from hetplan.executor.serving.law import OffTable, ServiceLaw
+from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.query_tree import Task
+
+__all__ = ["InOrderChooser", "MatchingChooser", "PolicyChooser", "Times"]
+
+NEVER_MS = 1e9
+"""The time that a query takes where it cannot be served at all."""
+
+Send = Callable[[Lane, list[Task]], None]
+GiveUp = Callable[[Task, str], None]
+
+
+class Times:
+    """Predicted service times: a row per class of query, a column per type (a group of workers with one load)."""
+
+    def __init__(self, lanes: Sequence[Lane], predict: Mapping[str, Any]) -> None:
+        self.types = list(dict.fromkeys(self.type_of(lane) for lane in lanes))
+        laws = {}
+        for lane in lanes:
+            law = predict.get(f"{lane.variant}@{lane.hardware}")
+            laws[self.type_of(lane)] = ServiceLaw(law) if law is not None else lane.expected
+        self._laws = [laws[one] for one in self.types]
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self.service_ms = np.zeros((0, len(self.types)))
+
+    @staticmethod
+    def type_of(lane: Lane) -> tuple[str, str]:
+        """The type of a lane."""
+        return lane.worker, lane.name
+
+    def row(self, task: Task) -> int:
+        """The row of a query's class; OffTable where no type can serve it."""
+        found = self._rows.get(task.query.kind)
+        if found is None:
+            times = [self._time(law, task.query.at) for law in self._laws]
+            if times and min(times) >= NEVER_MS:
+                raise OffTable(f"no table holds a time for {task.query.at}")
+            if len(self._rows) > 10_000:
+                self._rows, self.service_ms = {}, np.zeros((0, len(self.types)))
+            found = self._rows[task.query.kind] = len(self.service_ms)
+            self.service_ms = np.vstack([self.service_ms, times]) if times else self.service_ms
+        return found
+
+    @staticmethod
+    def _time(law: ServiceLaw | None, at: Mapping[str, float]) -> float:
+        try:
+            return law.mean_ms(at, 1) if law is not None else 0.0
+        except OffTable:
+            return NEVER_MS
+
+
+class _Central:
+    """A queue in the router. `settle` is called once per turn of the event loop in which something happened."""
+
+    def __init__(self, lanes: Sequence[Lane], send: Send, soon: Callable[[Callable[[], None]], Any]) -> None:
+        self.lanes = [lane for lane in lanes if lane.open]
+        self.waiting: deque[Task] = deque()
+        self._send, self._soon, self._asked = send, soon, False
+
+    def place(self, task: Task) -> Lane | None:
+        """It waits."""
+        self.waiting.append(task)
+        self._wake()
+        return None
+
+    def finished(self, lane: Lane, task: Task) -> None:  # noqa: ARG002 (other rules look at them)
+        """A server is free."""
+        if len(self):
+            self._wake()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def left(self) -> list[Task]:
+        """All that wait, oldest first; they wait here no longer."""
+        tasks = list(self.waiting)
+        self.waiting.clear()
+        return tasks
+
+    def settle(self) -> None:
+        """Send what shall be sent now."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._soon(self._settled)
+
+    def _settled(self) -> None:
+        self._asked = False
+        if len(self):
+            self.settle()
+
+
+class MatchingChooser(_Central):
+    """Rule matching/1, by the same kernel as in the simulator."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], times: Times, rule: Matching, weight: Mapping[str, float], send: Send,
+        soon: Callable[[Callable[[], None]], Any], drop: Callable[[deque[Task], Sequence[Lane]], None] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(lanes, send, soon)
+        # The heaviest type is the base: where nothing else decides, it is asked first.
+        self.lanes.sort(key=lambda lane: -weight.get(lane.hardware, 1.0))
+        ordered = list(dict.fromkeys(times.type_of(lane) for lane in self.lanes))
+        self._times, self._drop = times, drop
+        self._columns = np.array([times.types.index(one) for one in ordered], np.int64)
+        self._rows_known, self._predicted = -1, np.zeros((0, len(ordered)))
+        count = len(self.lanes)
+        self._kind = np.array([ordered.index(times.type_of(lane)) for lane in self.lanes], np.int64)
+        self._first = np.searchsorted(self._kind, np.arange(len(ordered) + 1)).astype(np.int64)
+        self._ends = np.zeros(count)
+        window = max(2 * count, 1)
+        self._order, self._rows = np.arange(window, dtype=np.int64), np.zeros(window, np.int64)
+        self._arrived, self._mates = np.zeros(window), np.zeros(window, np.int64)
+        self._room = scratch(count, window)
+        hardware = {times.type_of(lane): lane.hardware for lane in self.lanes}
+        weights = tuple(weight.get(hardware[one], 1.0) for one in ordered) or (1.0,)
+        typed = Matching(
+            slo_ms=rule.slo_ms, weight=weights, xi=rule.xi, penalty=rule.penalty, penalty_ms=rule.penalty_ms
+        )
+        self._costs = (np.array(typed.weight), typed.late_cost(), typed.limit_ms, typed.merges)
+        self._warm_up(len(ordered))
+
+    def _warm_up(self, types: int) -> None:
+        """The first call of the compiled kernel loads it, which no query should wait for."""
+        if self.lanes:
+            self._match(0.0, 1, np.ones((1, types)))
+
+    def place(self, task: Task) -> Lane | None:
+        """It waits; OffTable at once where no type could serve it."""
+        task.expected_s = 0.0
+        self._times.row(task)
+        return super().place(task)
+
+    def settle(self) -> None:
+        """Match the oldest queries with all workers and send those whose mate is idle."""
+        if self._drop is not None:
+            self._drop(self.waiting, self.lanes)
+        count = len(self.lanes)
+        any_idle = False
+        for number, lane in enumerate(self.lanes):
+            if lane.idle:
+                self._ends[number] = IDLE
+                any_idle = True
+            else:
+                self._ends[number] = 1e3 * lane.due_s
+        queries = min(len(self.waiting), 2 * count)
+        if not any_idle or not queries:
+            return
+        now = monotonic()
+        tasks = [self.waiting[k] for k in range(queries)]
+        for k, task in enumerate(tasks):
+            self._arrived[k] = 1e3 * task.query.arrived_s
+            self._rows[k] = self._times.row(task)
+        if self._rows_known != len(self._times.service_ms):
+            self._rows_known = len(self._times.service_ms)
+            self._predicted = np.ascontiguousarray(self._times.service_ms[:, self._columns])
+        self._match(1e3 * now, queries, self._predicted)
+        sent = False
+        for k, task in enumerate(tasks):
+            mate = int(self._mates[k])
+            if mate >= 0 and self._ends[mate] == IDLE:
+                lane = self.lanes[mate]
+                lane.due_s = now + float(self._predicted[self._rows[k], self._kind[mate]]) / 1e3
+                task.lane = lane
+                sent = True
+        if sent:
+            for _ in range(queries):
+                self.waiting.popleft()
+            for task in reversed(tasks):
+                if task.lane is None:
+                    self.waiting.appendleft(task)
+            for task in tasks:
+                if task.lane is not None:
+                    self._send(task.lane, [task])
+
+    def _match(self, now_ms: float, queries: int, predicted: Any) -> None:
+        match(
+            now_ms, self._order, queries, self._arrived, self._rows, predicted, self._first, self._kind, self._ends,
+            self._costs, self._mates, self._room,
+        )  # fmt: skip
+
+
+class InOrderChooser(_Central):
+    """Rules fcfs/1 and threshold/1: `decide` says which query goes to which idle worker.
+
+    Only as many of the oldest are looked at as there are idle workers, so that a long queue costs no more than a short
+    one; under threshold/1 small and large queries queue apart.
+    """
+
+    def __init__(
+        self, lanes: Sequence[Lane], dispatch: Mapping[str, Any], send: Send,
+        soon: Callable[[Callable[[], None]], Any], drop: Callable[[deque[Task], Sequence[Lane]], None] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(lanes, send, soon)
+        self._drop = drop
+        hardware = list(dict.fromkeys(lane.hardware for lane in self.lanes))
+        self._kind = np.array([hardware.index(lane.hardware) for lane in self.lanes], np.int64)
+        self._types = len(hardware)
+        self._large: deque[Task] = deque()
+        if dispatch["rule"] == "threshold/1":
+            base = hardware.index(dispatch["base"]) if dispatch["base"] in hardware else len(hardware)
+            self._rule: Fcfs | Threshold = Threshold(dispatch["threshold"], base)
+            # A base that is not up now leaves the large queries waiting for it.
+            self._types = max(self._types, base + 1)
+        else:
+            prefer = dispatch.get("prefer", ())
+            self._rule = Fcfs(tuple(hardware.index(name) for name in prefer if name in hardware))
+
+    def place(self, task: Task) -> Lane | None:
+        """It waits, with those of its size."""
+        if isinstance(self._rule, Threshold) and task.query.at.get("batch", 1.0) > self._rule.threshold:
+            self._large.append(task)
+            self._wake()
+            return None
+        return super().place(task)
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self._large)
+
+    def left(self) -> list[Task]:
+        """All that wait, oldest first; they wait here no longer."""
+        both = sorted([*self.waiting, *self._large], key=lambda task: task.entered_s)
+        self.waiting.clear()
+        self._large.clear()
+        return both
+
+    def settle(self) -> None:
+        """The oldest queries to the workers that are idle."""
+        for queue in (self.waiting, self._large):
+            if self._drop is not None:
+                self._drop(queue, self.lanes)
+        idle = np.array([lane.idle for lane in self.lanes])
+        free = int(idle.sum())
+        tasks = [*islice(self.waiting, free), *islice(self._large, free)]
+        if not free or not tasks:
+            return
+        snapshot = Snapshot(
+            waited_ms=np.zeros(len(tasks)),
+            service_ms=np.zeros((len(tasks), self._types)),
+            kind=self._kind,
+            busy_ms=np.zeros(len(idle)),
+            idle=idle,
+            size=np.array([task.query.at.get("batch", 1.0) for task in tasks]),
+        )
+        pairs = self._rule.decide(snapshot)
+        small = min(free, len(self.waiting))
+        for pair in pairs:
+            (self.waiting if pair.query < small else self._large).popleft()
+        for pair in pairs:
+            lane, batch = self.lanes[pair.instance], [tasks[pair.query]]
+            queue = self.waiting if pair.query < small else self._large
+            while queue and len(batch) < lane.max_batch:
+                batch.append(queue.popleft())
+            self._send(lane, batch)
+
+
+class PolicyChooser(_Central):
+    """Rule queue-slack/1 with one queue for all workers of a group: a worker that is free takes what the table says."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], selector: PolicySelector, rate_qps: Callable[[], float], send: Send,
+        soon: Callable[[Callable[[], None]], Any], give_up: GiveUp,
+    ) -> None:  # fmt: skip
+        super().__init__(lanes, send, soon)
+        self._selector, self._rate_qps, self._give_up = selector, rate_qps, give_up
+        self._units: dict[str, dict[str, Lane]] = {}
+        for lane in self.lanes:
+            self._units.setdefault(lane.unit, {})[lane.variant or lane.name] = lane
+
+    def settle(self) -> None:
+        """Fill the workers that are free."""
+        rate = self._rate_qps()
+        for held in self._units.values():
+            if any(lane.bound for lane in held.values()):
+                continue
+            while self.waiting:
+                slack_ms = 1e3 * (self.waiting[0].query.deadline_s - monotonic())
+                chosen = self._selector.select(waiting=len(self.waiting), slack_ms=slack_ms, rate_qps=rate)
+                lane = held[chosen.model]
+                size = min(chosen.batch, len(self.waiting), lane.max_batch)
+                if size > 0:
+                    self._send(lane, [self.waiting.popleft() for _ in range(size)])
+                    break
+                self._give_up(self.waiting.popleft(), "too late")

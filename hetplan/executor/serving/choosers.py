@@ -1,0 +1,233 @@
+"""Who serves a query next: every rule that a plan may name, carried out by calling `hetplan.dispatch`.
+
+Rules of two kinds. Under some a query is sent at once to a queue at a worker (`AtWorkers`): shares along the path,
+turns, shortest queue, earliest completion. Under the others it waits in the router until a worker is free (see
+`central_choosers`). A chooser is made anew whenever workers come or go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from time import monotonic
+from typing import Any, Protocol
+
+from hetplan.dispatch.path_shares import PathShares
+from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.query_tree import Task
+from hetplan.planner.plan import Route
+
+__all__ = ["Chooser", "EarliestChooser", "NoWorker", "ShareChooser", "TurnChooser", "by_class"]
+
+
+class NoWorker(LookupError):
+    """No worker that is up may serve this query."""
+
+
+class Chooser(Protocol):
+    """A rule at one step of an application; its length is how many queries wait with it."""
+
+    def __len__(self) -> int: ...
+
+    def left(self) -> list[Task]:
+        """All that wait, oldest first; they wait here no longer."""
+        ...
+
+    def place(self, task: Task) -> Lane | None:
+        """The lane that a query is sent to now; None where it waits with the chooser."""
+        ...
+
+    def finished(self, lane: Lane, task: Task) -> None:
+        """A query that was sent to a lane has been answered."""
+        ...
+
+
+class _AtWorkers:
+    """Nothing ever waits in the router."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def left(self) -> list[Task]:
+        """Nothing."""
+        return []
+
+    def finished(self, lane: Lane, task: Task) -> None:
+        """Nothing waits for it."""
+
+
+def by_class(routes: Iterable[Route], at: Mapping[str, float]) -> list[Route]:
+    """The routes for a class of query, one per (prefix, step).
+
+    Those that name it, else those for any class; where the plan has neither, those of the next larger class, else of
+    the largest.
+
+    >>> routes = [Route(when={"batch": 8}, to={"a": 1.0}), Route(when={"batch": 64}, to={"b": 1.0})]
+    >>> [list(by_class(routes, {"batch": batch})[0].to) for batch in (8, 9, 999)]
+    [['a'], ['b'], ['b']]
+    """
+    chosen: dict[tuple[Any, ...], tuple[tuple[Any, ...], Route]] = {}
+    for route in routes:
+        named = {axis: value for axis, value in route.when.items() if axis in at}
+        if len(named) < len(route.when):
+            continue
+        exact = all(at[axis] == value for axis, value in named.items())
+        holds = all(at[axis] <= value for axis, value in named.items())
+        size = sum(named.values())
+        place = (route.prefix, route.node)
+        rank = (exact, holds, len(named) if exact else 0, -size if holds else size)
+        if place not in chosen or rank > chosen[place][0]:
+            chosen[place] = (rank, route)
+    if not chosen:
+        return [route for route in routes if not route.when] or list(routes)
+    return [route for _, route in chosen.values()]
+
+
+class ShareChooser(_AtWorkers):
+    """Shares of the path so far; inside a group a worker at random, in turn, or the one with least to do.
+
+    Rules shares/1, path-shares/1, most-accurate-first/1 and chosen-plan/1. A load with no worker up passes its share on
+    to the others of its route. `sheds` gives up what the shares of an entrance leave over.
+    """
+
+    def __init__(
+        self, routes: Sequence[Route], node: str, lanes: Sequence[Lane], random: Random, *,
+        balancing: str | None = None, sheds: bool = False,
+    ) -> None:  # fmt: skip
+        self._random, self._balancing, self._node = random, balancing, node
+        self._groups: dict[str, list[Lane]] = {}
+        for lane in lanes:
+            if lane.open:
+                self._groups.setdefault(lane.name, []).append(lane)
+        self._turn = dict.fromkeys(self._groups, 0)
+        named = any(route.node is not None for route in routes)
+        own = [route for route in routes if route.node == node or not named]
+        self._routes = [alive for route in own if (alive := self._alive(route, sheds))]
+        self._sheds = sheds
+        self._rules: dict[tuple[Any, ...], PathShares] = {}
+        self._key = node if named else None
+
+    def place(self, task: Task) -> Lane | None:
+        """By the shares."""
+        if not self._groups:
+            raise NoWorker(f"no worker for step {self._node} is up")
+        return self.within(self.group(task))
+
+    def group(self, task: Task) -> str:
+        """The load whose turn it is."""
+        if not self._routes:
+            return self._random.choice(list(self._groups))
+        rule = self._rules.get(task.query.kind)
+        if rule is None:
+            rule = self._rules[task.query.kind] = PathShares(by_class(self._routes, task.query.at))
+        draw = self._random.random()
+        chosen = rule.choose(task.path, self._key, draw)
+        if chosen == _SHED:
+            raise NoWorker("the plan leaves this part of the demand unserved")
+        return chosen
+
+    def within(self, load: str) -> Lane:
+        """The worker of a group."""
+        lanes = self._groups[load]
+        if len(lanes) == 1:
+            return lanes[0]
+        if self._balancing == "shortest_queue":
+            return min(lanes, key=_bound)
+        if self._balancing == "round_robin":
+            self._turn[load] = turn = (self._turn[load] + 1) % len(lanes)
+            return lanes[turn]
+        return lanes[int(self._random.random() * len(lanes))]
+
+    def _alive(self, route: Route, sheds: bool) -> Route | None:
+        to = {load: share for load, share in route.to.items() if load in self._groups and share > 0.0}
+        left = 1.0 - sum(route.to.values())
+        if sheds and left > 1e-9:
+            to[_SHED] = left
+        return route.model_copy(update={"to": to}) if to else None
+
+
+_SHED = "~"
+"""No load has this name: the part of a route's shares that goes nowhere."""
+
+
+def _bound(lane: Lane) -> int:
+    return lane.bound
+
+
+class TurnChooser(_AtWorkers):
+    """Every worker in turn, or the one with fewest queries (rule queue-slack/1: its workers look up their policy).
+
+    Groups that the plan gives unlike shares are chosen by these first.
+    """
+
+    def __init__(self, shares: ShareChooser | None, lanes: Sequence[Lane], *, shortest: bool) -> None:
+        self._shares, self._shortest = shares, shortest
+        # Under a policy the loads of a worker share one queue: one lane stands for all of them.
+        self._lanes = list({lane.unit: lane for lane in reversed(lanes) if lane.open}.values())[::-1]
+        self._next = -1
+
+    def place(self, task: Task) -> Lane | None:
+        """The next one."""
+        if self._shares is not None:
+            return self._shares.place(task)
+        lanes = self._lanes
+        if not lanes:
+            raise NoWorker("no worker is up")
+        self._next = (self._next + 1) % len(lanes)
+        if not self._shortest:
+            return lanes[self._next]
+        best = lanes[self._next]
+        for step in range(1, len(lanes)):
+            if best.bound == 0:
+                break
+            lane = lanes[(self._next + step) % len(lanes)]
+            if lane.bound < best.bound:
+                best = lane
+        return best
+
+
+class EarliestChooser(_AtWorkers):
+    """On arrival to the queue where the query is predicted to be done first (rule earliest/1)."""
+
+    def __init__(self, lanes: Sequence[Lane], times: Any) -> None:
+        import numpy as np
+
+        from hetplan.dispatch.queue_kernels import earliest_completion
+
+        self._lanes = [lane for lane in lanes if lane.open]
+        self._times = times
+        self._place = {id(lane): number for number, lane in enumerate(self._lanes)}
+        self._kind = np.array([times.types.index(times.type_of(lane)) for lane in self._lanes], np.int64)
+        self._ends = np.zeros(len(self._lanes))
+        if self._lanes:
+            # The first call of a compiled kernel loads it, which no query should wait for.
+            earliest_completion(self._ends, self._kind, np.zeros(len(times.types)), 0.0)
+
+    def place(self, task: Task) -> Lane | None:
+        """Where it would be answered first."""
+        from hetplan.dispatch.queue_kernels import earliest_completion
+
+        if not self._lanes:
+            raise NoWorker("no worker is up")
+        now = monotonic()
+        for number, lane in enumerate(self._lanes):
+            overdue = now - lane.due_s if lane.bound and lane.due_s < now else 0.0
+            self._ends[number] = 1e3 * (lane.free_s + overdue if lane.bound else now)
+        row = self._times.row(task)
+        best = int(earliest_completion(self._ends, self._kind, self._times.service_ms[row], 1e3 * now))
+        lane = self._lanes[best]
+        task.expected_s = float(self._times.service_ms[row, self._kind[best]]) / 1e3
+        if lane.bound == 0:
+            lane.due_s = now + task.expected_s
+            lane.free_s, lane.owed_s = now, 0.0
+        lane.free_s = max(lane.free_s, now) + task.expected_s
+        lane.owed_s += task.expected_s
+        return lane
+
+    def finished(self, lane: Lane, task: Task) -> None:
+        """What is expected of a worker is put right whenever it has answered."""
+        now = monotonic()
+        lane.owed_s = max(lane.owed_s - task.expected_s, 0.0)
+        lane.free_s = now + lane.owed_s
+        following = next(iter(lane.link.pending.values()), None)
+        lane.due_s = now + (following.expected_s if following is not None else 0.0)

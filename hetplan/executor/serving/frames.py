@@ -1,0 +1,197 @@
+"""The router's link to a worker: frames over one connection, opened on the worker's HTTP port by an upgrade.
+
+Many queries are under way on a link at once and are answered in any order. A frame is its length, its kind and its
+content; all numbers are in network order.
+
+====== ======== ==================================================================================================
+kind   from     content
+====== ======== ==================================================================================================
+ASK    router   query, how long it has waited, time left to its deadline and to where it is given up, load, body
+BATCH  router   load, then several (query, waited, body): to be served together, at once
+DONE   worker   query, outcome, waited in the worker, service time, size of its batch, load, children, body
+====== ======== ==================================================================================================
+
+Times are ms as single floats; a time that there is no limit for is infinite. `children` is JSON, empty where the model
+does not say what follows: how many queries (or which) go to each child step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import NamedTuple
+
+__all__ = [
+    "ASK",
+    "BATCH",
+    "DONE",
+    "DROPPED",
+    "FAILED",
+    "MOST_FRAME",
+    "PROTOCOL",
+    "SERVED",
+    "Answered",
+    "Asked",
+    "FrameReader",
+    "ask_frame",
+    "batch_frame",
+    "done_frame",
+    "read_ask",
+    "read_batch",
+    "read_done",
+]
+
+PROTOCOL = "hetplan-frames/1"
+ASK, BATCH, DONE = 1, 2, 3
+SERVED, DROPPED, FAILED = 0, 1, 2
+MOST_FRAME = 80 * 1024 * 1024
+
+_HEAD = Struct("!IB")
+_ASK = Struct("!IffffB")
+_BATCH = Struct("!BH")
+_ITEM = Struct("!IffI")
+_DONE = Struct("!IBffHBI")
+
+
+class Asked(NamedTuple):
+    """A query as a worker gets it."""
+
+    query: int
+    waited_ms: float
+    slack_ms: float
+    give_up_ms: float
+    rate_qps: float
+    load: str
+    body: bytes
+
+
+class Answered(NamedTuple):
+    """A query as a worker hands it back."""
+
+    query: int
+    outcome: int
+    queue_ms: float
+    service_ms: float
+    batch: int
+    load: str
+    children: bytes
+    body: bytes
+
+
+def ask_frame(
+    query: int, load: bytes, body: bytes, waited_ms: float, slack_ms: float, give_up_ms: float, rate_qps: float
+) -> bytes:
+    """One query for a queue of the worker.
+
+    >>> frame = ask_frame(7, b"w1.a", b"{}", 1.5, 50.0, float("inf"), 900.0)
+    >>> read_ask(frame[5:])
+    Asked(query=7, waited_ms=1.5, slack_ms=50.0, give_up_ms=inf, rate_qps=900.0, load='w1.a', body=b'{}')
+    """
+    return b"%b%b%b%b" % (
+        _HEAD.pack(_ASK.size + len(load) + len(body), ASK),
+        _ASK.pack(query, waited_ms, slack_ms, give_up_ms, rate_qps, len(load)),
+        load,
+        body,
+    )
+
+
+def read_ask(content: bytes) -> Asked:
+    """The content of an ASK frame."""
+    query, waited_ms, slack_ms, give_up_ms, rate_qps, named = _ASK.unpack_from(content)
+    start = _ASK.size
+    return Asked(
+        query, waited_ms, slack_ms, give_up_ms, rate_qps, content[start : start + named].decode(),
+        content[start + named :],
+    )  # fmt: skip
+
+
+def batch_frame(load: bytes, items: Iterable[tuple[int, float, float, bytes]]) -> bytes:
+    """Queries (number, waited, slack, body) that are served together.
+
+    >>> frame = batch_frame(b"w1.a", [(1, 0.5, 9.0, b"x"), (2, 0.0, 9.0, b"")])
+    >>> read_batch(frame[5:])
+    ('w1.a', [(1, 0.5, 9.0, b'x'), (2, 0.0, 9.0, b'')])
+    """
+    parts = [b"".join((_ITEM.pack(query, waited, slack, len(body)), body)) for query, waited, slack, body in items]
+    content = b"".join((_BATCH.pack(len(load), len(parts)), load, *parts))
+    return _HEAD.pack(len(content), BATCH) + content
+
+
+def read_batch(content: bytes) -> tuple[str, list[tuple[int, float, float, bytes]]]:
+    """The content of a BATCH frame."""
+    named, count = _BATCH.unpack_from(content)
+    at = _BATCH.size + named
+    load = content[_BATCH.size : at].decode()
+    items = []
+    for _ in range(count):
+        query, waited, slack, size = _ITEM.unpack_from(content, at)
+        at += _ITEM.size + size
+        items.append((query, waited, slack, content[at - size : at]))
+    return load, items
+
+
+def done_frame(
+    query: int, outcome: int, queue_ms: float, service_ms: float, batch: int, load: bytes, children: bytes, body: bytes
+) -> bytes:
+    """What became of a query.
+
+    >>> frame = done_frame(7, SERVED, 0.5, 12.0, 4, b"w1.a", b"", b"[1]")
+    >>> read_done(frame[5:])[3:]
+    (12.0, 4, 'w1.a', b'', b'[1]')
+    """
+    return b"%b%b%b%b%b" % (
+        _HEAD.pack(_DONE.size + len(load) + len(children) + len(body), DONE),
+        _DONE.pack(query, outcome, queue_ms, service_ms, batch, len(load), len(children)),
+        load,
+        children,
+        body,
+    )
+
+
+def read_done(content: bytes) -> Answered:
+    """The content of a DONE frame."""
+    query, outcome, queue_ms, service_ms, batch, named, told = _DONE.unpack_from(content)
+    at = _DONE.size + named
+    return Answered(
+        query, outcome, queue_ms, service_ms, batch, content[_DONE.size : at].decode(), content[at : at + told],
+        content[at + told :],
+    )  # fmt: skip
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, each handed on as (kind, content).
+
+    >>> got = []
+    >>> reader = FrameReader(lambda kind, content: got.append((kind, content)))
+    >>> frame = done_frame(1, SERVED, 0, 0, 1, b"a", b"", b"")
+    >>> reader.feed(frame[:3]); reader.feed(frame[3:] + frame)
+    >>> len(got), got[0][0] == DONE
+    (2, True)
+    """
+
+    def __init__(self, take: Callable[[int, bytes], None]) -> None:
+        self._take = take
+        self._buffer = bytearray()
+        self._missing = 0
+
+    def feed(self, data: bytes) -> None:
+        """More bytes of the stream; ValueError where they can be no frame."""
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._missing:
+                return
+            data, self._buffer = bytes(self._buffer), bytearray()
+        buffer, at, size = data, 0, len(data)
+        self._missing = 0
+        while size - at >= 5:
+            length, kind = _HEAD.unpack_from(buffer, at)
+            if length > MOST_FRAME:
+                raise ValueError(f"a frame of {length} bytes")
+            end = at + 5 + length
+            if end > size:
+                self._missing = end - at
+                break
+            self._take(kind, buffer[at + 5 : end])
+            at = end
+        if at < size:
+            self._buffer = bytearray(buffer[at:])

@@ -1,0 +1,179 @@
+"""The router's links to workers, and the lanes behind them: one lane per load of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from hetplan.executor.serving.frames import DONE, PROTOCOL, Answered, FrameReader, ask_frame, batch_frame, read_done
+from hetplan.executor.serving.law import OffTable, ServiceLaw
+from hetplan.executor.serving.query_tree import Task
+
+__all__ = ["Lane", "Link"]
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
+_GREETING = f"GET /link HTTP/1.1\r\nhost: worker\r\nupgrade: {PROTOCOL}\r\nconnection: upgrade\r\n\r\n".encode()
+
+
+class Lane:
+    """A load of one worker, as the router sees it."""
+
+    __slots__ = (
+        "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "link", "max_batch", "name", "node", "owed_s",
+        "quality", "servers", "standby", "unit", "variant", "worker",
+    )  # fmt: skip
+
+    def __init__(self, link: Link, unit: Mapping[str, Any], load: Mapping[str, Any]) -> None:
+        self.link = link
+        self.unit, self.worker, self.hardware = unit["name"], unit["worker"], unit["hardware"]
+        self.standby = unit["standby"]
+        self.bound = 0
+        self.due_s = self.free_s = self.owed_s = 0.0
+        self.update(load)
+
+    def update(self, load: Mapping[str, Any]) -> None:
+        """Take over what may change while it runs."""
+        self.name, self.id = load["id"], load["id"].encode()
+        self.app, self.node, self.variant = load["app"], load["node"], load["variant"]
+        self.servers, self.max_batch, self.quality = load["servers"], load["max_batch"], load["quality"]
+        self.expected = ServiceLaw(load["expected"], statistic="mean") if _has_mean(load["expected"]) else None
+
+    @property
+    def open(self) -> bool:
+        """Whether queries may be sent to it."""
+        return self.link.ready and not self.standby
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has a server free (as far as the router's own queries go)."""
+        return self.bound < self.servers and self.link.ready and not self.standby
+
+    def mean_s(self, at: Mapping[str, float], size: int) -> float:
+        """How long a batch should take by the profile; 0 where nobody knows."""
+        if self.expected is None:
+            return 0.0
+        try:
+            return self.expected.mean_ms(at, size) / 1000.0
+        except OffTable:
+            return 0.0
+
+
+def _has_mean(law: Mapping[str, Any] | None) -> bool:
+    return law is not None and ("mean" in law or "ms" in law)
+
+
+class Link(asyncio.Protocol):
+    """A connection to one worker, opened again whenever it breaks.
+
+    `on_done` gets every answer, `on_ready` is told of an open link, `on_lost` of the queries that a broken one left
+    without an answer.
+    """
+
+    def __init__(
+        self, name: str, address: str, port: int, *, on_done: Callable[[Link, Answered], None],
+        on_ready: Callable[[Link], None], on_lost: Callable[[Link, list[tuple[int, Task]]], None],
+    ) -> None:  # fmt: skip
+        self.name, self.address, self.port = name, address, port
+        self.ready = False
+        self.closing = False
+        self.pending: dict[int, Task] = {}
+        self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._out: list[bytes] = []
+        self._greeted = bytearray()
+        self._reader: FrameReader
+        self._task = self._loop.create_task(self._connect())
+
+    def ask(self, number: int, task: Task, lane: Lane, times: tuple[float, float, float, float]) -> None:
+        """Send one query to a queue of the worker; `times` are waited, slack, give-up (ms) and rate (qps)."""
+        self.pending[number] = task
+        self._write(ask_frame(number, lane.id, task.body, *times))
+
+    def batch(self, lane: Lane, tasks: list[tuple[int, Task]]) -> None:
+        """Have the worker serve these together, at once."""
+        now = monotonic()
+        self.pending.update(tasks)
+        self._write(
+            batch_frame(
+                lane.id,
+                [
+                    (number, 1e3 * (now - task.entered_s), 1e3 * (task.query.deadline_s - now), task.body)
+                    for number, task in tasks
+                ],
+            )
+        )
+
+    def close(self) -> None:
+        """Close once nothing is under way on it any more."""
+        self.closing = True
+        if not self.pending:
+            self._task.cancel()
+            if self._transport is not None:
+                self._transport.close()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for frames."""
+        raw = transport.get_extra_info("socket")
+        with suppress(OSError):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport = transport
+        self._greeted = bytearray()
+        self._reader = FrameReader(self._take)
+        self._transport.write(_GREETING)
+
+    def data_received(self, data: bytes) -> None:
+        """The worker's consent first, then frames."""
+        if self.ready:
+            self._reader.feed(data)
+            return
+        self._greeted += data
+        head, end, rest = bytes(self._greeted).partition(b"\r\n\r\n")
+        if not end:
+            return
+        if b" 101 " not in head.split(b"\r\n")[0] + b" ":
+            self._transport.close()
+            return
+        self.ready = True
+        self._on_ready(self)
+        if rest:
+            self._reader.feed(rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
+        """Hand back what was under way and try again."""
+        self.ready, self._transport, self._out = False, None, []
+        lost, self.pending = list(self.pending.items()), {}
+        if not self.closing:
+            self._task = self._loop.create_task(self._connect())
+        self._on_lost(self, lost)
+
+    async def _connect(self) -> None:
+        wait = _FIRST_WAIT_S
+        while not self.closing:
+            with suppress(OSError):
+                await self._loop.create_connection(lambda: self, self.address, self.port)
+                return
+            await asyncio.sleep(wait)
+            wait = min(2.0 * wait, _LONGEST_WAIT_S)
+
+    def _take(self, kind: int, content: bytes) -> None:
+        if kind == DONE:
+            self._on_done(self, read_done(content))
+            if self.closing and not self.pending:
+                self.close()
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(b"".join(out))

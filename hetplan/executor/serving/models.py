@@ -1,0 +1,81 @@
+"""What a worker runs its batches on. A model is prepared once and then given batches, one per free server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+from hetplan.executor.serving.frames import FAILED, SERVED
+from hetplan.executor.serving.law import OffTable, ServiceLaw
+from hetplan.executor.serving.precise_timer import PreciseTimer
+from hetplan.executor.serving.query_body import Query
+
+__all__ = ["Model", "Result", "SleepModel", "model_of"]
+
+
+class Result(NamedTuple):
+    """What a model made of one query: its outcome, what goes to child steps (JSON, or empty), and its answer (JSON)."""
+
+    outcome: int
+    children: bytes = b""
+    body: bytes = b""
+
+
+Done = Callable[[Sequence[Result]], None]
+
+
+class Model(Protocol):
+    """Something that serves batches."""
+
+    async def prepare(self) -> None:
+        """Load what is needed; raises ValueError or OSError with the reason where that fails."""
+        ...
+
+    def run(self, queries: Sequence[Query], done: Done) -> None:
+        """Serve a batch; calls back once, from the event loop, with a result per query."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything, child processes included."""
+        ...
+
+
+class SleepModel:
+    """Takes the time that its table says, and nothing else."""
+
+    def __init__(self, law: ServiceLaw, timer: PreciseTimer) -> None:
+        self._law, self._timer = law, timer
+
+    async def prepare(self) -> None:
+        """Nothing is loaded."""
+
+    def run(self, queries: Sequence[Query], done: Done) -> None:
+        """Call back when the drawn time is over."""
+        try:
+            took_ms = self._law.draw_ms([query.at for query in queries])
+        except OffTable as error:
+            done([Result(FAILED, b"", str(error).encode())] * len(queries))
+            return
+        self._timer.call_at(monotonic() + took_ms / 1000.0, done, [Result(SERVED)] * len(queries))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0) -> Model:
+    """The model of a load of a unit; what it needs is imported here."""
+    made = load["model"]
+    servers = load["instances"] * load["concurrency"]
+    if made["kind"] == "sleep":
+        law = ServiceLaw(made["law"], statistic=made["statistic"], times=made["times"], seed=made["seed"] + serial)
+        return SleepModel(law, timer)
+    loop = asyncio.get_running_loop()
+    if made["kind"] == "onnx":
+        from hetplan.executor.serving.onnx_model import OnnxModel
+
+        return OnnxModel(made, servers=servers, cores=cores, loop=loop)
+    from hetplan.executor.serving.command_model import CommandModel
+
+    return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)

@@ -1,0 +1,453 @@
+"""The router process: `python -m hetplan.executor.serving.router ROUTES --report FD --parent PID`.
+
+Queries come in over HTTP (`POST /v1/{app}`), go to workers as the plan's dispatch says, and come back as one answer.
+SIGHUP has it read its routes again; queries under way finish where they are. SIGTERM lets it finish what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from itertools import count
+from math import inf
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Any
+
+from hetplan.executor.serving.applications import Application, Asks
+from hetplan.executor.serving.choosers import NoWorker
+from hetplan.executor.serving.frames import FAILED, SERVED, Answered
+from hetplan.executor.serving.http_server import Exchange, listen
+from hetplan.executor.serving.law import OffTable
+from hetplan.executor.serving.links import Lane, Link
+from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
+from hetplan.executor.serving.query_tree import Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
+from hetplan.executor.serving.replies import metrics, reply
+from hetplan.executor.serving.worker import end_with_parent, spare_the_collector
+
+__all__ = ["Router", "main"]
+
+
+class Router:
+    """Applications, the lanes that serve them, and the queries under way."""
+
+    def __init__(self, routes_path: Path) -> None:
+        self.routes_path = routes_path
+        self.routes: Mapping[str, Any] = {}
+        self.apps: dict[str, Application] = {}
+        self.links: dict[tuple[str, str, int], Link] = {}
+        self.lanes: dict[tuple[str, str], Lane] = {}
+        self.loads: dict[str, dict[str, float]] = {}
+        self.under_way = 0
+        self.draining = False
+        self.refused = ""
+        self.since_s = monotonic()
+        self._numbers = count()
+        self._random = Random(0)
+        self._loop: asyncio.AbstractEventLoop
+        self._queries: dict[int, QueryState] = {}
+        self._changing = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def run(self, report: int) -> None:
+        """Serve until told to stop."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            self.follow(json.loads(self.routes_path.read_text()))
+            settings = self.routes["router"]
+            server = await listen(self.handle, settings["bind"], settings["port"])
+        except (OSError, ValueError, KeyError) as error:
+            os.write(report, json.dumps({"failed": str(error)}).encode() + b"\n")
+            return
+        spare_the_collector()
+        stopped = asyncio.Event()
+        self._loop.add_signal_handler(signal.SIGTERM, stopped.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        os.write(report, json.dumps({"port": server.sockets[0].getsockname()[1]}).encode() + b"\n")
+        os.close(report)
+        while not stopped.is_set():
+            try:
+                await asyncio.wait_for(stopped.wait(), 0.5)
+            except TimeoutError:
+                self._time_out()
+        self.draining = True
+        while self.under_way:
+            await asyncio.sleep(0.01)
+            self._time_out()
+        await asyncio.sleep(0.02)
+        server.close()
+
+    # What it follows
+
+    def follow(self, routes: Mapping[str, Any]) -> None:
+        """Follow these routes from now on."""
+        self._random = Random(routes["router"]["seed"])
+        lanes: dict[tuple[str, str], Lane] = {}
+        links: dict[tuple[str, str, int], Link] = {}
+        for unit in routes["units"]:
+            link = self._link(unit)
+            links[link.name, link.address, link.port] = link
+            for load in unit["loads"]:
+                lane = self.lanes.get((unit["name"], load["id"]))
+                if lane is None or lane.link is not link:
+                    lane = Lane(link, unit, load)
+                else:
+                    lane.standby = unit["standby"]
+                    lane.update(load)
+                lanes[unit["name"], load["id"]] = lane
+                self.loads.setdefault(load["id"], dict.fromkeys(_PER_LOAD, 0.0))
+        self.lanes, self.routes = lanes, routes
+        policies = {unit["worker"]: unit["policies"] for unit in routes["units"]}
+        asks = Asks(self._send, self._give_up, self._loop.call_soon)
+        old, self.apps = self.apps, {}
+        for name, told in routes["apps"].items():
+            known = old.get(name)
+            self.apps[name] = Application(name, told, list(lanes.values()), policies, self._random, asks, known)
+        for query in self._queries.values():
+            now = self.apps.get(query.app.name)
+            if now is not None and now.told["nodes"] == query.app.told["nodes"]:
+                query.app = now
+        self._move_waiting(old)
+        before, self.links = self.links, links
+        for key, link in before.items():
+            if key not in links:
+                link.close()
+
+    def _move_waiting(self, old: Mapping[str, Application]) -> None:
+        for name, app in old.items():
+            now = self.apps.get(name)
+            for chooser in app.choosers.values():
+                for task in chooser.left():
+                    if now is None or task.node not in now.steps.nodes:
+                        self._end(task, "lost", "the plan in force has no such step")
+                    else:
+                        task.query.app = now
+                        self._place(task)
+
+    def _read_again(self) -> None:
+        self._reading = self._loop.create_task(self._take_over())
+
+    async def _take_over(self) -> None:
+        """Follow the routes of the file once its workers can be reached; until then those in force hold."""
+        async with self._changing:
+            try:
+                routes = json.loads(self.routes_path.read_text())
+                until = monotonic() + _LINK_LIMIT_S
+                links = [self._link(unit) for unit in routes["units"]]
+                while not all(link.ready for link in links) and monotonic() < until:
+                    await asyncio.sleep(0.005)
+                self.follow(routes)
+                self.refused = ""
+            except (OSError, ValueError, KeyError) as error:
+                self.refused = f"{type(error).__name__}: {error}"
+
+    def _link(self, unit: Mapping[str, Any]) -> Link:
+        """The link to a unit, opened where there is none yet."""
+        key = (unit["name"], unit["address"], unit["port"])
+        if key not in self.links:
+            self.links[key] = Link(*key, on_done=self._done, on_ready=self._changed, on_lost=self._lost)
+        return self.links[key]
+
+    def _changed(self, link: Link) -> None:
+        """A worker came or went."""
+        for app in self.apps.values():
+            if any(lane.link is link for lane in app.lanes):
+                app.arrange()
+
+    # A query comes in
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one HTTP request, or set it on its way."""
+        path = exchange.path
+        if path.startswith("/v1/"):
+            self._arrive(exchange, self.apps.get(path[4:].lower()))
+        elif path == "/healthz":
+            ready = {name: link.ready for (name, _, _), link in self.links.items()}
+            told = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
+                    "units": ready, "pid": os.getpid()}  # fmt: skip
+            exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
+        elif path.startswith("/metrics"):
+            kind, body = metrics(self, prometheus="prometheus" in path)
+            exchange.answer(200, body, kind=kind)
+        else:
+            exchange.answer(404, b'{"why": "no such path"}')
+
+    def _arrive(self, exchange: Exchange, app: Application | None) -> None:
+        if app is None:
+            exchange.answer(404, b'{"why": "the plan has no such application"}')
+            return
+        now = monotonic()
+        headers, body = exchange.headers, exchange.body
+        try:
+            if body and headers.get("content-type", "application/json") != "application/json":
+                body = packed(read_at(headers.get("hetplan-at", "")), body)
+            at = read_query(body).at
+        except BadQuery as error:
+            exchange.answer(400, json.dumps({"why": str(error)}).encode())
+            return
+        app.tally.arrived += 1
+        app.monitor.arrived(now)
+        deadline = now + app.slo_s
+        brief = headers.get("hetplan-reply") == "brief"
+        query = QueryState(app, exchange, at, tuple(at.items()), now, deadline, brief)
+        if app.steps.joins:
+            query.meetings = {}
+        if self.draining or self.under_way >= self.routes["router"]["most_waiting"]:
+            app.tally.by_outcome["lost"] += 1
+            reply(query, "lost", now, "the router is stopping" if self.draining else "too many queries are under way")
+            return
+        self.under_way += 1
+        app.tally.under_way += 1
+        self._queries[id(query)] = query
+        # The query holds itself open until all its entries are made: one that ends at once must not end the query.
+        query.open = len(app.steps.entries)
+        for node in app.steps.entries:
+            quality = 1.0 if app.product else 0.0
+            if query.meetings is not None:
+                query.meeting(node)[0] += 1.0
+            self._place(Task(query, node, body, quality=quality, entered_s=now))
+
+    # On its way
+
+    def _place(self, task: Task) -> None:
+        app = task.query.app
+        task.lane = None
+        try:
+            lane = app.choosers[task.node].place(task)
+        except NoWorker as error:
+            self._end(task, "dropped" if "unserved" in str(error) else "lost", str(error))
+            return
+        except OffTable as error:
+            self._end(task, "failed", str(error))
+            return
+        if lane is not None:
+            self._ask(task, lane)
+
+    def _ask(self, task: Task, lane: Lane) -> None:
+        now = monotonic()
+        query = task.query
+        app: Application = query.app
+        give_up_s = app.give_up_s(task, now) if app.late != "serve" else inf
+        lane.bound += 1
+        task.lane = lane
+        self.loads[lane.name]["arrived"] += 1
+        slack_ms = 1e3 * (query.deadline_s - now)
+        rate_qps = app.rate_qps(lane) if app.dispatch["rule"] == "queue-slack/1" else 0.0
+        times = (1e3 * (now - task.entered_s), slack_ms, 1e3 * (give_up_s - now), rate_qps)
+        lane.link.ask(next(self._numbers) & 0xFFFFFFFF, task, lane, times)
+
+    def _send(self, lane: Lane, tasks: list[Task]) -> None:
+        """Have a worker serve these together, at once."""
+        if not lane.link.ready:
+            for task in tasks:
+                self._place(task)
+            return
+        lane.bound += len(tasks)
+        self.loads[lane.name]["arrived"] += len(tasks)
+        for task in tasks:
+            task.lane = lane
+        lane.link.batch(lane, [(next(self._numbers) & 0xFFFFFFFF, task) for task in tasks])
+
+    def _done(self, link: Link, answered: Answered) -> None:
+        task = link.pending.pop(answered.query, None)
+        if task is None:
+            return
+        lane: Lane = task.lane
+        lane.bound -= 1
+        query = task.query
+        app: Application = query.app
+        chooser = app.choosers.get(task.node)
+        if chooser is not None:
+            chooser.finished(lane, task)
+        # Under a policy the worker chooses by which of its loads a query is served.
+        served_by = self.lanes.get((lane.unit, answered.load), lane) if answered.load != lane.name else lane
+        counts = self.loads[served_by.name]
+        if served_by is not lane:
+            self.loads[lane.name]["arrived"] -= 1
+            counts["arrived"] += 1
+        counts["queue_ms"] += answered.queue_ms
+        if answered.outcome != SERVED:
+            failed = answered.outcome == FAILED
+            counts["failed" if failed else "dropped"] += 1
+            self._end(task, "failed" if failed else "dropped", answered.body.decode())
+            return
+        counts["served"] += 1
+        if query.open <= 0:
+            return  # given back to its client long ago
+        counts["batches"] += 1.0 / answered.batch
+        counts["busy_ms"] += answered.service_ms / answered.batch
+        if not query.brief:
+            query.hops.append(
+                Hop(task.node, served_by.name, served_by.variant, lane.unit, answered.queue_ms, answered.service_ms,
+                    answered.batch)
+            )  # fmt: skip
+        self._finish(task, served_by, answered)
+
+    def _finish(self, task: Task, lane: Lane, answered: Answered) -> None:
+        """A step is done: its quality counts, and what follows is sent on."""
+        query = task.query
+        app: Application = query.app
+        node = app.steps.nodes.get(task.node)
+        if node is None:
+            self._end(task, "lost", "the plan in force has no such step")
+            return
+        task.quality = task.quality * lane.quality if app.product else task.quality + lane.quality
+        if query.meetings is not None:
+            meeting = query.meeting(task.node)
+            meeting[0] -= 1.0
+            meeting[1] += 1.0
+            meeting[2] += lane.quality
+        path, told = (*task.path, lane.name), (*task.told, f"{task.node}={lane.variant}")
+        if not node.edges:
+            measured = app.paths.get("/".join(told)) if app.paths else None
+            query.quality += task.weight * (task.quality if measured is None else measured)
+            if not query.brief and answered.body:
+                query.outputs.append((task.node, answered.body))
+        else:
+            self._spawn(task, lane, answered, path, told)
+        if query.meetings is not None:
+            self._join(query, task.body)
+        self._close(query)
+
+    def _spawn(self, task: Task, lane: Lane, answered: Answered, path: tuple[str, ...], told: tuple[str, ...]) -> None:
+        query = task.query
+        app: Application = query.app
+        children: Mapping[str, Any] = json.loads(answered.children) if answered.children else {}
+        now = monotonic()
+        behind_s = now - task.entered_s - app.budget_s.get(task.node, inf)
+        for edge in app.steps.nodes[task.node].edges:
+            given = children.get(edge.to)
+            mean = edge.mean(lane.variant)
+            bodies: list[bytes] = []
+            if isinstance(given, list):
+                bodies = [_child_body(item, query) for item in given]
+                number = len(bodies)
+            else:
+                number = int(given) if given is not None else fan_out(mean, self._random)
+            seen = app.tally.edges.setdefault(f"{lane.variant}/{edge.to}", [0, 0])
+            seen[0] += 1
+            seen[1] += number
+            if len(app.steps.nodes[edge.to].parents) > 1:
+                query.meeting(edge.to)[3] += number
+                continue
+            reached = min(1.0, mean) if given is None else 1.0
+            for place in range(number):
+                body = bodies[place] if bodies else task.body
+                weight = task.weight / (number * reached)
+                child = Task(query, edge.to, body, path, told, weight, task.quality, now)
+                query.open += 1
+                if query.meetings is not None:
+                    query.meeting(edge.to)[0] += 1.0
+                if app.late == "reroute" and behind_s > 0.0:
+                    self._place_late(child, 1e3 * behind_s)
+                else:
+                    self._place(child)
+
+    def _place_late(self, task: Task, behind_ms: float) -> None:
+        """Where it was going if that makes up for its delay, else to a backup, else nowhere."""
+        app: Application = task.query.app
+        longest_ms, _ = app.longest_ms(task.node, task)
+        try:
+            lane = app.choosers[task.node].place(task)
+        except (NoWorker, OffTable) as error:
+            self._end(task, "lost", str(error))
+            return
+        if lane is None or 1e3 * lane.mean_s(task.query.at, lane.max_batch) <= longest_ms - behind_ms + 1e-9:
+            if lane is not None:
+                self._ask(task, lane)
+            return
+        backup = app.backups[task.node].take(
+            monotonic(), late_ms=behind_ms, exec_ms=longest_ms, draw=self._random.random()
+        )
+        others = [one for one in app.lanes_of(task.node) if one.name == backup and one.open]
+        if not others:
+            self._end(task, "dropped", "late, and no backup has room")
+            return
+        self._ask(task, min(others, key=lambda one: one.bound))
+
+    def _join(self, query: QueryState, body: bytes) -> None:
+        app: Application = query.app
+        for node, number in joined_jobs(query, app.steps):
+            for _ in range(number):
+                query.open += 1
+                query.meeting(node)[0] += 1.0
+                quality = 1.0 if app.product else 0.0
+                self._place(Task(query, node, body, weight=1.0 / number, quality=quality, entered_s=monotonic()))
+
+    # The end
+
+    def _give_up(self, task: Task, why: str) -> None:
+        self._end(task, "dropped", why)
+
+    def _end(self, task: Task, outcome: str, why: str) -> None:
+        """A job ends without an answer, and its query with it (its other jobs go on: they are under way)."""
+        query = task.query
+        if not query.outcome:
+            query.outcome, query.why = outcome, why
+        if query.meetings is not None:
+            query.meeting(task.node)[0] -= 1.0
+            self._join(query, task.body)
+        self._close(query)
+
+    def _close(self, query: QueryState) -> None:
+        query.open -= 1
+        if query.open > 0 or self._queries.pop(id(query), None) is None:
+            return
+        now = monotonic()
+        app: Application = query.app
+        if query.meetings is not None:
+            query.quality = joined_quality(query, app.product)
+        else:
+            query.quality /= app.steps.sinks
+        outcome = query.outcome or ("late" if now > query.deadline_s else "served")
+        self.under_way -= 1
+        app.tally.under_way -= 1
+        app.tally.by_outcome[outcome] += 1
+        reply(query, outcome, now, query.why)
+
+    def _lost(self, link: Link, lost: list[tuple[int, Task]]) -> None:
+        """A worker died: what it had is sent again, as often as allowed."""
+        for lane in self.lanes.values():
+            if lane.link is link:
+                lane.bound = 0
+        self._changed(link)
+        for _, task in lost:
+            task.attempts += 1
+            if task.attempts > self.routes["router"]["retries"]:
+                self._end(task, "lost", "the worker died")
+            else:
+                self._place(task)
+
+    def _time_out(self) -> None:
+        """Answer the queries that have been under way for too long; what still comes of them is thrown away."""
+        limit = monotonic() - self.routes["router"]["timeout_s"]
+        for query in [query for query in self._queries.values() if query.arrived_s < limit]:
+            query.outcome, query.why, query.open = "lost", "no answer in time", 1
+            self._close(query)
+
+
+_LINK_LIMIT_S = 5.0
+"""How long new routes wait for their workers; whoever is not linked by then is left out until it is."""
+
+_PER_LOAD = ("arrived", "served", "dropped", "failed", "batches", "busy_ms", "queue_ms")
+
+
+def _child_body(item: Any, query: QueryState) -> bytes:
+    """What a model told about one query that follows, as the body of that query."""
+    told = item if isinstance(item, dict) and ("inputs" in item or "at" in item) else {"inputs": item}
+    return json.dumps({"at": query.at, **told}).encode()
+
+
+def main(arguments: list[str]) -> None:
+    """The process: ROUTES --report FD --parent PID."""
+    end_with_parent(int(arguments[4]))
+    asyncio.run(Router(Path(arguments[0])).run(int(arguments[2])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,294 @@
+"""A worker process: `python -m hetplan.executor.serving.worker CONFIG --report FD`.
+
+It holds the loads of one unit and serves them over HTTP (`POST /v1/{load}`, `GET /healthz`, `GET /metrics`) and over
+the router's link. SIGTERM lets it finish what it has; SIGHUP has it read its configuration again and change its loads
+in place. It ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from hetplan.executor.serving.frames import (  # fmt: skip
+    ASK,
+    BATCH,
+    FAILED,
+    PROTOCOL,
+    SERVED,
+    FrameReader,
+    done_frame,
+    read_ask,
+    read_batch,
+)
+from hetplan.executor.serving.http_server import Exchange, listen
+from hetplan.executor.serving.law import ServiceLaw
+from hetplan.executor.serving.models import Result, model_of
+from hetplan.executor.serving.precise_timer import PreciseTimer
+from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
+from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
+
+__all__ = ["Worker", "end_with_parent", "main", "spare_the_collector"]
+
+_NAMES = {SERVED: "served", FAILED: "failed"}
+
+
+class Worker:
+    """The loads of one unit behind one port."""
+
+    def __init__(self, config_path: Path) -> None:
+        self.config_path = config_path
+        self.config: Mapping[str, Any] = {}
+        self.loads: dict[str, HeldLoad] = {}
+        self.lanes: dict[str, tuple[Station, Lane]] = {}
+        self.stations: list[Station] = []
+        self.leaving: list[Station] = []
+        self.draining = False
+        self.since_s = monotonic()
+        self._changing = asyncio.Lock()
+        self._timer: PreciseTimer
+
+    async def run(self, report: int) -> None:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+        self._timer = PreciseTimer(loop)
+        config = json.loads(self.config_path.read_text())
+        if config["cores"]:
+            os.sched_setaffinity(0, config["cores"])
+        try:
+            await self._change(config)
+            server = await listen(self.handle, config["bind"], config["port"])
+        except (OSError, ValueError, KeyError) as error:
+            _report(report, {"failed": str(error)})
+            return
+        spare_the_collector()
+        stopped = asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, stopped.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(self._reload())))
+        tasks: list[asyncio.Task[None]] = []
+        _report(report, {"port": server.sockets[0].getsockname()[1]})
+        await stopped.wait()
+        self.draining = True
+        while not all(station.idle for station in (*self.stations, *self.leaving)):
+            await asyncio.sleep(0.01)
+        # What was just answered is still on its way out.
+        await asyncio.sleep(0.02)
+        server.close()
+        for load in self.loads.values():
+            load.model.close()
+
+    # What it holds
+
+    async def _reload(self) -> None:
+        try:
+            await self._change(json.loads(self.config_path.read_text()))
+        except (OSError, ValueError, KeyError) as error:
+            self.config = {**self.config, "refused": str(error)}
+
+    async def _change(self, config: Mapping[str, Any]) -> None:
+        """Hold the loads of this configuration; those that stay the same go on as they are."""
+        async with self._changing:
+            unit, before = config["unit"], {load["id"]: load for load in self.config.get("unit", {}).get("loads", ())}
+            made: dict[str, HeldLoad] = {}
+            for number, load in enumerate(unit["loads"]):
+                same = before.get(load["id"]) == load and load["id"] in self.loads
+                made[load["id"]] = self.loads[load["id"]] if same else await self._loaded(load, config, number)
+            gone = [load for name, load in self.loads.items() if made.get(name) is not load]
+            self.loads, self.leaving = made, [*self.leaving, *self.stations]
+            self.stations, self.lanes = [], {}
+            self._arrange(unit)
+            self.config = config
+        for load in gone:
+            asyncio.get_running_loop().create_task(self._let_go(load, list(self.leaving)))
+
+    async def _loaded(self, load: Mapping[str, Any], config: Mapping[str, Any], number: int) -> HeldLoad:
+        serial = 1009 * int(config["unit"]["index"]) + number
+        model = model_of(load, timer=self._timer, cores=config["cores"], serial=serial)
+        await model.prepare()
+        expected = load["expected"] or (load["model"].get("law") if load["model"]["kind"] == "sleep" else None)
+        return HeldLoad(
+            id=load["id"], model=model, servers=load["instances"] * load["concurrency"], max_batch=load["max_batch"],
+            max_wait_s=load["max_wait_ms"] / 1000.0, expected=ServiceLaw(expected) if expected else None,
+        )  # fmt: skip
+
+    def _arrange(self, unit: Mapping[str, Any]) -> None:
+        """Stations and lanes: one lane under a policy, else one per load; one station where the queue is shared."""
+        if unit["policies"]:
+            from hetplan.dispatch.policy_lookup import PolicySelector
+            from hetplan.planner.plan_policy import PolicyTable
+
+            selector = PolicySelector([PolicyTable.model_validate(table) for table in unit["policies"]])
+            by_variant = {load["variant"]: self.loads[load["id"]] for load in unit["loads"]}
+            lane = Lane(by_variant, selector)
+            self._add_station(list(self.loads.values()), [lane], dict.fromkeys(self.loads, lane))
+        elif unit["queue"] == "shared":
+            lanes = {name: Lane({name: load}) for name, load in self.loads.items()}
+            self._add_station(list(self.loads.values()), list(lanes.values()), lanes)
+        else:
+            for name, load in self.loads.items():
+                lane = Lane({name: load})
+                self._add_station([load], [lane], {name: lane})
+
+    def _add_station(self, loads: list[HeldLoad], lanes: list[Lane], by_load: Mapping[str, Lane]) -> None:
+        station = Station(max((load.servers for load in loads), default=1), lanes, self._timer.call_at)
+        self.stations.append(station)
+        self.lanes.update({name: (station, lane) for name, lane in by_load.items()})
+
+    async def _let_go(self, load: HeldLoad, stations: list[Station]) -> None:
+        while not all(station.idle for station in stations):
+            await asyncio.sleep(0.02)
+        load.model.close()
+        self.leaving = [station for station in self.leaving if not station.idle]
+
+    # What comes in
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one HTTP request."""
+        path = exchange.path
+        if path == "/link" and exchange.headers.get("upgrade") == PROTOCOL:
+            _Link(self, exchange)
+        elif path.startswith("/v1/"):
+            self._query(exchange, path[4:])
+        elif path == "/healthz":
+            told = {"ready": not self.draining, "content": self.config["content"], "pid": os.getpid(),
+                    "refused": self.config.get("refused", "")}  # fmt: skip
+            exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
+        elif path == "/metrics":
+            loads = {name: asdict(load.counters) for name, load in self.loads.items()}
+            exchange.answer(200, json.dumps({"since_s": monotonic() - self.since_s, "loads": loads}).encode())
+        else:
+            exchange.answer(404, b'{"why": "no such path"}')
+
+    def _query(self, exchange: Exchange, name: str) -> None:
+        place = self.lanes.get(name)
+        if place is None or self.draining:
+            why = b'{"why": "this worker is stopping"}' if self.draining else b'{"why": "no such load"}'
+            exchange.answer(503 if self.draining else 404, why)
+            return
+        body = exchange.body
+        try:
+            if body and exchange.headers.get("content-type", "application/json") != "application/json":
+                body = packed(read_at(exchange.headers.get("hetplan-at", "")), body)
+            query = read_query(body)
+        except BadQuery as error:
+            exchange.answer(400, json.dumps({"why": str(error)}).encode())
+            return
+
+        def finish(result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
+            served = result.outcome == SERVED
+            told = {"outcome": _NAMES.get(result.outcome, "dropped"), "load": load, "queue_ms": 1e3 * waited_s,
+                    "service_ms": 1e3 * took_s, "batch": batch}  # fmt: skip
+            if served:
+                told["outputs"] = json.loads(result.body) if result.body else None
+            else:
+                told["why"] = result.body.decode()
+            exchange.answer(200 if served else 503, json.dumps(told).encode())
+
+        station, lane = place
+        station.put(lane, Job(query, monotonic(), finish), self.loads[name])
+
+
+class _Link:
+    """The router's end of a connection: frames in, frames out; what one read brings is answered in few writes."""
+
+    def __init__(self, worker: Worker, exchange: Exchange) -> None:
+        self.worker, self.connection = worker, exchange.connection
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        exchange.connection.upgrade(exchange, PROTOCOL, FrameReader(self._take).feed)
+
+    def _take(self, kind: int, content: bytes) -> None:
+        now = monotonic()
+        if kind == ASK:
+            asked = read_ask(content)
+            place = self.worker.lanes.get(asked.load)
+            if place is None:
+                self._finish(asked.query, Result(FAILED, b"", b"no such load"), 0.0, 0.0, 0, asked.load)
+                return
+            station, lane = place
+            lane.rate_qps = asked.rate_qps
+            try:
+                query = read_query(asked.body)
+            except BadQuery as error:
+                self._finish(asked.query, Result(FAILED, b"", str(error).encode()), 0.0, 0.0, 0, asked.load)
+                return
+            finish = partial(self._finish, asked.query)
+            deadline = now + asked.slack_ms / 1000.0 if asked.slack_ms < inf else inf
+            give_up = now + asked.give_up_ms / 1000.0 if asked.give_up_ms < inf else inf
+            station.put(lane, Job(query, now, finish, deadline, give_up), self.worker.loads[asked.load])
+        elif kind == BATCH:
+            self._batch(content, now)
+
+    def _batch(self, content: bytes, now: float) -> None:
+        name, items = read_batch(content)
+        place = self.worker.lanes.get(name)
+        jobs = []
+        for number, _waited, slack_ms, body in items:
+            finish = partial(self._finish, number)
+            try:
+                jobs.append(Job(read_query(body), now, finish, now + slack_ms / 1000.0))
+            except BadQuery as error:
+                finish(Result(FAILED, b"", str(error).encode()), 0.0, 0.0, 0, name)
+        if place is None:
+            for job in jobs:
+                job.finish(Result(FAILED, b"", b"no such load"), 0.0, 0.0, 0, name)
+        elif jobs:
+            load = self.worker.loads[name]
+            load.counters.arrived += len(jobs)
+            place[0].serve(load, jobs)
+
+    def _finish(self, query: int, result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(
+            done_frame(
+                query, result.outcome, 1e3 * waited_s, 1e3 * took_s, batch, load.encode(), result.children, result.body
+            )
+        )
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self.connection.transport is not None:
+            self.connection.transport.write(b"".join(out))
+
+
+def _report(file: int, told: Mapping[str, Any]) -> None:
+    os.write(file, json.dumps(told).encode() + b"\n")
+    os.close(file)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed when the parent dies, so that nothing is left of a deployment whose keeper was killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def spare_the_collector() -> None:
+    """What was loaded by now stays: going through it again and again would hold up queries for some 10 ms each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+
+
+def main(arguments: list[str]) -> None:
+    """The process: CONFIG --report FD --parent PID."""
+    end_with_parent(int(arguments[4]))
+    asyncio.run(Worker(Path(arguments[0])).run(int(arguments[2])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,197 @@
+"""One ssh connection to the far end's agent: plain `ssh`, strict host keys, no prompt, every wait bounded.
+
+The remote command is a fixed one (`PYTHON -m hetplan.executor.ssh_agent`), quoted word by word; what a plan says goes
+over the line as data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hetplan.executor.ssh_wire import line_of
+from hetplan.profiles.fields import Model, Positive
+
+__all__ = ["LineLost", "SshLine", "SshSettings", "control_folder"]
+
+
+class SshSettings(Model):
+    """`[targets.NAME.settings]` of an ssh target: one machine, and how to reach it."""
+
+    address: str = Field(min_length=1, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:%-]*[A-Za-z0-9])?$")
+    user: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9._-]*$")
+    port: int = Field(default=22, ge=1, le=65535)
+    ssh: str = Field(default="ssh", description="the ssh program")
+    identity_file: str | None = Field(default=None, description="relative to hosts.toml; by default ssh's own choice")
+    known_hosts: str | None = Field(default=None, description="relative to hosts.toml; by default ssh's own file")
+    python: str = Field(default="python3", description="the far machine's Python that has hetplan installed")
+    folder: str = Field(default=".hetplan", description="where the far machine keeps its side, below its home")
+    files: str | None = Field(
+        default=None, pattern="^/", description="the folder there that holds what lies beside hosts.toml here"
+    )
+    connect_s: Positive = Field(default=10.0, description="how long connecting may take")
+    silent_s: Positive = Field(default=15.0, description="a connection that is dead for so long counts as lost")
+
+
+class LineLost(Exception):
+    """The connection could not be made, or broke: `why` is what ssh said."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(why)
+
+
+def control_folder() -> Path:
+    """A folder of this user's alone for the sockets of shared connections; short, as sockets need it.
+
+    >>> oct(control_folder().stat().st_mode & 0o777)
+    '0o700'
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hetplan-ssh-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise LineLost(f"{folder} is not a folder of yours alone; remove it")
+    return folder
+
+
+class SshLine:
+    """A connection with the agent at its far end; made at once, or `LineLost` raised."""
+
+    def __init__(self, settings: SshSettings, *, files: Path, hello: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._options = _options(settings, files)
+        self._replies: queue.Queue[bytes | None] = queue.Queue()
+        self._said: list[bytes] = []
+        try:
+            self._process = subprocess.Popen(
+                [*self._command(), shlex.join((settings.python, "-m", "hetplan.executor.ssh_agent"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the command, which closes the line itself
+            )
+        except OSError as error:
+            raise LineLost(f"{settings.ssh} cannot be run: {error.strerror}") from None
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_replies, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+        try:
+            self.welcome: Mapping[str, Any] = self.call(hello, limit_s=settings.connect_s + 20.0)
+        except BaseException:
+            self.close(shared=False)
+            raise
+
+    def call(self, message: Mapping[str, Any], *, limit_s: float) -> Any:
+        """Send one call and wait for its reply; `{"failed": ...}` is handed back as it is, under that key."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line_of(message))
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            raise LineLost(self._why()) from None
+        try:
+            line = self._replies.get(timeout=limit_s)
+        except queue.Empty:
+            self.close(shared=False)
+            raise LineLost(f"no answer to {message['call']} within {limit_s:g} s") from None
+        if line is None:
+            raise LineLost(self._why())
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            raise LineLost(f"the far end did not answer in JSON: {line[:80]!r}") from None
+        return reply
+
+    def close(self, *, shared: bool) -> None:
+        """Hang up; with `shared`, the connection that later calls would have shared is ended too."""
+        process = self._process
+        with suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
+        try:
+            process.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for reader in self._readers:
+            reader.join(timeout=2.0)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        if shared:
+            end_shared([self._settings.ssh, *self._options], address=_destination(self._settings))
+
+    def _command(self) -> list[str]:
+        return [self._settings.ssh, *self._options, "--", _destination(self._settings)]
+
+    def _read_replies(self) -> None:
+        assert self._process.stdout is not None
+        with suppress(ValueError):  # closed meanwhile
+            for line in self._process.stdout:
+                self._replies.put(line)
+        self._replies.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        with suppress(ValueError):
+            for line in self._process.stderr:
+                self._said = [*self._said[-4:], line]
+
+    def _why(self) -> str:
+        self._readers[1].join(timeout=1.0)
+        said = b" ".join(line.strip() for line in self._said).decode(errors="replace")
+        return said or "the connection broke"
+
+
+def end_shared(command: list[str], *, address: str) -> None:
+    """End the shared connection, if there is one."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run([*command, "-O", "exit", "--", address], capture_output=True, timeout=10.0, check=False)
+
+
+def _destination(settings: SshSettings) -> str:
+    return f"{settings.user}@{settings.address}" if settings.user else settings.address
+
+
+def _options(settings: SshSettings, files: Path) -> list[str]:
+    """Options for `ssh`: no prompt, no unknown key, no forwarding, a shared connection, an end to silence."""
+    third = max(1, round(settings.silent_s / 3))
+    given = {
+        "BatchMode": "yes",
+        "ConnectTimeout": f"{max(1, round(settings.connect_s))}",
+        "ControlMaster": "auto",
+        "ControlPath": f"{control_folder()}/{os.getpid()}-%C",
+        "ControlPersist": "60",
+        "ForwardAgent": "no",
+        "ForwardX11": "no",
+        "LogLevel": "ERROR",
+        "ServerAliveCountMax": "3",
+        "ServerAliveInterval": f"{third}",
+        "StrictHostKeyChecking": "yes",
+    }
+    if settings.known_hosts is not None:
+        given["UserKnownHostsFile"] = f'"{_file(files, settings.known_hosts)}"'
+        given["GlobalKnownHostsFile"] = "/dev/null"
+    if settings.identity_file is not None:
+        given["IdentitiesOnly"] = "yes"
+    options = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
+    if settings.identity_file is not None:
+        options += ["-i", str(_file(files, settings.identity_file))]
+    return ["-T", "-p", str(settings.port), *options]
+
+
+def _file(files: Path, written: str) -> Path:
+    return (files / Path(written).expanduser()).resolve()

@@ -1,0 +1,91 @@
+"""What a place to run things must be able to do. `hetplan.testing.check_target` tries a target on all of it.
+
+A target is told by name and content what to run; it never sees a plan. Every call is bounded in time, every call may be
+repeated: starting what runs, or stopping what does not, is no fault. What is on the hosts is the truth: `observe` asks
+them, it does not read a note of what was once done. A call that fails raises `TargetFailed` and leaves alone what ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.units import Endpoint, Seen, Unit
+
+__all__ = ["Setting", "Target", "UnitHealth"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that a target is made from: its name, hosts.toml, its own folder in the state directory, its settings."""
+
+    name: str
+    hosts: HostsFile
+    folder: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UnitHealth:
+    """How a unit is; `loads` are counters per load: arrived, served, dropped, failed, batches, busy_ms, queue_ms."""
+
+    ready: bool
+    why: str = ""
+    loads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A place where units run. Made by calling the class with one `Setting`; registered as `kind -> class`."""
+
+    kind: ClassVar[str]
+    name: str
+
+    def check(self, units: Sequence[Unit]) -> list[str]:
+        """Why these units could not run here together, one line per reason; touches nothing.
+
+        Here belong shares that nothing on the host enforces, missing commands and files, and bad settings.
+        """
+        ...
+
+    def observe(self) -> tuple[Seen, ...]:
+        """What runs now, dying and half-started units included."""
+        ...
+
+    def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
+        """Start units, side by side; returns when all of them answer as healthy. What runs already is left alone."""
+        ...
+
+    def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
+        """Bring running units to hold these loads; those that stay are not interrupted."""
+        ...
+
+    def stop(self, names: Sequence[str], *, drain_s: float) -> None:
+        """Stop units: each may finish what it has for `drain_s`, then it is ended. Returns when they are gone."""
+        ...
+
+    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
+        """How these units are; one that is not there is missing from the answer."""
+        ...
+
+    def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
+        """Have the router run and follow these routes (`routing_table.RoutingTable.as_dict`); None stops it.
+
+        Called only on the target that hosts.toml names for the router. Returns when the router follows them.
+        """
+        ...
+
+    def routed(self) -> Mapping[str, Any] | None:
+        """The routes that the router follows now; None where no router runs."""
+        ...
+
+    def down(self, *, drain_s: float) -> None:
+        """Stop everything of this deployment, the target's own helpers included; nothing is left behind."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; what runs goes on."""
+        ...

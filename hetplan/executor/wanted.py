@@ -1,0 +1,192 @@
+"""From a plan and hosts.toml to what shall run: units on hosts, and the routes that lead queries to them.
+
+The plan is untrusted. It was read by `read_plan` (digest, names, closed vocabulary); here its counts are held against
+what the hosts have room for, and every load must be served by a rule of hosts.toml. Nothing of it becomes a path or a
+word of a command but ids, which cannot hold a slash at their start, a space or a shell's character.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetplan.errors import Fault, InputError
+from hetplan.executor.background import Background
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.model_rules import served_by
+from hetplan.executor.units import LoadSpec, Seen, Unit, named
+from hetplan.planner.plan import Plan
+from hetplan.profiles.workers import Load, Worker
+
+__all__ = ["Wanted", "wanted"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What shall run: the plan's workers of one period, their units by name, and what the router shall know."""
+
+    plan: str
+    workers: tuple[Worker, ...]
+    units: Mapping[str, Unit]
+    apps: Mapping[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+
+def wanted(
+    plan: Plan, hosts: HostsFile, *, running: Iterable[Seen] = (), period: str | None = None,
+    background: Background | None = None,
+) -> Wanted:  # fmt: skip
+    """What a plan wants of these hosts; raises `InputError` with every reason why they cannot give it.
+
+    `running` are units that run now: a worker stays on the host where it is.
+    """
+    known = background if background is not None else Background.of(hosts)
+    chosen = _period(plan, period)
+    workers = tuple(worker for worker in plan.workers if worker.period == chosen)
+    placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
+    _check_counts(workers, hosts)
+    units: dict[str, Unit] = {}
+    # Workers that the plan ties to a host come first, so that no other takes their room.
+    for worker in sorted(workers, key=lambda one: one.host is None):
+        loads = tuple(_load(plan, known, hosts, worker, load, placing.faults) for load in worker.loads)
+        policies = _policies(plan, worker)
+        for index in range(worker.count + worker.standby):
+            host = placing.host_of(worker, index)
+            if host is None:
+                break
+            unit = named(
+                Unit(
+                    name="", worker=worker.id, index=index, hardware=worker.hardware, target=hosts.hosts[host].target,
+                    host=host, queue=worker.queue, standby=index >= worker.count, offer=worker.offer,
+                    plan_host=worker.host, loads=loads, policies=policies,
+                )
+            )  # fmt: skip
+            units[unit.name] = unit
+    if placing.faults:
+        raise InputError(dict.fromkeys(placing.faults))
+    apps = {app: _app(plan, known, app) for app in _served(plan, workers)}
+    return Wanted(str(plan.digest), workers, units, apps, tuple(_notes(plan, known, chosen)))
+
+
+def _period(plan: Plan, period: str | None) -> str:
+    listed = [one.id for one in plan.periods]
+    if period is None:
+        return listed[0] if listed else "t0"
+    if period not in listed:
+        raise InputError.one(
+            file="plan", path="$.periods", value=period, why="the plan has no such period",
+            remedy=f"It has {', '.join(listed)}.",
+        )  # fmt: skip
+    return period
+
+
+def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
+    """Before anything is made per instance: a hostile count must cost nothing."""
+    total = sum(worker.count + worker.standby for worker in workers)
+    loads = max((load.instances * load.serve.concurrency for worker in workers for load in worker.loads), default=0)
+    most = hosts.limits.most_units
+    for what, count in (("workers", total), ("instances of one load", loads)):
+        if count > most:
+            raise InputError.one(
+                file="plan", path="$.workers", value=count, why=f"{what}: more than these hosts allow ({most})",
+                remedy="Plan for fewer, or raise limits.most_units in hosts.toml.",
+            )  # fmt: skip
+
+
+class _Placing:
+    """Which host takes which worker instance: where it runs already, else the first with room."""
+
+    def __init__(self, hosts: HostsFile, at: Mapping[tuple[str, int], str]) -> None:
+        self.hosts, self.at = hosts, at
+        self.taken: Counter[tuple[str, str]] = Counter()
+        self.faults: list[Fault] = []
+
+    def host_of(self, worker: Worker, index: int) -> str | None:
+        fitting = [
+            name
+            for name, host in self.hosts.hosts.items()
+            if worker.hardware in host.hardware and (not worker.host or worker.host in (name, *host.plays))
+        ]
+        here = self.at.get((worker.id, index))
+        order = [here, *(name for name in fitting if name != here)] if here in fitting else fitting
+        for name in order:
+            if name is not None and self._room(name, worker.hardware) > 0:
+                self.taken[name, worker.hardware] += 1
+                return name
+        self._refuse(worker, index, fitting)
+        return None
+
+    def _room(self, name: str, hardware: str) -> int:
+        host = self.hosts.hosts[name]
+        if isinstance(host.machines, dict):
+            return host.room_for(hardware) - self.taken[name, hardware]
+        return host.machines - sum(count for (other, _), count in self.taken.items() if other == name)
+
+    def _refuse(self, worker: Worker, index: int, fitting: Sequence[str]) -> None:
+        wish = f"{worker.count + worker.standby} of {worker.hardware}" + (f" at {worker.host}" if worker.host else "")
+        if fitting:
+            why = f"the hosts have room for {index} of them ({', '.join(fitting)}; other workers taken off)"
+            remedy = "Raise `machines` in hosts.toml, or plan with fewer (limits.instances of the SLO)."
+        else:
+            why = "no host plays that" + (f" (hosts with `plays` {worker.host})" if worker.host else "")
+            remedy = f'Add "{worker.hardware}" to the hardware of a host in hosts.toml' + (
+                f', and "{worker.host}" to its `plays`.' if worker.host else "."
+            )
+        self.faults.append(Fault("plan", f"$.workers[{worker.id}]", wish, why, remedy))
+
+
+def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
+    law = known.law(plan, load, worker.hardware)
+    model: Mapping[str, Any] = {}
+    try:
+        model = served_by(hosts, load, worker.hardware, law=law, table=known.table)
+    except InputError as error:
+        faults.extend(error.faults)
+    share = load.share
+    return LoadSpec(
+        id=load.id, app=load.app, node=load.node, variant=load.variant, artifact=load.artifact, knobs=dict(load.knobs),
+        instances=load.instances, concurrency=load.serve.concurrency, max_batch=load.serve.max_batch,
+        max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
+        share_cpu_cores=share.cpu_cores if share else None, enforce=share.enforce if share else "none",
+        model=model, expected=law, quality=known.quality(load),
+    )  # fmt: skip
+
+
+def _policies(plan: Plan, worker: Worker) -> tuple[Mapping[str, Any], ...]:
+    tables = [table for listed in plan.policies.values() for table in listed if table.workers == worker.id]
+    return tuple(table.model_dump(mode="json", exclude_none=True) for table in tables)
+
+
+def _served(plan: Plan, workers: Sequence[Worker]) -> list[str]:
+    """The applications that these workers serve."""
+    loads = {load.id for worker in workers for load in worker.loads}
+    named_by = {load.app for worker in workers for load in worker.loads if load.app is not None}
+    routed = {app for app, routes in plan.routing.items() if any(loads & set(route.to) for route in routes)}
+    return sorted(named_by | routed)
+
+
+def _app(plan: Plan, known: Background, app: str) -> dict[str, Any]:
+    dispatch = plan.dispatch.get(app)
+    rule = dispatch.model_dump(mode="json", exclude_none=True) if dispatch is not None else {"rule": "shares/1"}
+    predict = {
+        key: {**known.table_of_plan(plan, name), "at": {}} for key, name in getattr(dispatch, "predict", {}).items()
+    }
+    routes = [route.model_dump(mode="json", exclude_none=True) for route in plan.routing.get(app, ())]
+    return {"dispatch": rule, "predict": predict, "routes": routes, **known.app(plan, app)}
+
+
+def _notes(plan: Plan, known: Background, period: str) -> Iterable[str]:
+    if len(plan.periods) > 1:
+        yield f"the plan has {len(plan.periods)} periods; this is {period}"
+    if known.digest is not None and known.digest != plan.inputs.profile:
+        yield "the plan was made from another profile than hosts.toml names: times and qualities may differ"
+    for unserved in plan.unserved:
+        yield f"{unserved.app}: {unserved.rate_qps:g} qps are left unserved ({unserved.why})"
+    if known.profile is None and any(len(_nodes_of(plan, app)) > 1 for app in plan.routing):
+        yield "hosts.toml names no profile: every step is taken to send on one query"
+
+
+def _nodes_of(plan: Plan, app: str) -> set[str | None]:
+    return {route.node for route in plan.routing[app]}

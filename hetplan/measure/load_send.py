@@ -1,0 +1,363 @@
+"""An open-loop load: requests go out when they are due, however late the replies to earlier ones are.
+
+Whoever waits for a reply before sending the next leaves out just the requests that would have met the worst of a slow
+server (coordinated omission). So the times to send are fixed beforehand, each request has a connection of its own until
+its reply is there, and response times count from when a request was due, not from when it was sent. How late the sender
+itself was is measured too: where that is not small, the machine that sends is the bottleneck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hetplan.errors import HetplanError, InputError
+from hetplan.measure.load_connection import Connection, Reply, new_event_loop
+from hetplan.planner.contract import Event
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["LoadFailed", "Sent", "Target", "send_load"]
+
+MOST_CONNECTIONS = 4000
+_SPARE = 8
+_TICK_S = 0.1
+
+
+class LoadFailed(HetplanError):
+    """The endpoint cannot be reached at all."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the requests of one application go, when, and what they say.
+
+    `due_s` rises from 0; `kinds` are places in `bodies`, one per class of query. With `clients`, only so many requests
+    are under way at once and each next one is due when a reply came, up to `until_s`; `due_s` then only says how many
+    there may be.
+    """
+
+    app: str
+    url: str
+    due_s: NDArray[np.float64]
+    kinds: NDArray[np.int32]
+    bodies: Sequence[bytes]
+    content_type: str = "application/json"
+    headers: Sequence[tuple[str, str]] = ()
+    clients: int = 0
+    until_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of the requests of one application, in the order in which they were due.
+
+    `response_ms` counts from when a request was due and is infinite where no answer came; `late_ms` is by how much the
+    sender was late. `status` is HTTP's, 0 where the connection broke or nothing came in time, -1 for what was never
+    sent (the run was cancelled). `outcome` is the server's own word; `quality` is NaN where it says none.
+    """
+
+    app: str
+    due_s: NDArray[np.float64]
+    kinds: NDArray[np.int32]
+    late_ms: NDArray[np.float64]
+    response_ms: NDArray[np.float64]
+    status: NDArray[np.int16]
+    outcome: Sequence[str]
+    quality: NDArray[np.float64]
+    connections: int
+
+
+def send_load(
+    targets: Sequence[Target],
+    *,
+    timeout_s: float = 10.0,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> list[Sent]:
+    """Send everything on schedule and wait for the replies, no longer than `timeout_s` for each."""
+    for target in targets:
+        if urlsplit(target.url).scheme != "http":
+            raise InputError.one(
+                file="--endpoint", value=target.url, why="an address of http", remedy="Write http://HOST:PORT."
+            )
+    loop = new_event_loop()
+    collected = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        sender = _Sender(loop, targets, timeout_s, on_event or (lambda _event: None), cancel or threading.Event())
+        return loop.run_until_complete(sender.run())
+    finally:
+        if collected:
+            gc.enable()
+        loop.close()
+
+
+class _Pool:
+    """Connections to one address; the one that was used last is used next."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, url: str, free: Callable[[int, Reply | None], None]) -> None:
+        parts = urlsplit(url)
+        self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or 80
+        self._tell = free
+        self._idle: list[Connection] = []
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._opening = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.opened = 0
+        self.living = 0
+
+    async def fill(self, count: int) -> None:
+        """Open connections before they are needed; raises where not even one can be had."""
+        for _ in range(count):
+            try:
+                await self._open()
+            except OSError as error:
+                why = os.strerror(error.errno) if error.errno else str(error)
+                raise LoadFailed(f"http://{self._host}:{self._port}: {why}") from None
+
+    def send(self, request: int, data: bytes) -> bool:
+        """Send now, or as soon as a connection is there; whether it was now."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                connection.send(request, data)
+                if len(self._idle) < _SPARE:
+                    self._more()
+                return True
+        self._waiting.append((request, data))
+        self._more()
+        return False
+
+    def close(self) -> None:
+        """Close all that are idle."""
+        for task in self._tasks:
+            task.cancel()
+        for connection in self._idle:
+            connection.close()
+
+    def _more(self) -> None:
+        if self.living + self._opening >= MOST_CONNECTIONS or self._opening > len(self._waiting) + _SPARE:
+            return
+        self._opening += 1
+        task = self._loop.create_task(self._open_quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open_quietly(self) -> None:
+        try:
+            await self._open()
+        except OSError:
+            waiting, self._waiting = self._waiting, deque()
+            for request, _ in waiting:
+                self._tell(request, None)
+        finally:
+            self._opening -= 1
+
+    async def _open(self) -> None:
+        _, connection = await self._loop.create_connection(lambda: Connection(self._freed), self._host, self._port)
+        self.opened += 1
+        self.living += 1
+        self._use(connection)
+
+    def _use(self, connection: Connection) -> None:
+        if self._waiting:
+            request, data = self._waiting.popleft()
+            connection.send(request, data)
+        else:
+            self._idle.append(connection)
+
+    def _freed(self, connection: Connection, request: int, reply: Reply | None) -> None:
+        if not connection.open:
+            self.living -= 1
+        if request >= 0:
+            self._tell(request, reply)
+        if connection.open:
+            self._use(connection)
+        elif self._waiting:
+            self._more()
+
+
+class _Sender:
+    """One run over all targets. A request is known by its place in the targets' lists, laid end to end."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        targets: Sequence[Target],
+        timeout_s: float,
+        on_event: Callable[[Event], None],
+        cancel: threading.Event,
+    ) -> None:
+        import numpy as np
+
+        self.loop, self.targets, self.timeout_s, self.on_event, self.cancel = loop, targets, timeout_s, on_event, cancel
+        self.due_s: list[float] = np.concatenate([target.due_s for target in targets]).tolist()
+        count = len(self.due_s)
+        self.sent_s, self.done_s = [-1.0] * count, [-1.0] * count
+        self.replies: list[Reply | None] = [None] * count
+        self.pools = {urlsplit(target.url).netloc: _Pool(loop, target.url, self._answered) for target in targets}
+        self.data: list[bytes] = []
+        self.pool_of: list[_Pool] = []
+        self.clients: list[_Clients | None] = []
+        scheduled: list[int] = []
+        for target in targets:
+            first, requests = len(self.data), _requests(target)
+            mine = range(first, first + len(target.due_s))
+            self.data += [requests[kind] for kind in target.kinds.tolist()]
+            self.pool_of += [self.pools[urlsplit(target.url).netloc]] * len(mine)
+            self.clients += [_Clients(target, deque(mine)) if target.clients else None] * len(mine)
+            scheduled += [] if target.clients else mine
+        self.order = sorted(scheduled, key=self.due_s.__getitem__)
+        self.next, self.asked, self.answered = 0, 0, 0
+        self.start_s = 0.0
+        self.finished: asyncio.Future[None] = loop.create_future()
+
+    async def run(self) -> list[Sent]:
+        for pool in self.pools.values():
+            await pool.fill(_SPARE)
+        self.start_s = self.loop.time() + 0.05
+        self.loop.call_at(self.start_s, self._begin)
+        ticking = self.loop.create_task(self._tick())
+        await self.finished
+        ticking.cancel()
+        for pool in self.pools.values():
+            pool.close()
+        await asyncio.sleep(0)
+        return self._sorted_out()
+
+    def _begin(self) -> None:
+        for clients in {id(one): one for one in self.clients if one is not None}.values():
+            for _ in range(min(clients.target.clients, len(clients.left))):
+                self._send_now(clients.left.popleft())
+        self._go()
+
+    def _go(self) -> None:
+        """Send all that is due, and come back when the next one is."""
+        order, due_s, count = self.order, self.due_s, len(self.order)
+        now = self.loop.time() - self.start_s
+        while self.next < count and due_s[order[self.next]] <= now:
+            request = order[self.next]
+            self.next += 1
+            self.asked += 1
+            self.pool_of[request].send(request, self.data[request])
+            now = self.sent_s[request] = self.loop.time() - self.start_s
+        if self.next < count and not self.cancel.is_set():
+            self.loop.call_at(self.start_s + due_s[order[self.next]], self._go)
+        self._end_if_done()
+
+    def _send_now(self, request: int) -> None:
+        """A client's next request: it is due when the client has its last reply."""
+        self.asked += 1
+        self.due_s[request] = self.sent_s[request] = self.loop.time() - self.start_s
+        self.pool_of[request].send(request, self.data[request])
+
+    def _answered(self, request: int, reply: Reply | None) -> None:
+        if self.done_s[request] >= 0.0:
+            return
+        now = self.done_s[request] = self.loop.time() - self.start_s
+        self.replies[request] = reply
+        self.answered += 1
+        clients = self.clients[request]
+        if clients is not None and clients.left and now < clients.target.until_s and not self.cancel.is_set():
+            if reply is not None:
+                self._send_now(clients.left.popleft())
+            else:
+                # Nobody is there: asking again at once would only spin.
+                self.loop.call_later(_TICK_S, self._send_now, clients.left.popleft())
+                return
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self.next == len(self.order) and self.answered == self.asked and not self.finished.done():
+            self.finished.set_result(None)
+
+    async def _tick(self) -> None:
+        """Give up on what has taken too long; heed a cancellation; tell how far it is."""
+        oldest = 0
+        closed = [request for request, clients in enumerate(self.clients) if clients is not None]
+        last = max([self.due_s[self.order[-1]] if self.order else 0.0, *(target.until_s for target in self.targets)])
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = self.loop.time() - self.start_s
+            while oldest < self.next and self._settled(self.order[oldest], now):
+                oldest += 1
+            for request in closed:
+                if self.sent_s[request] >= 0.0:
+                    self._settled(request, now)
+            if self.cancel.is_set() and not self.finished.done():
+                self.finished.set_result(None)
+            told = f"{self.asked} sent, {self.asked - self.answered} not answered yet"
+            self.on_event(Event("load", told, done=min(now / max(last, 1e-9), 1.0), seconds=now))
+
+    def _settled(self, request: int, now: float) -> bool:
+        """Whether a request that was sent is over: answered, or given up on."""
+        if self.done_s[request] < 0.0 and now - self.due_s[request] > self.timeout_s:
+            self._answered(request, None)
+        return self.done_s[request] >= 0.0
+
+    def _sorted_out(self) -> list[Sent]:
+        found: list[Sent] = []
+        first = 0
+        for target in self.targets:
+            found.append(self._of(target, slice(first, first + len(target.due_s))))
+            first += len(target.due_s)
+        return found
+
+    def _of(self, target: Target, mine: slice) -> Sent:
+        import numpy as np
+
+        due, sent, done = (np.array(times[mine]) for times in (self.due_s, self.sent_s, self.done_s))
+        replies = self.replies[mine]
+        answered = np.array([reply is not None for reply in replies], dtype=bool)
+        tried = sent >= 0.0
+        if target.clients:
+            # Of the requests that clients might have made, those that they did.
+            due, sent, done, answered = due[tried], sent[tried], done[tried], answered[tried]
+            replies = [reply for reply, was in zip(replies, tried.tolist(), strict=True) if was]
+        status = [
+            (0 if went >= 0 else -1) if reply is None else reply.status
+            for went, reply in zip(sent.tolist(), replies, strict=True)
+        ]
+        qualities = [reply.quality if reply is not None and reply.quality >= 0 else np.nan for reply in replies]
+        return Sent(
+            app=target.app,
+            due_s=due,
+            kinds=target.kinds[: len(tried)][tried] if target.clients else target.kinds,
+            late_ms=np.where(sent >= 0, (sent - due) * 1000.0, np.nan),
+            response_ms=np.where(answered, (done - due) * 1000.0, np.inf),
+            status=np.array(status, dtype=np.int16),
+            outcome=[reply.outcome if reply is not None else "" for reply in replies],
+            quality=np.array(qualities, dtype=np.float64),
+            connections=sum(pool.opened for pool in self.pools.values()),
+        )
+
+
+@dataclass(frozen=True)
+class _Clients:
+    """Clients of one application, and the requests that they have not made yet."""
+
+    target: Target
+    left: deque[int]
+
+
+def _requests(target: Target) -> list[bytes]:
+    """The whole request of each class of query."""
+    parts = urlsplit(target.url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    head = [f"POST {path} HTTP/1.1", f"host: {parts.netloc}", f"content-type: {target.content_type}"]
+    head += [f"{name}: {value}" for name, value in target.headers]
+    if any(not line.isprintable() for line in head):
+        raise InputError.one(file="--endpoint", value=target.url, why="no control characters", remedy="Mend it.")
+    told = "\r\n".join(head)
+    return [f"{told}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body for body in target.bodies]

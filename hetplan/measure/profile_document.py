@@ -1,0 +1,263 @@
+"""From measured cells to profile.json: tables, runs, qualities, fan-outs, and where all of it comes from.
+
+What profiles have no key for (intervals, outliers, how many runs, whether the stopping rule was met) stands under
+``extensions.measured``, per hardware and variant. Prices are nobody's to measure: offers stand in a file of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hetplan.measure.profile_cell import Cell, cores_of_this_process
+from hetplan.measure.profile_figures import CellFigures, figures_of
+from hetplan.measure.profile_run import Measurements
+from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish, points_of
+from hetplan.profiles.canonical import digest
+
+__all__ = ["machine_memory_gib", "profile_document"]
+
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
+    """The profile of all cells that were measured; a variant without any is left out."""
+    measured = [cell for cell in found.cells if not cell.failed]
+    variants = [name for name in wish.variants if any(cell.variant == name for cell in measured)]
+    hardware = [name for name in wish.hardware if any(cell.hardware == name for cell in measured)]
+    source_of = {
+        name: _source(wish.hardware[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
+    }
+    id_of = {name: f"{name[:40]}-{digest(source)[7:15]}" for name, source in source_of.items()}
+    document: dict[str, Any] = {
+        "format": "hetplan/profile/1.0",
+        "sources": {id_of[name]: source for name, source in source_of.items()},
+        "metrics": {name: _dumped(metric) for name, metric in wish.metrics.items()},
+        "hardware": {name: _hardware(wish.hardware[name]) for name in hardware},
+        "tasks": {
+            name: _dumped(wish.tasks[name]) if name in wish.tasks else {}
+            for name in dict.fromkeys((*wish.tasks, *(wish.variants[variant].task for variant in variants)))
+        },
+        "variants": {},
+        "tables": {},
+        "pipelines": {},
+        "extensions": {},
+    }
+    for name in variants:
+        _add_variant(document, wish, name, found, measured, id_of)
+    for name, pipeline in wish.pipelines.items():
+        document["pipelines"][name] = _pipeline(pipeline, wish, measured)
+    return {section: content for section, content in document.items() if content or section == "variants"}
+
+
+def _add_variant(
+    document: dict[str, Any],
+    wish: Wish,
+    name: str,
+    found: Measurements,
+    measured: Sequence[Cell],
+    id_of: Mapping[str, str],
+) -> None:
+    variant = wish.variants[name]
+    runs, details = [], {}
+    for hardware in variant.on or tuple(wish.hardware):
+        cells = [cell for cell in measured if cell.variant == name and cell.hardware == hardware]
+        if not cells:
+            continue
+        figures = {_place(cell.point): figures_of(cell.samples_ms, cell.preempted, wish.repeats) for cell in cells}
+        table = _id(f"{name}-{hardware}")
+        document["tables"][table] = _table(variant, figures) | {
+            "source": id_of[hardware],
+            "outside": variant.outside,
+            "interval": wish.repeats.confidence,
+        }
+        run: dict[str, Any] = {"hardware": hardware, "latency": table, "load_s": cells[0].load_s}
+        if variant.at:
+            run |= {"at": dict(variant.at)} | _saturation(variant, figures)
+        needs = _needs(wish.hardware[hardware], cells)
+        run |= {"needs": needs} if needs else {}
+        sizes = {_place(cell.point): cell.bytes_out for cell in cells if cell.bytes_out is not None}
+        if sizes:
+            run["bytes_out"] = _id(f"{name}-{hardware}-bytes")
+            document["tables"][run["bytes_out"]] = _size_table(variant, sizes, id_of[hardware])
+        runs.append(run)
+        details[hardware] = _details(cells, figures)
+    entry: dict[str, Any] = {"task": variant.task} | ({"family": variant.family} if variant.family else {})
+    value = _quality(name, found, measured)
+    if value is not None:
+        entry["quality"] = {"value": value, "source": id_of[runs[0]["hardware"]]}
+    if name in found.artifacts:
+        entry["artifact"] = {"kind": "onnx", "sha256": found.artifacts[name]}
+    if variant.knobs:
+        entry["knobs"] = dict(variant.knobs)
+    document["variants"][name] = entry | {"runs": runs}
+    if name in found.qualities:
+        details["quality"] = found.qualities[name].as_dict()
+    document["extensions"][f"measured.{name}"] = details
+
+
+def _table(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
+    def grid(pick: Any) -> Any:
+        return _grid(variant, {place: pick(found) for place, found in figures.items()})
+
+    table: dict[str, Any] = {"quantity": "latency_ms", "axes": _axes(variant)}
+    table |= {"mean": grid(lambda found: found.mean), "std": grid(lambda found: found.std)}
+    for name in _PERCENTILES:
+        table[name] = grid(lambda found, name=name: found.percentiles[name])
+    return table | {"max": grid(lambda found: found.max), "samples": grid(lambda found: found.runs)}
+
+
+def _size_table(variant: MeasuredVariant, sizes: Mapping[tuple[float, ...], float], source: str) -> dict[str, Any]:
+    axes = _axes(variant)
+    return {"quantity": "bytes_out", "axes": axes, "mean": _grid(variant, sizes), "source": source}
+
+
+def _axes(variant: MeasuredVariant) -> dict[str, list[float]]:
+    return {name: [_plain(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
+
+
+def _grid(variant: MeasuredVariant, cells: Mapping[tuple[float, ...], Any]) -> Any:
+    """One level of lists per axis, in alphabetical order of the axes; null where nothing was measured."""
+    flat = [cells.get(_place(point)) for point in points_of(variant.axes)]
+    for name in sorted(variant.axes, reverse=True)[:-1]:
+        size = len(variant.axes[name])
+        flat = [flat[first : first + size] for first in range(0, len(flat), size)]
+    return flat if variant.axes else flat[0]
+
+
+def _place(point: Mapping[str, float]) -> tuple[float, ...]:
+    return tuple(float(point[name]) for name in sorted(point))
+
+
+def _saturation(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
+    found = figures.get(_place(variant.at))
+    if found is None:
+        return {}
+    return {"saturation_qps": float(f"{1000.0 * variant.at.get('batch', 1.0) / found.mean:.6g}")}
+
+
+def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]:
+    """What a run needs of what its hardware provides; what that does not state cannot be asked of it."""
+    needs: dict[str, float] = {}
+    if machine.provider == "cpu":
+        needs["cpu_cores"] = machine.threads
+    for cell in cells:
+        for name, amount in (cell.memory_gib or {}).items():
+            if amount > 0:
+                needs[name] = max(needs.get(name, 0.0), float(f"{amount:.3g}"))
+    provided = _hardware(machine)["provides"]
+    return {name: amount for name, amount in needs.items() if name in provided}
+
+
+def _hardware(machine: MeasuredHardware) -> dict[str, Any]:
+    provides = dict(machine.provides)
+    if not provides and machine.kind == "cpu":
+        # A worker is as many cores as the model was measured on, with their part of the memory.
+        share = machine.threads / max(len(cores_of_this_process()) or os.cpu_count() or 1, machine.threads)
+        provides = {"cpu_cores": float(machine.threads), "mem_gib": float(f"{share * machine_memory_gib():.3g}")}
+    told: dict[str, Any] = {"kind": machine.kind, "startup_s": machine.startup_s, "provides": provides}
+    if machine.tier is not None:
+        told["tier"] = machine.tier
+    if machine.relative_time is not None:
+        told["relative_time"] = machine.relative_time
+    return told
+
+
+def _details(cells: Sequence[Cell], figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
+    """What the tables have no place for, cell by cell."""
+    listed = []
+    for cell in cells:
+        told = {"at": dict(cell.point), **figures[_place(cell.point)].as_dict()}
+        if cell.operators_ms:
+            told["operators_ms"] = dict(cell.operators_ms)
+        if cell.fanout is not None:
+            told["fanout"] = cell.fanout
+        listed.append(told)
+    return {"cells": listed}
+
+
+def _quality(name: str, found: Measurements, measured: Sequence[Cell]) -> float | None:
+    if name in found.qualities:
+        return found.qualities[name].value
+    scores = [(cell.score, len(cell.samples_ms)) for cell in measured if cell.variant == name]
+    known = [(score, count) for score, count in scores if score is not None]
+    if not known:
+        return None
+    return float(f"{sum(score * count for score, count in known) / sum(count for _, count in known):.6g}")
+
+
+def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell]) -> dict[str, Any]:
+    """The pipeline with measured fan-outs and bytes on the edges out of each task, where the file states none."""
+    edges = []
+    for edge in pipeline.get("edges", ()):
+        task = pipeline["nodes"][edge["from"]].get("task")
+        mine = [cell for cell in measured if wish.variants[cell.variant].task == task] if task else []
+        told = dict(edge)
+        fanouts = {name: _average(mine, name, "fanout") for name in dict.fromkeys(cell.variant for cell in mine)}
+        known = {name: value for name, value in fanouts.items() if value is not None}
+        if known and "fanout" not in edge:
+            told["fanout"] = {**known, "*": float(f"{sum(known.values()) / len(known):.6g}")}
+        sizes = [size for cell in mine if cell.point.get("batch", 1.0) == 1.0 and (size := cell.bytes_out) is not None]
+        if sizes and "bytes" not in edge:
+            told["bytes"] = max(sizes)
+        edges.append(told)
+    return {**pipeline, "edges": edges}
+
+
+def _average(cells: Sequence[Cell], variant: str, what: str) -> float | None:
+    found = [getattr(cell, what) for cell in cells if cell.variant == variant and getattr(cell, what) is not None]
+    return float(f"{sum(found) / len(found):.6g}") if found else None
+
+
+def _source(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    versions = ", ".join(
+        f"{name} {value}" for name, value in sorted({pair for cell in cells for pair in cell.versions.items()})
+    )
+    tool = f"hetplan {version('hetplan')} profile, python {platform.python_version()}"
+    pinned = f"pinned to {machine.threads} of its cores" if machine.pin else "not pinned"
+    cores = len(cores_of_this_process()) or os.cpu_count() or 1
+    where = f"{_processor()}, {cores} cores, {platform.system()} {platform.machine()}"
+    return {
+        "kind": "measured",
+        "tool": f"{tool}, {versions}" if versions else tool,
+        "date": max(cell.date for cell in cells),
+        "note": f"{where}; {machine.threads} thread{'s' if machine.threads > 1 else ''}, {pinned}",
+    }
+
+
+def _processor() -> str:
+    """The model of the processor; no name of this machine."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def machine_memory_gib() -> float:
+    """All memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (ValueError, OSError, AttributeError):
+        return 0.0
+
+
+def _dumped(model: Any) -> dict[str, Any]:
+    found: dict[str, Any] = model.model_dump(mode="json", exclude_unset=True)
+    return found
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def _id(text: str) -> str:
+    """An id of at most 63 characters, the last of them telling long ones apart."""
+    return text if len(text) <= 63 else f"{text[:54]}-{digest(text)[7:15]}"

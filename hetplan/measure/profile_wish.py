@@ -1,0 +1,238 @@
+"""measure.toml: what `hetplan profile` is to measure, and where. Trusted, for it names files and commands to run.
+
+::
+
+    format = "hetplan/measure/1.0"
+
+    [hardware.cpu-1]                    # this machine, as profiles shall call it; several are several ways to use it
+    kind = "cpu"
+    threads = 1                         # of the model; pinned to as many cores
+
+    [repeats]                           # all may be left out
+    p50_within = 0.02
+    p99_within = 0.1
+
+    [variants.small]
+    task = "classify"
+    onnx = "small.onnx"                 # or callable = "module:function", http = "http://...", command = ["...", "..."]
+    axes = {batch = [1, 2, 4, 8]}
+    quality = "labelled.npz"
+
+Files are named relative to the file's own folder. `tasks`, `metrics` and `pipelines` are written as in a profile.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict, model_validator
+
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.fields import (
+    Amount,
+    Count,
+    Fraction,
+    Id,
+    Key,
+    Model,
+    Named,
+    PositiveAmount,
+    PositiveCount,
+    Real,
+    wrong,
+)
+from hetplan.profiles.profile import Metric, Pipeline, Task
+from hetplan.profiles.validate import validate
+
+__all__ = ["FORMAT", "MeasuredHardware", "MeasuredVariant", "Repeats", "Wish", "points_of", "read_wish"]
+
+FORMAT = "hetplan/measure/1.0"
+_KINDS = ("onnx", "callable", "http", "command")
+_MOST_CELLS = 10_000
+_ONE_BY_ONE: dict[str, tuple[float, ...]] = {"batch": (1.0,)}
+
+
+class MeasuredHardware(Model):
+    """The machine that measures, as profiles call it, and how much of it a model may use."""
+
+    kind: Key = "cpu"
+    threads: PositiveCount = 1
+    cores: tuple[Count, ...] = Field(default=(), description="which cores; default: the first ones this process has")
+    pin: bool = True
+    provider: Literal["cpu", "cuda"] = "cpu"
+    tier: Id | None = None
+    relative_time: PositiveAmount | None = None
+    startup_s: Amount = 0.0
+    provides: dict[Key, Amount] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _enough_cores(self) -> MeasuredHardware:
+        if self.cores and len(set(self.cores)) < self.threads:
+            raise wrong(f"{self.threads} threads want as many cores", "List more, or lower threads.", at=("cores",))
+        return self
+
+
+class Repeats(Model):
+    """When a cell has been measured often enough."""
+
+    warm_up: Count = 5
+    pause_ms: Amount = Field(default=0.0, description="rest between runs, as a server has between queries")
+    min_runs: PositiveCount = 30
+    max_runs: PositiveCount = 5000
+    max_s: PositiveAmount = 20.0
+    p50_within: PositiveAmount | None = Field(default=0.02, description="half-width of its interval / value")
+    p99_within: PositiveAmount | None = 0.1
+    confidence: Annotated[Fraction, Field(gt=0, lt=1)] = 0.95
+
+    @model_validator(mode="after")
+    def _least_to_most(self) -> Repeats:
+        if self.min_runs > self.max_runs:
+            raise wrong(f"min_runs <= max_runs ({self.max_runs})", "Raise max_runs.", at=("min_runs",))
+        return self
+
+
+class MeasuredVariant(Model):
+    """One model, how it is run, and over which points of which axes."""
+
+    task: Id
+    family: Id | None = None
+    on: tuple[Id, ...] = Field(default=(), description="hardware; default: all of it")
+    onnx: str | None = None
+    callable: str | None = None
+    http: str | None = None
+    command: tuple[Annotated[str, Strict()], ...] | None = None
+    axes: dict[Key, tuple[Real, ...]] = Field(default_factory=lambda: dict(_ONE_BY_ONE))
+    knobs: dict[Key, Any] = Field(default_factory=dict)
+    at: dict[Key, Real] = Field(default_factory=dict, description="the point at which saturation_qps is stated")
+    shapes: dict[str, tuple[int | str, ...]] = Field(default_factory=dict, description="onnx: per input, axes by name")
+    integers_below: PositiveCount = Field(default=2, description="onnx: integer inputs are drawn below this")
+    body: str | None = Field(default=None, description="http: a JSON file; a text $AXIS in it becomes the axis' value")
+    headers: dict[str, str] = Field(default_factory=dict)
+    timeout_s: PositiveAmount = 60.0
+    quality: str | None = Field(default=None, description="an .npz file of inputs and labels")
+    score: str = Field(default="top1", description='"top1", or "module:function" of (outputs, labels)')
+    outside: Literal["refuse", "clamp", "linear"] = "refuse"
+
+    @property
+    def kind(self) -> str:
+        """How it is run: onnx, callable, http or command."""
+        return next(kind for kind in _KINDS if getattr(self, kind) is not None)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> MeasuredVariant:
+        given = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise wrong(f"exactly one of {', '.join(_KINDS)}, not {found}", 'Write for instance onnx = "small.onnx".')
+        if self.callable is not None and self.callable.count(":") != 1:
+            raise wrong('a callable is "module:function"', "Name the module and the function.", at=("callable",))
+        if self.command is not None and not self.command:
+            raise wrong("a command is a list of words", 'Write ["python", "measure.py"].', at=("command",))
+        if self.http is not None and not self.http.startswith(("http://", "https://")):
+            raise wrong("an address of http or https", 'Write "http://127.0.0.1:8000/path".', at=("http",))
+        if self.quality is not None and self.kind in ("http", "command"):
+            remedy = 'A command says "score" in each answer.' if self.command is not None else "Measure it elsewhere."
+            raise wrong("a labelled set is for onnx and callable", remedy, at=("quality",))
+        if self.score != "top1" and self.score.count(":") != 1:
+            raise wrong('"top1", or "module:function"', "Name the module and the function.", at=("score",))
+        self._check_axes()
+        return self
+
+    def _check_axes(self) -> None:
+        for name, axis in self.axes.items():
+            if not axis or sorted(set(axis)) != list(axis) or axis[0] < 0:
+                raise wrong("an axis lists numbers that grow", "Sort them, each once.", at=("axes", name))
+            if name == "batch" and any(size < 1 or size != int(size) for size in axis):
+                raise wrong("a batch is a whole number, 1 or more", "Write [1, 2, 4].", at=("axes", name))
+        for name in self.at:
+            if name not in self.axes or self.at[name] not in self.axes[name]:
+                raise wrong(f"a point of the axes: {name} lists no such value", "Add it to the axis.", at=("at", name))
+        if self.at and set(self.at) != set(self.axes):
+            raise wrong("a value for every axis", f"Name {', '.join(self.axes)}.", at=("at",))
+
+
+class Wish(Model):
+    """The whole file."""
+
+    format: Literal["hetplan/measure/1.0"]
+    hardware: Named[MeasuredHardware] = Field(min_length=1)
+    repeats: Repeats = Field(default_factory=Repeats)
+    metrics: Named[Metric] = Field(default_factory=dict)
+    tasks: Named[Task] = Field(default_factory=dict)
+    variants: Named[MeasuredVariant] = Field(min_length=1)
+    pipelines: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Wish:
+        for name, variant in self.variants.items():
+            for number, hardware in enumerate(variant.on):
+                if hardware not in self.hardware:
+                    raise wrong(
+                        f"there is no hardware {hardware!r}",
+                        f"There are: {', '.join(self.hardware)}.",
+                        at=("variants", name, "on", number),
+                    )
+            cells = len(points_of(variant.axes))
+            if cells > _MOST_CELLS:
+                at = ("variants", name, "axes")
+                raise wrong(f"at most {_MOST_CELLS} points, not {cells}", "Shorten the axes.", at=at)
+        for name, task in self.tasks.items():
+            if task.metric is not None and task.metric not in self.metrics:
+                at = ("tasks", name, "metric")
+                raise wrong(f"there is no metric {task.metric!r}", "Add it under [metrics].", at=at)
+        tasks = {*self.tasks, *(variant.task for variant in self.variants.values())}
+        for name, pipeline in self.pipelines.items():
+            try:
+                nodes = Pipeline.model_validate(pipeline).nodes
+            except ValueError as error:
+                why = str(error).splitlines()[1:2] or ["as in a profile"]
+                raise wrong(f"a pipeline as in a profile ({why[0]})", "Mend it.", at=("pipelines", name)) from None
+            for node, step in nodes.items():
+                if step.task is not None and step.task not in tasks:
+                    none = f"no variant is of task {step.task!r}"
+                    raise wrong(none, "Add one, or [tasks.NAME].", at=("pipelines", name, "nodes", node))
+        return self
+
+    def cells(self) -> Iterator[tuple[str, str, dict[str, float]]]:
+        """Every variant, hardware and point, in the order of measuring: a variant is loaded once per hardware."""
+        for name, variant in self.variants.items():
+            for hardware in variant.on or tuple(self.hardware):
+                for point in points_of(variant.axes):
+                    yield name, hardware, point
+
+
+def points_of(axes: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
+    """Every point of a grid, the last axis (in alphabetical order, as tables want it) fastest.
+
+    >>> points_of({"resolution": [1, 2], "batch": [4]})
+    [{'batch': 4, 'resolution': 1}, {'batch': 4, 'resolution': 2}]
+    """
+    names = sorted(axes)
+    return [dict(zip(names, values, strict=True)) for values in product(*(axes[name] for name in names))]
+
+
+def read_wish(path: str | os.PathLike[str]) -> tuple[Wish, Path]:
+    """The wish in a TOML file, and the folder that its file names are relative to; `InputError` with all faults."""
+    file = Path(path)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise InputError.one(
+            file=str(path), why=f"it cannot be read: {why}", remedy="Give a readable TOML file."
+        ) from None
+    wish = validate(Wish, content, file=str(path))
+    faults = [
+        Fault(str(path), f"$.variants.{name}.{key}", str(value), "there is no such file", "Mend its name.")
+        for name, variant in wish.variants.items()
+        for key, value in (("onnx", variant.onnx), ("quality", variant.quality), ("body", variant.body))
+        if value is not None and not (file.parent / value).is_file()
+    ]
+    if faults:
+        raise InputError(faults)
+    return wish, file.parent

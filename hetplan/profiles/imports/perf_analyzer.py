@@ -1,0 +1,165 @@
+"""CSV files of Triton's perf_analyzer (``perf_analyzer -m MODEL ... -f FILE.csv``).
+
+The columns read are ``Concurrency`` (or ``Request Rate``), ``Inferences/Second``, the components of the mean latency
+(``Client Send`` to ``Client Recv``; or ``Avg latency`` of a ``--verbose-csv`` file) and ``p50 latency`` ...
+``p99 latency``, all in microseconds. Others are left alone.
+
+Only at the lowest concurrency (or rate) of a batch size is a latency that of serving: further up requests wait for one
+another. So that row gives the latency table, and the highest ``Inferences/Second`` of all rows the saturation. At a
+concurrency above 1 the table says so (``given.concurrency``).
+
+A file says neither the batch size nor the machine nor the model. A column ``Batch`` or ``Batch Size`` may be put in
+front (without it, the batch is 1), and the name of the file may be ``MODEL@HARDWARE.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.profiles.json_path import shortened_text
+
+__all__ = ["convert", "convert_text"]
+
+_LOADS = ("Concurrency", "Request Rate")
+_RATE = "Inferences/Second"
+_BATCHES = ("Batch", "Batch Size")
+_PARTS = (
+    "Client Send",
+    "Network+Server Send/Recv",
+    "Server Queue",
+    "Server Compute Input",
+    "Server Compute Infer",
+    "Server Compute Output",
+    "Server Cache Hit",
+    "Server Cache Miss",
+    "Client Recv",
+)
+"""Their sum is the mean latency as the client sees it."""
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
+    """The profile of one CSV file; it holds no wish, so there is no SLO."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError.one(
+            file=str(path), why=f"it cannot be read: {error}", remedy="Give perf_analyzer's CSV file."
+        ) from None
+    variant, _, hardware = file.stem.partition("@")
+    return convert_text(text, file=str(path), variant=variant, hardware=hardware), None
+
+
+def convert_text(text: str, *, file: str, variant: str = "model", hardware: str = "") -> dict[str, Any]:
+    """As `convert`, of the text of a file.
+
+    >>> text = '''Concurrency,Inferences/Second,Client Send,Client Recv,p50 latency,p99 latency
+    ... 1,70,225,100,13891,21018
+    ... 4,110,250,100,35000,52000
+    ... '''
+    >>> profile = convert_text(text, file="perf.csv")
+    >>> profile["tables"]["model-server"]["p99"], profile["variants"]["model"]["runs"][0]["saturation_qps"]
+    ([21.018], 110.0)
+    """
+    rows = list(csv.DictReader(text.splitlines(), restkey="", restval=""))
+    header = list(rows[0]) if rows else []
+    load = next((name for name in _LOADS if name in header), None)
+    if load is None or _RATE not in header:
+        raise InputError.one(
+            file=file, path="line 1", value=shortened_text(text.splitlines()[0] if text.strip() else ""),
+            why=f"the columns {_LOADS[0]} (or {_LOADS[1]}) and {_RATE}", remedy="Give a file written with -f.",
+        )  # fmt: skip
+    batch = next((name for name in _BATCHES if name in header), None)
+    lowest: dict[float, tuple[int, Mapping[str, str]]] = {}
+    highest_qps: dict[float, float] = {}
+    for number, row in enumerate(rows, start=2):
+        size = _number(row, batch, file, number) if batch is not None else 1.0
+        highest_qps[size] = max(highest_qps.get(size, 0.0), _number(row, _RATE, file, number))
+        held = lowest.get(size)
+        if held is None or _number(row, load, file, number) < _number(held[1], load, file, held[0]):
+            lowest[size] = (number, row)
+    sizes = sorted(lowest)
+    table = _table(sizes, [lowest[size] for size in sizes], load, file)
+    best = max(sizes, key=lambda size: highest_qps[size])
+    name, machine = _id(variant, "model"), _id(hardware, "server")
+    run = {
+        "hardware": machine,
+        "latency": f"{name}-{machine}",
+        "at": {"batch": _plain(best)},
+        "saturation_qps": highest_qps[best],
+    }
+    return {
+        "format": "hetplan/profile/1.0",
+        "sources": {"import": {"kind": "imported", "tool": "perf_analyzer"}},
+        "hardware": {machine: {"kind": "server", "provides": {}}},
+        "tasks": {name: {}},
+        "variants": {name: {"task": name, "runs": [run]}},
+        "tables": {f"{name}-{machine}": table},
+    }
+
+
+def _table(
+    sizes: Sequence[float], rows: Sequence[tuple[int, Mapping[str, str]]], load: str, file: str
+) -> dict[str, Any]:
+    table: dict[str, Any] = {"quantity": "latency_ms", "axes": {"batch": [_plain(size) for size in sizes]}}
+    means = [_mean_us(row, file, number) for number, row in rows]
+    if all(mean is not None for mean in means):
+        table["mean"] = [_ms(mean) for mean in means if mean is not None]
+    for name in _PERCENTILES:
+        column = f"{name} latency"
+        if column in rows[0][1]:
+            table[name] = [_ms(_number(row, column, file, number)) for number, row in rows]
+    if "mean" not in table and not any(name in table for name in _PERCENTILES):
+        raise InputError.one(
+            file=file, path="line 1", why="a column of latency: p50 latency, Avg latency, or parts of the mean",
+            remedy="Give a file written with -f.",
+        )  # fmt: skip
+    given = max(_number(row, load, file, number) for number, row in rows)
+    if load == "Request Rate":
+        table["given"] = {"request_rate_qps": given}
+    elif given > 1:
+        table["given"] = {"concurrency": given}
+    return table | {"source": "import", "outside": "refuse"}
+
+
+def _mean_us(row: Mapping[str, str], file: str, number: int) -> float | None:
+    if row.get("Avg latency"):
+        return _number(row, "Avg latency", file, number)
+    # Without the server's part the components leave out nearly all of it.
+    if "Server Compute Infer" not in row and "Server Compute" not in row:
+        return None
+    return sum(_number(row, name, file, number) for name in (*_PARTS, "Server Compute") if row.get(name))
+
+
+def _number(row: Mapping[str, str], column: str, file: str, number: int) -> float:
+    text = row.get(column) or ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise InputError.one(
+            file=file, path=f"line {number}, column {column}", value=shortened_text(str(text)),
+            why="a number of 0 or more", remedy="Mend or remove the line.",
+        )  # fmt: skip
+    return value
+
+
+def _ms(microseconds: float) -> float:
+    return float(f"{microseconds / 1000.0:.6g}")
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def _id(text: str, otherwise: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:30] or otherwise

@@ -1,0 +1,260 @@
+"""Checks for engines of the Packing form: known cases with their best values, and manners.
+
+An engine need not find the best choice (one that always does says so with ``exact = True``). What it returns must be
+a choice, be worth what it says, and bound nothing away that there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetplan.planner.answer import Answer, Limits, Status
+from hetplan.planner.certificate import certify
+from hetplan.planner.forms.packing import Choice, Items, Packing
+from hetplan.planner.tolerances import VALUE
+from hetplan.testing.conformance import Check, Skipped, another_form
+from hetplan.testing.silence import overheard
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Solver
+
+__all__ = ["PackingCase", "packing_cases", "packing_checks"]
+
+
+@dataclass(frozen=True)
+class PackingCase:
+    """One form and the best value that there is (None: nobody can be served as wanted)."""
+
+    name: str
+    write: Callable[[], Packing]
+    value: float | None
+
+    @cached_property
+    def form(self) -> Packing:
+        """The form, written when first asked for."""
+        return self.write()
+
+
+def packing_cases() -> list[PackingCase]:
+    """Every known case."""
+    return [*_in_totals(), *_on_machines(), *_at_least_cost(), *_at_the_edge(), *_drawn()]
+
+
+def _form(sense: str, groups: list[list[tuple[float, list[float]]]], capacity: list[float]) -> Packing:
+    """Groups of options (worth, demand)."""
+    options = [option for group in groups for option in group]
+    return Packing(
+        sense,  # type: ignore[arg-type]
+        np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64),
+        np.array([worth for worth, _ in options], dtype=float),
+        np.array([demand for _, demand in options], dtype=float).reshape(len(options), len(capacity)),
+        np.array(capacity, dtype=float),
+    )
+
+
+def _placed(
+    sense: str, groups: list[list[tuple[float, list[tuple[int, list[float]]]]]], machines: list[float],
+    room: list[list[float]], price: list[float],
+) -> Packing:  # fmt: skip
+    """Groups of options (worth, items of (tier, size)), on machines of so much room at such a price each."""
+    options = [option for group in groups for option in group]
+    flat = [item for _, items in options for item in items]
+    items = Items(
+        first=np.concatenate([[0], np.cumsum([len(items) for _, items in options])]).astype(np.int64),
+        tier=np.array([tier for tier, _ in flat], dtype=np.int64),
+        size=np.array([size for _, size in flat], dtype=float).reshape(len(flat), len(room[0])),
+        machines=np.array(machines, dtype=float),
+        room=np.array(room, dtype=float),
+        price=np.array(price, dtype=float),
+    )
+    first = np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
+    worth = np.array([worth for worth, _ in options], dtype=float)
+    return Packing(sense, first, worth, np.zeros((len(options), 0)), np.zeros(0), items)  # type: ignore[arg-type]
+
+
+def _in_totals() -> list[PackingCase]:
+    taking_turns = [[(1.0, [0.9, 0.0]), (1.0, [0.0, 1.0])]] * 2 + [[(1.0, [1.0, 0.0])], [(1.0, [1.5, 0.0])]]
+    return [
+        PackingCase("norms mislead", partial(_form, "max", taking_turns, [2.0, 2.0]), 3.0),
+        PackingCase("all fit", partial(_form, "max", [[(2.0, [1.0])], [(3.0, [1.0])]], [2.0]), 5.0),
+        PackingCase("a knapsack", partial(_form, "max", [[(6.0, [4.0])], [(5.0, [3.0])], [(5.0, [3.0])]], [6.0]), 10.0),
+        PackingCase("one option of two", partial(_form, "max", [[(3.0, [1.0]), (4.0, [2.0])]], [2.0]), 4.0),
+        PackingCase("a resource without end", partial(_form, "max", [[(1.0, [9.0])]] * 2, [np.inf]), 2.0),
+        PackingCase("ties", partial(_form, "max", [[(1.0, [1.0])]] * 4, [2.0]), 2.0),
+    ]
+
+
+def _on_machines() -> list[PackingCase]:
+    three = [[(1.0, [(0, [0.6])])]] * 3
+    memory = [[(1.0, [(0, [0.2, 9.0])])], [(1.0, [(0, [0.2, 9.0])])], [(1.0, [(0, [0.2, 2.0])])]]
+    pair = [[(1.0, [(0, [0.5]), (0, [0.75])])], [(1.0, [(0, [0.5])])]]
+    one = partial(_placed, "max", room=[[1.0]], price=[0.0])
+    return [
+        PackingCase("totals would hold three, machines two", partial(one, three, [2.0]), 2.0),
+        PackingCase("operators of one plan on two machines", partial(one, pair, [2.0]), 2.0),
+        PackingCase("memory binds before shares", partial(_placed, "max", memory, [1.0], [[1.0, 12.0]], [0.0]), 2.0),
+        PackingCase("no machine is large enough", partial(one, [[(1.0, [(0, [1.5])])]], [3.0]), 0.0),
+    ]
+
+
+def _at_least_cost() -> list[PackingCase]:
+    share = [[(0.0, [(1, [0.75])])], [(0.0, [(0, [0.3])]), (0.0, [(1, [0.25])])]]
+    tight = [[(1.0, [1.0]), (5.0, [0.0])]] * 3
+    short = [[(0.0, [(0, [0.6])])]] * 3
+    return [
+        PackingCase(
+            "an opened machine is filled",
+            partial(_placed, "min", share, [np.inf, np.inf], [[1.0], [1.0]], [2.48, 3.67]), 3.67,
+        ),
+        PackingCase("some pay more that all are served", partial(_form, "min", tight, [1.0]), 11.0),
+        PackingCase("more than there is", partial(_form, "min", [[(1.0, [1.0])]] * 3, [2.0]), None),
+        PackingCase("a machine too few", partial(_placed, "min", short, [2.0], [[1.0]], [1.0]), None),
+    ]  # fmt: skip
+
+
+def _at_the_edge() -> list[PackingCase]:
+    return [
+        PackingCase("no groups", partial(_form, "max", [], [1.0]), 0.0),
+        PackingCase("no groups at least cost", partial(_form, "min", [], [1.0]), 0.0),
+        PackingCase("a group without options", partial(_form, "max", [[], [(1.0, [1.0])]], [1.0]), 1.0),
+        PackingCase("a group without options at least cost", partial(_form, "min", [[]], [1.0]), None),
+        PackingCase("nothing there", partial(_form, "max", [[(1.0, [1.0])]], [0.0]), 0.0),
+        PackingCase("nothing there and nothing taken", partial(_form, "max", [[(1.0, [0.0])]], [0.0]), 1.0),
+        PackingCase("worth nothing", partial(_form, "max", [[(0.0, [1.0])]] * 2, [2.0]), 0.0),
+        PackingCase("no resources", partial(_form, "max", [[(1.0, [])], [(2.0, [])]], []), 3.0),
+    ]
+
+
+def _drawn() -> list[PackingCase]:
+    """Small enough for every choice to be tried."""
+    cases = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        groups = [
+            [(float(rng.integers(1, 9)), rng.integers(0, 5, 2).astype(float).tolist()) for _ in range(3)]
+            for _ in range(5)
+        ]
+        for sense in ("max", "min"):
+            form = _form(sense, groups, [8.0, 8.0])
+            cases.append(
+                PackingCase(f"drawn {seed} ({sense})", partial(_form, sense, groups, [8.0, 8.0]), _tried(form))
+            )
+    return cases
+
+
+def _tried(form: Packing) -> float | None:
+    """The best of all choices, one by one."""
+    values = []
+    for option in product(*([*form.options_of(i), -1] for i in range(form.first.size - 1))):
+        chosen = [o for o in option if o >= 0]
+        fits = (form.demand[chosen].sum(axis=0) <= form.capacity).all()
+        if fits and (form.sense == "max" or len(chosen) == len(option)):
+            values.append(float(form.worth[chosen].sum()))
+    return (max(values) if form.sense == "max" else min(values)) if values else None
+
+
+def packing_checks(solver: Solver) -> list[Check]:
+    """Every check of an engine of this form."""
+    del solver
+    return [
+        *(Check(f"answers: {case.name}", partial(_answers, case)) for case in packing_cases()),
+        Check("refuses another form", another_form),
+        Check("leaves the form as it was", _leaves_the_form),
+        Check("answers a family as one by one", _family),
+        Check("gives the same answer twice", _same_twice),
+        Check("is silent", _silent),
+        Check("is sound without time", _no_time),
+        Check("is not misled by a bad start", _bad_start),
+        Check("loses nothing by a good start", _good_start),
+    ]
+
+
+def _judge(solver: Solver, case: PackingCase, answer: Answer[Choice]) -> None:
+    certificate = certify(case.form, answer)
+    assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
+    sign = 1.0 if case.form.sense == "max" else -1.0
+    slack = VALUE * max(1.0, abs(case.value or 0.0))
+    if case.value is None:
+        assert answer.status in (Status.INFEASIBLE, Status.NO_ANSWER), f"{answer.status} where nothing serves all"
+        return
+    assert answer.status is not Status.INFEASIBLE, "infeasible, and it is not"
+    if certificate.bound is not None:
+        assert sign * (certificate.bound - case.value) >= -slack, f"bounds away {case.value}: {certificate.bound}"
+    if certificate.value is not None:
+        assert sign * (case.value - certificate.value) >= -slack, f"{certificate.value} is better than best"
+    if answer.status is Status.OPTIMAL or getattr(solver, "exact", False):
+        assert certificate.value is not None, f"no choice where {case.value} is best"
+        assert abs(certificate.value - case.value) <= slack, f"{certificate.value} where {case.value} is best"
+    assert answer.point is not None or case.form.sense == "min", "benefit can always be nothing: no choice is given"
+
+
+def _answers(case: PackingCase, solver: Solver) -> None:
+    if reason := solver.refuses(case.form):
+        raise Skipped(reason)
+    _judge(solver, case, solver.solve(case.form, Limits()))
+
+
+def _first(solver: Solver) -> PackingCase:
+    case = packing_cases()[0]
+    if reason := solver.refuses(case.form):
+        raise Skipped(reason)
+    return case
+
+
+def _leaves_the_form(solver: Solver) -> None:
+    form = _first(solver).form
+    parts = (form.first, form.worth, form.demand, form.capacity)
+    before = [part.copy() for part in parts]
+    solver.solve(form, Limits())
+    assert all(np.array_equal(was, now) for was, now in zip(before, parts, strict=True)), "the form was changed"
+
+
+def _family(solver: Solver) -> None:
+    form = _first(solver).form
+    family = [replace(form, capacity=np.array([room, room])) for room in (1.0, 2.0, 3.0)]
+    together = solver.solve_all(family, Limits())
+    assert [answer.value for answer in together] == [solver.solve(one, Limits()).value for one in family]
+
+
+def _same_twice(solver: Solver) -> None:
+    form = _first(solver).form
+    one, other = solver.solve(form, Limits(seed=1)), solver.solve(form, Limits(seed=1))
+    assert one.point is not None
+    assert other.point is not None
+    assert np.array_equal(one.point.option, other.point.option), "two choices from the same question"
+
+
+def _silent(solver: Solver) -> None:
+    form = _first(solver).form
+    with overheard() as heard:
+        solver.solve(form, Limits(seconds=60.0))
+    assert not heard[0], f"it writes: {heard[0][:500]!r}"
+
+
+def _no_time(solver: Solver) -> None:
+    case = _first(solver)
+    answer = solver.solve(case.form, Limits(seconds=0.0))
+    assert certify(case.form, answer).sound
+    assert answer.status is not Status.INFEASIBLE
+
+
+def _bad_start(solver: Solver) -> None:
+    case = _first(solver)
+    for option in (np.zeros(1, dtype=np.int64), np.full(4, 99), np.array([0, 2, 4, 5])):
+        _judge(solver, case, solver.solve(case.form, Limits(), start=Choice(option.astype(np.int64))))
+
+
+def _good_start(solver: Solver) -> None:
+    case = _first(solver)
+    answer = solver.solve(case.form, Limits(), start=Choice(np.array([1, 3, 4, -1])))
+    _judge(solver, case, answer)
+    alone = solver.solve(case.form, Limits())
+    assert answer.value is not None
+    assert alone.value is not None
+    assert answer.value >= alone.value - VALUE, "worse with a start than without one"

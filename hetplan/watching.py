@@ -1,0 +1,227 @@
+"""The loop of `hetplan watch`: look at what arrives, decide whether to plan anew, plan, apply, look again.
+
+Everything it touches is handed in: a clock, what runs (`Running`) and what plans (`Make`). When to plan is decided by
+`dispatch/replanning.py` alone. Whatever fails, what runs is kept: no plan, a plan that breaks its own promises and an
+apply that did not reach its end are told, and tried again later.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hetplan.dispatch.replanning import Look, Replanning
+from hetplan.errors import Cancelled, HetplanError
+from hetplan.planner.outcome import Outcome
+from hetplan.planner.plan import Plan
+from hetplan.planner.status import Exit
+from hetplan.profiles.state import State
+
+__all__ = ["Applied", "Clock", "Ended", "Happened", "Make", "Running", "SystemClock", "Watching", "planned_for"]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of applying a plan; where `reached` is false, `why` says what stands instead."""
+
+    reached: bool
+    changes: int = 0
+    why: str = ""
+
+
+class Running(Protocol):
+    """What runs, as far as the loop has to do with it. Each call may raise a `HetplanError` or an `OSError`."""
+
+    def arrived(self) -> Mapping[str, int]:
+        """Queries counted so far per application; empty where nothing runs yet."""
+        ...
+
+    def state(self) -> State | None:
+        """What runs now, or None where nothing does."""
+        ...
+
+    def plan(self) -> Plan | None:
+        """The plan that was applied last, where it is known."""
+        ...
+
+    def difference(self, plan: Plan) -> Sequence[str]:
+        """What applying a plan would change, a line for each change."""
+        ...
+
+    def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
+        """Make it run; on failure, or where `cancel` came first, what ran before runs again."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests own it."""
+
+    def now_s(self) -> float:
+        """Seconds since any fixed moment."""
+        ...
+
+    def wait(self, seconds: float, cancel: threading.Event) -> None:
+        """Let time pass; less of it where `cancel` is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's own monotonic clock."""
+
+    def now_s(self) -> float:
+        """Seconds since the machine started."""
+        return time.monotonic()
+
+    def wait(self, seconds: float, cancel: threading.Event) -> None:
+        """Sleep, or wake at once where `cancel` is set."""
+        cancel.wait(seconds)
+
+
+class Make(Protocol):
+    """Planning, for instance `Planner.plan` with the wish and the options bound."""
+
+    def __call__(
+        self, *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
+    ) -> Outcome:
+        """An outcome for this demand; None for the demand that the wish itself states."""
+        ...
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One event: `what` is look, blind, plan, apply, change (of a dry run) or kept; `text` says it to people."""
+
+    what: str
+    at_s: float
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the loop ended: an exit code and why."""
+
+    code: int
+    reason: str
+
+
+_INTERRUPTED = Ended(Exit.INTERRUPTED, "interrupted; what runs stays as it is")
+
+
+def planned_for(plan: Plan) -> dict[str, float]:
+    """The rate per application that a plan was made for, where it states one."""
+    return {app: highest for app, (_, highest) in plan.valid.rate_qps.items() if highest is not None}
+
+
+@dataclass
+class Watching:
+    """The loop. `run` returns when `cancel` is set, or after one decision with `once`."""
+
+    make: Make
+    running: Running
+    replanning: Replanning = field(default_factory=Replanning)
+    clock: Clock = field(default_factory=SystemClock)
+    on_event: Callable[[Happened], None] = field(default=lambda _event: None)
+    every_s: float = 5.0
+    dry_run: bool = False
+    _plan: Plan | None = field(default=None, init=False)
+
+    def run(self, cancel: threading.Event, *, once: bool = False) -> Ended:
+        """Look every `every_s` seconds; with `once`, look twice (rates need two), decide and return."""
+        self._plan = self.running.plan()
+        if self._plan is not None:
+            self.replanning.planned(self.clock.now_s() - self.replanning.settle_s, planned_for(self._plan))
+        # Where nothing runs there is nothing to measure: the demand that the wish states is the best that is known.
+        blank = self._plan is None and self.running.state() is None
+        looks = 0
+        while not cancel.is_set():
+            look = self._look()
+            looks += 1
+            ended = Ended(Exit.OK, "no reason to plan anew") if look is not None else Ended(Exit.APPLY_FAILED, "blind")
+            if look is not None and look.due and (look.demand_qps or (blank and self._plan is None)):
+                ended = self._renew(look, cancel)
+                looks = max(looks, 2)
+            if once and (looks >= 2 or ended.code != Exit.OK):
+                return ended
+            if not cancel.is_set():
+                self.clock.wait(self.every_s, cancel)
+        return _INTERRUPTED
+
+    def _look(self) -> Look | None:
+        try:
+            arrived = self.running.arrived()
+        except (HetplanError, OSError) as error:
+            self._tell("blind", f"what arrives cannot be read: {error}; what runs stays", error=str(error))
+            return None
+        look = self.replanning.look(self.clock.now_s(), arrived)
+        told = ", ".join(f"{app} {rate:.4g}" for app, rate in look.forecast_qps.items())
+        self._tell(
+            "look",
+            f"forecast in queries/s: {told}" if told else "nothing is measured yet",
+            rate_qps=dict(look.rate_qps),
+            forecast_qps=dict(look.forecast_qps),
+            demand_qps=dict(look.demand_qps),
+            due=look.due,
+            why=look.why,
+        )
+        return look
+
+    def _renew(self, look: Look, cancel: threading.Event) -> Ended:
+        """Plan and apply; on any failure keep what runs, say so and try again later."""
+        try:
+            outcome = self.make(
+                demand=look.demand_qps or None, state=self.running.state(), start=self._plan, cancel=cancel
+            )
+            if cancel.is_set():
+                return _INTERRUPTED
+            if outcome.plan is None or outcome.exit_code not in (Exit.OK, Exit.GAP_NOT_REACHED):
+                code = outcome.exit_code or Exit.NO_PLAN
+                told = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
+                return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {told}")
+            return self._apply(outcome.plan, look, cancel)
+        except Cancelled:
+            cancel.set()
+            return _INTERRUPTED
+        except HetplanError as error:
+            return self._kept(error.exit_code, str(error))
+        except OSError as error:
+            return self._kept(Exit.APPLY_FAILED, str(error))
+
+    def _apply(self, plan: Plan, look: Look, cancel: threading.Event) -> Ended:
+        unserved = {one.app: one.rate_qps for one in plan.unserved}
+        left = f"; leaves unserved {_rates(unserved)}" if unserved else ""
+        self._tell(
+            "plan", f"{look.why}: a plan, {plan.status}{left}", why=look.why, digest=plan.digest, unserved=unserved
+        )
+        if self.dry_run:
+            changes = self.running.difference(plan)
+            for change in changes:
+                self._tell("change", change)
+            self._accept(plan, look)
+            return Ended(Exit.OK, f"dry run: {len(changes)} changes, none made")
+        applied = self.running.apply(plan, cancel)
+        if not applied.reached:
+            return self._kept(Exit.APPLY_FAILED, f"the plan could not be applied: {applied.why}")
+        self._accept(plan, look)
+        text = f"applied, {applied.changes} steps" if applied.changes else "nothing to change"
+        self._tell("apply", text, steps=applied.changes, digest=plan.digest)
+        return Ended(Exit.OK, "what runs is what is wanted")
+
+    def _accept(self, plan: Plan, look: Look) -> None:
+        self._plan = plan
+        self.replanning.planned(self.clock.now_s(), look.demand_qps or planned_for(plan))
+
+    def _kept(self, code: int, why: str) -> Ended:
+        wait_s = self.replanning.failed(self.clock.now_s())
+        self._tell("kept", f"{why}; what runs is kept, next try in {wait_s:.3g} s", why=why, next_try_s=wait_s)
+        return Ended(code, why)
+
+    def _tell(self, what: str, text: str, **data: Any) -> None:
+        self.on_event(Happened(what, self.clock.now_s(), text, data))
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{app} at {rate:.4g} queries/s" for app, rate in rates.items()) or "the demand stated"

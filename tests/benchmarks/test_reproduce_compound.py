@@ -1,0 +1,51 @@
+"""The sections of the compound reproduction make rows, and what judges them judges."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.compound_search import four_tiers, run_search
+from benchmarks.compound_settings import goodput, plan_query
+from benchmarks.reproduce_compound import _judged, sections, show
+from hetplan.measure.evaluator_synthetic import draw
+from hetplan.profiles.load import load_inputs
+
+
+def test_every_figure_has_its_section() -> None:
+    told = " ".join(title for title, _ in sections(quick=True).values())
+    for figure in ("12", "13", "10", "11", "14", "15a", "15b", "15c", "15d", "16", "17"):
+        assert figure in told
+
+
+def test_a_fourth_tier_only_adds_to_what_there_was() -> None:
+    query = draw("VT", 500)
+    assert load_inputs(*four_tiers(query)).profile.tiers == ("device", "near-edge", "mec", "cloud")
+    three, four = (plan_query("struct-ci", query, 60.0, tiers=tiers) for tiers in (3, 4))
+    assert min(way.price for way in four.ways) <= min(way.price for way in three.ways) + 1e-9
+    assert 0.0 <= goodput([three, four], 2) <= 1.0
+
+
+def test_a_run_tells_when_it_found_what() -> None:
+    run = run_search("struct-ci", draw("VT", 500), steps=10)
+    assert run.first is not None
+    assert run.gpu_s_first is not None
+    assert run.gpu_s >= run.gpu_s_first
+
+
+@pytest.mark.parametrize(
+    ("gap", "ms", "target"), [(0.001, 100.0, "kept"), (0.01, 100.0, "MISSED"), (0.001, 900.0, "MISSED")]
+)
+def test_a_gap_or_a_time_beyond_the_target_is_told(gap: float, ms: float, target: str) -> None:
+    (row,) = _judged(iter([{"packer": "dual", "queries": 10_000, "gap": gap, "ms": ms}]))
+    assert row["target"] == target
+
+
+def test_a_table_says_never_where_it_never_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    show("title", [{"near": np.inf, "first": None}])
+    assert "never" in capsys.readouterr().out

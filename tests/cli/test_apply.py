@@ -1,0 +1,100 @@
+"""The commands that touch hosts, as people call them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTS = """
+state_dir = "state"
+router = {port = 0}
+[targets.here]
+kind = "local"
+[hosts.box]
+target = "here"
+hardware = "cpu"
+machines = 2
+[[models]]
+kind = "sleep"
+ms = 1.0
+[evaluators.other]
+command = ["left", "alone"]
+"""
+
+
+def hetplan(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    hosts = () if "--hosts" in words or words[0] == "diff" else ("--hosts", "hosts.toml")
+    return subprocess.run(
+        [sys.executable, "-m", "hetplan", *words, *hosts],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    sys.path.insert(0, str(ROOT / "tests"))
+    from cases.deployments import make_plan, make_worker
+
+    from hetplan.planner.plan_file import write_plan
+
+    (tmp_path / "hosts.toml").write_text(HOSTS)
+    write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")
+    write_plan(make_plan(make_worker("w1", 3)), tmp_path / "large.json")
+    yield tmp_path
+    hetplan("down", "--yes", "--wait", "20", folder=tmp_path)
+
+
+def test_from_nothing_to_serving_and_back(folder: Path) -> None:
+    shown = hetplan("apply", "plan.json", folder=folder)
+    assert shown.returncode == 0
+    assert "2 x w1" in shown.stdout
+    assert "nothing was touched" in shown.stdout
+    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 8
+    done = hetplan("apply", "plan.json", "--yes", "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0]["command"] == "apply"
+    assert lines[-1]["endpoint"].startswith("http://127.0.0.1:")
+    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 0
+    state = json.loads(hetplan("status", "--json", "--over", "0", folder=folder).stdout)
+    assert state["format"] == "hetplan/state/1.0"
+    assert state["observed"]["w1.a"]["status"] == "active"
+    assert "2 units would be stopped" in hetplan("down", folder=folder).stdout
+    assert "nothing is left" in hetplan("down", "--yes", folder=folder).stdout
+    assert "nothing runs" in hetplan("status", folder=folder).stdout
+
+
+@pytest.mark.slow
+def test_what_the_hosts_cannot_give_is_bad_input_and_touches_nothing(folder: Path) -> None:
+    told = hetplan("apply", "large.json", "--yes", folder=folder)
+    assert told.returncode == 2
+    assert "room for 2 of them" in told.stderr
+    assert not (folder / "state" / "journal.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_reached_is_seven(folder: Path) -> None:
+    """The command starts, and ends at once."""
+    broken = HOSTS.replace('kind = "sleep"\nms = 1.0', f'kind = "command"\ncommand = ["{sys.executable}", "-c", "0"]')
+    (folder / "hosts.toml").write_text(broken)
+    told = hetplan("apply", "plan.json", "--yes", folder=folder)
+    assert told.returncode == 7
+    assert "ended without an answer" in told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("apply",), ("apply", "plan.json", "--undo"), ("diff", "plan.json")])
+def test_words_that_make_no_sense_are_bad_usage(folder: Path, words: tuple[str, ...]) -> None:
+    told = hetplan(*words, "--json", folder=folder)
+    assert told.returncode == 2
+    assert "exit" in json.loads(told.stdout.splitlines()[-1])

@@ -1,0 +1,186 @@
+"""`hetplan solve --evaluate`: a command measures, its journal survives any end, and bad measurements end nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
+
+SCRIPT = """
+import json, os, random, sys, time
+mode = sys.argv[1]
+for line in sys.stdin:
+    asked = json.loads(line)
+    size, model = asked["knobs"]["size"], asked["knobs"]["model"]
+    if mode == "slow":
+        time.sleep(0.004)
+    compute = {"n": 0.1, "s": 0.25, "m": 0.55, "x": 1.0}[model] * (size / 1280) ** 2
+    chance = 0.95 - 0.25 * (1 - compute) ** 4
+    score = float(random.Random(f"{size}/{model}/{asked['index']}").random() < chance)
+    answer = {"score": score, "seconds": {"sample": 0.001, "detect": 0.16 * compute, "track": 0.01},
+              "bytes": {"sample": 1e4, "detect": 6e3, "track": 2e3}, "input_bytes": 1e4}
+    if mode == "bad" and size == 640:
+        if model == "n":
+            answer = {"error": "out of memory"}
+        elif model == "s":
+            time.sleep(30)
+        elif model == "m":
+            answer["score"] = float("nan")
+        else:
+            del answer["seconds"]["track"]
+    if mode == "bad" and (size, model) == (960, "n"):
+        sys.exit("no such model")
+    if mode == "broken":
+        print("loading the model", flush=True)
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Callable[..., list[object]]:
+    """Arguments of `hetplan solve` for one query, measured by the script in one of its modes."""
+    slo = json.loads((EXAMPLE / "slo.json").read_text())
+    slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": [{"percentile": 50, "max_ms": 100}]}}
+    (tmp_path / "slo.json").write_text(json.dumps(slo))
+    (tmp_path / "measure.py").write_text(SCRIPT)
+
+    def arguments(mode: str = "good", *, journal: str = "journal.jsonl", plan: str = "plan.json") -> list[object]:
+        hosts = tmp_path / "hosts.toml"
+        command = json.dumps([sys.executable, "measure.py", mode])
+        timeout_s = 0.4 if mode == "bad" else 5
+        hosts.write_text(f"[evaluators.track-eval]\ncommand = {command}\ntimeout_s = {timeout_s}\n")
+        return [
+            "solve", EXAMPLE / "profile.json", tmp_path / "slo.json", "--evaluate", "track-eval", "--hosts", hosts,
+            "--journal", tmp_path / journal, "--set", "n_min=10", "--set", "n_max=60", "-o", tmp_path / plan,
+        ]  # fmt: skip
+
+    return arguments
+
+
+def plans_in(journal: Path) -> list[dict[str, Any]]:
+    """What a journal concludes, in the order of measuring."""
+    lines = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
+    return [{"knobs": line["knobs"], **line["plan"]} for line in lines if "plan" in line]
+
+
+def test_plans_are_measured_and_the_journal_backs_them(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    ran = run(*asked(), "--simulate")
+    assert ran.code == 0, ran.out + ran.err
+    assert "samples, kept in" in ran.err
+    files = (EXAMPLE / "profile.json", tmp_path / "slo.json", "--measured", tmp_path / "journal.jsonl")
+    assert run("verify", tmp_path / "plan.json", *files).code == 0
+    again = run("solve", *files, "-o", tmp_path / "again.json")
+    assert again.code == 0
+    first, second = (json.loads((tmp_path / name).read_text()) for name in ("plan.json", "again.json"))
+    assert first["dispatch"] == second["dispatch"]
+    assert first["inputs"]["measured"] == second["inputs"]["measured"] is not None
+
+
+def test_a_kill_loses_nothing_and_the_same_command_goes_on_with_the_same_plans(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, spawn: Callable[..., Any]
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    process = spawn(*asked("slow"))
+    wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 70, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    cut = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
+    before = sum(len(line["samples"]["scores"]) for line in cut if "samples" in line)
+    assert before > 60
+    assert run(*asked("slow")).code == 0
+    unbroken = tmp_path / "unbroken.jsonl"
+    assert run(*asked(journal=unbroken.name, plan="other.json")).code == 0
+    assert plans_in(journal) == plans_in(unbroken)
+    assert (tmp_path / "plan.json").read_bytes() == (tmp_path / "other.json").read_bytes()
+    lines = journal.read_text().splitlines()
+    assert len(lines) == len(set(lines)), "nothing was measured twice"
+
+
+def wait_for(ready: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    for _ in range(1200):
+        if ready():
+            return
+        if process.poll() is not None:
+            pytest.fail(f"ended early: {process.communicate()}")
+        time.sleep(0.025)
+    process.kill()
+    pytest.fail("the measuring never began")
+
+
+def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
+    asked: Callable[..., list[object]], tmp_path: Path, spawn: Callable[..., Any]
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    process = spawn(*asked("slow"), "--set", "n_max=2000")
+    # The third that passes is the first in time; what follows would take long.
+    wait_for(lambda: journal.exists() and journal.read_bytes().count(b'"passes":true') >= 3, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["dispatch"]["gate"]["knobs"] in [one["knobs"] for one in plans_in(journal)]
+
+
+def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    ran = run(*asked("bad"), "--set", "steps=12", "--json")
+    assert ran.code == 0, ran.err
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    told = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
+    for reason in ("out of memory", "no answer within 0.4 s", "not a finite number", "lacks track", "no such model"):
+        assert any(reason in text for text in told), (reason, told)
+    assert len(told) == 5
+    assert plan["dispatch"]["gate"]["knobs"]["size"] != 640
+
+
+def test_a_command_that_never_answers_right_ends_the_search_soon(
+    asked: Callable[..., list[object]], run: Callable[..., Any]
+) -> None:
+    ran = run(*asked("broken"))
+    assert ran.code == 3
+    assert "nothing could be measured" in ran.out
+    assert "remarks belong on standard error" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda a: [*a[:3], *a[5:]], "nothing is measured without --evaluate"),
+        (lambda a: [*a[:5], *a[7:]], "stands in trusted configuration"),
+        (lambda a: [*a[:4], "other", *a[5:]], "there is no such evaluator"),
+        (lambda a: [*a[:6], "missing.toml", *a[7:]], "missing.toml"),
+        (lambda a: [*a[:8], "no/such/folder/j", *a[9:]], "the journal cannot be written"),
+        (lambda a: [*a, "--history", "missing.json"], "cannot be read"),
+    ],
+)
+def test_bad_use_is_told(
+    asked: Callable[..., list[object]],
+    run: Callable[..., Any],
+    change: Callable[[list[object]], list[object]],
+    why: str,
+) -> None:
+    ran = run(*change(asked()))
+    assert ran.code == 2
+    assert why in ran.err
+
+
+def test_a_history_is_where_the_next_search_begins(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert run(*asked()).code == 0
+    later = run(*asked(journal="later.jsonl"), "--history", tmp_path / "journal.jsonl")
+    assert later.code == 0
+    assert plans_in(tmp_path / "later.jsonl")[0]["passes"], "the past knows a compliant plan"

@@ -1,0 +1,109 @@
+"""A cluster in a file: what `kubectl` would do to it, each call written down, failures played as the test says.
+
+The folder holds `calls` (one JSON line per call), `objects.json`, and `play.json`: {"fail": {"apply": "text"},
+"unready": {"deployment-prefix": {"reason": ..., "message": ...}}, "slow_s": {"get": 9}, "raw": {...}}.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(sys.argv[0]).resolve().parent
+GROUP = "hetplan/group"
+
+
+def read(name, otherwise):
+    try:
+        return json.loads((FOLDER / name).read_text())
+    except FileNotFoundError:
+        return otherwise
+
+
+def fail(text):
+    sys.stderr.write(text + "\n")
+    sys.exit(1)
+
+
+def value(words, name):
+    return next((word.split("=", 1)[1] for word in words if word.startswith(f"--{name}=")), None)
+
+
+def key(one):
+    return f"{one['kind']}/{one['metadata']['name']}"
+
+
+def pods_of(deployment, play):
+    name = deployment["metadata"]["name"]
+    trouble = next((told for prefix, told in play.get("unready", {}).items() if prefix in name), None)
+    for number in range(deployment["spec"]["replicas"]):
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 0}]}
+        if trouble is not None and trouble.get("reason") == "Unschedulable":
+            told = {"type": "PodScheduled", "status": "False", "message": trouble["message"]}
+            status = {"conditions": [told]}
+        elif trouble is not None:
+            waiting = {"reason": trouble["reason"], "message": trouble["message"]}
+            status = {"conditions": [], "containerStatuses": [{"restartCount": 3, "state": {"waiting": waiting}}]}
+        marks = deployment["spec"]["template"]["metadata"]["labels"]
+        yield {"kind": "Pod", "metadata": {"name": f"{name}-{number}", "labels": marks}, "status": status}
+
+
+def matches(one, selector):
+    marks = one["metadata"].get("labels", {})
+    return all(marks.get(name) == wanted for name, wanted in (term.split("=") for term in selector.split(",")))
+
+
+def kind_of(word):
+    return {"deployments.apps": "Deployment", "services": "Service", "configmaps": "ConfigMap", "pods": "Pod"}[word]
+
+
+def main():
+    words = sys.argv[1:]
+    given = sys.stdin.read() if "--filename=-" in words else ""
+    with (FOLDER / "calls").open("a") as calls:
+        calls.write(json.dumps({"words": words, "given": json.loads(given) if given else None}) + "\n")
+    play, objects = read("play.json", {}), read("objects.json", {})
+    verb = words[0]
+    time.sleep(play.get("slow_s", {}).get(verb, 0))
+    for wanted, text in play.get("fail", {}).items():
+        if verb == wanted.split()[0] and all(part in " ".join(words) for part in wanted.split()):
+            fail(text)
+    if verb == "apply":
+        items = json.loads(given)["items"]
+        for one in items:
+            old = objects.get(key(one))
+            if old is not None and old.get("immutable") and old["data"] != one["data"]:
+                fail(f'ConfigMap "{one["metadata"]["name"]}" is invalid: data: Forbidden: field is immutable')
+            if "--dry-run=server" not in words:
+                objects[key(one)] = one
+    elif verb == "diff":
+        changed = [one for one in json.loads(given)["items"] if objects.get(key(one)) != one]
+        print("\n".join(f"+ {key(one)}" for one in changed))
+        sys.exit(1 if changed else 0)
+    elif verb == "get" and any(word.startswith("--raw=") for word in words):
+        print(json.dumps(play.get("raw", {})))
+    elif verb == "get":
+        kinds = {kind_of(word) for word in words[1].split(",")}
+        found = [*objects.values()]
+        for one in objects.values():
+            if one["kind"] == "Deployment":
+                found += pods_of(one, play)
+        found = [one for one in found if one["kind"] in kinds and matches(one, value(words, "selector"))]
+        print(json.dumps({"kind": "List", "items": found}))
+    elif verb == "rollout":
+        name = words[2].split("/")[1]
+        pods = list(pods_of(objects[f"Deployment/{name}"], play))
+        if any(pod["status"]["conditions"] != [{"type": "Ready", "status": "True"}] for pod in pods):
+            fail("error: timed out waiting for the condition")
+    elif verb == "delete":
+        if value(words, "selector"):
+            kinds = {kind_of(word) for word in words[1].split(",")}
+            gone = [k for k, one in objects.items() if one["kind"] in kinds and matches(one, value(words, "selector"))]
+        else:
+            named = [word.split("/") for word in words if word.startswith(("deployments.", "services/", "configmaps/"))]
+            gone = [f"{kind_of(kind)}/{name}" for kind, name in named]
+        objects = {k: one for k, one in objects.items() if k not in gone}
+    (FOLDER / "objects.json").write_text(json.dumps(objects))
+
+
+main()

@@ -1,0 +1,202 @@
+"""What the target asks of `kubectl`, in which order, and what it makes of failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.executor.failures import TargetFailed
+from hetplan.executor.units import LoadSpec, Unit, named
+from hetplan.testing.target_checks import check_target
+
+Make = Callable[..., Any]
+
+
+def units(count: int, worker: str = "w1", **how: Any) -> list[Unit]:
+    made = Unit("", worker, 0, "t4", "cluster", "pool", loads=(LoadSpec(f"{worker}.a", variant="m"),), **how)
+    return [named(replace(made, index=index)) for index in range(count)]
+
+
+def names(listed: list[Unit]) -> list[str]:
+    return [unit.name for unit in listed]
+
+
+def test_it_does_what_targets_do(target: Make, cluster: Any) -> None:
+    cluster.play(unready={"prod-bad": {"reason": "ErrImagePull", "message": ""}})
+    check_target(target(), units(1) + units(1, "w2"), broken=units(1, "bad")[0])
+
+
+def test_started_units_are_seen_as_they_were_started(target: Make) -> None:
+    kubernetes, asked = target(), units(3) + units(1, "w2")
+    endpoints = kubernetes.start(asked, limit_s=5)
+    assert set(endpoints) == set(names(asked))
+    seen = {one.name: one for one in kubernetes.observe()}
+    assert {name: one.unit for name, one in seen.items()} == {unit.name: unit for unit in asked}
+    assert all(one.content == one.unit.content and one.status == "ready" for one in seen.values())
+    assert all(one.endpoint == endpoints[name] for name, one in seen.items())
+
+
+def test_start_applies_server_side_and_waits_for_each_rollout(target: Make, cluster: Any) -> None:
+    target(context="prod", namespace="serving").start(units(2) + units(1, "w2"), limit_s=5)
+    assert cluster.verbs == ["get", "apply", "rollout", "rollout"]
+    applied = cluster.calls[1]["words"]
+    assert {"--server-side", "--field-manager=hetplan", "--filename=-"} <= set(applied)
+    for call in cluster.calls:
+        assert call["words"][call["words"].index("--namespace") + 1] == "serving"
+        assert call["words"][call["words"].index("--context") + 1] == "prod"
+        assert any(word.startswith("--request-timeout=") for word in call["words"])
+
+
+def test_starting_what_runs_changes_nothing(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=5)
+    before = cluster.objects
+    kubernetes.start(units(2), limit_s=5)
+    assert cluster.objects == before
+
+
+def test_groups_grow_and_shrink_to_nothing(target: Make, cluster: Any) -> None:
+    kubernetes, four = target(), units(4)
+    kubernetes.start(four[:2], limit_s=5)
+    kubernetes.start(four[2:], limit_s=5)
+    assert names(four) == [one.name for one in kubernetes.observe()]
+    kubernetes.stop(names(four[1:3]), drain_s=0.1)
+    assert [four[0].name, four[3].name] == [one.name for one in kubernetes.observe()]
+    kubernetes.stop(names(four), drain_s=0.1)
+    assert kubernetes.observe() == ()
+    assert cluster.objects == {}
+    kubernetes.stop(names(four), drain_s=0.1)
+
+
+def test_a_changed_load_rolls_and_leaves_no_old_config(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=5)
+    changed = [replace(unit, loads=(LoadSpec("w1.a", variant="other"),)) for unit in units(2)]
+    kubernetes.load(changed, limit_s=5)
+    assert [one.unit for one in kubernetes.observe()] == changed
+    assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ({"reason": "Unschedulable", "message": "0/3 nodes: 3 Insufficient nvidia.com/gpu"}, "cannot be placed: 0/3"),
+        ({"reason": "ImagePullBackOff", "message": "no such image"}, "is in ImagePullBackOff: no such image"),
+        ({"reason": "CrashLoopBackOff", "message": "back-off"}, "is in CrashLoopBackOff"),
+    ],
+)
+def test_pods_that_do_not_come_are_named_with_their_reason(
+    target: Make, cluster: Any, trouble: dict[str, str], said: str
+) -> None:
+    cluster.play(unready={"prod-w2": trouble})
+    kubernetes = target()
+    with pytest.raises(TargetFailed, match="timed out") as failed:
+        kubernetes.start(units(1) + units(2, "w2"), limit_s=5)
+    assert said in str(failed.value)
+    assert failed.value.about.startswith("prod-w2")
+
+
+def test_a_failed_start_leaves_nothing_of_what_it_began(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(1), limit_s=5)
+    before = cluster.objects
+    cluster.play(unready={"prod-w2": {"reason": "ImagePullBackOff", "message": ""}})
+    with pytest.raises(TargetFailed):
+        kubernetes.start(units(3) + units(1, "w2"), limit_s=5)
+    assert cluster.objects == before
+
+
+def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=5)
+    cluster.play(unready={"prod-w1": {"reason": "CrashLoopBackOff", "message": "it ends"}})
+    seen = kubernetes.observe()
+    assert [(one.status, one.restarts) for one in seen] == [("failing", 3)] * 2
+    assert "it ends" in seen[0].why
+    told = kubernetes.health(names(units(2)))
+    assert all(not one.ready and "CrashLoopBackOff" in one.why for one in told.values())
+
+
+def test_health_reads_the_counters_of_each_pod(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=5)
+    cluster.play(raw={"loads": {"w1.a": {"arrived": 7, "served": 6}}})
+    told = kubernetes.health([*names(units(2)), "unknown"])
+    assert set(told) == set(names(units(2)))
+    assert all(one.ready and one.loads == {"w1.a": {"arrived": 7, "served": 6}} for one in told.values())
+    paths = [word for call in cluster.calls for word in call["words"] if word.startswith("--raw=")]
+    assert len(set(paths)) == 2
+    assert all(path.endswith(":8080/proxy/metrics") for path in paths)
+
+
+def test_routes_roll_the_router_and_are_read_back(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    assert kubernetes.routed() is None
+    for routes in ({"apps": {"a": 1}}, {"apps": {"a": 2}}):
+        kubernetes.route(routes, limit_s=5)
+        assert kubernetes.routed() == routes
+    assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
+    assert kubernetes.observe() == ()
+    kubernetes.route(None, limit_s=5)
+    assert kubernetes.routed() is None
+    assert cluster.objects == {}
+
+
+def test_down_leaves_nothing_and_touches_no_other_deployment(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=5)
+    kubernetes.route({"apps": {}}, limit_s=5)
+    stranger = {"kind": "Deployment", "metadata": {"name": "x", "labels": {"app.kubernetes.io/managed-by": "hetplan"}}}
+    stranger |= {"spec": {"replicas": 0, "template": {"metadata": {"labels": {}}}}}
+    (cluster.folder / "objects.json").write_text(json.dumps({**cluster.objects, "Deployment/x": stranger}))
+    kubernetes.down(drain_s=0.1)
+    assert list(cluster.objects) == ["Deployment/x"]
+
+
+def test_check_has_the_server_look_at_the_manifests_and_changes_nothing(target: Make, cluster: Any) -> None:
+    assert target().check(units(2)) == []
+    assert "--dry-run=server" in cluster.calls[0]["words"]
+    assert cluster.objects == {}
+    cluster.play(fail={"apply": 'namespaces "default" not found'})
+    assert target().check(units(2)) == ['kubectl apply failed: namespaces "default" not found']
+
+
+def test_check_tells_what_hinders_before_anything_is_asked(target: Make, cluster: Any) -> None:
+    assert "there is no program" in target(kubectl="/no/such/kubectl").check(units(1))[0]
+    uneven = [replace(unit, loads=(LoadSpec("a", share_gpu=0.3),)) for unit in units(1)]
+    assert "0.3 of a GPU" in target().check(uneven)[0]
+    assert cluster.calls == []
+
+
+def test_diff_shows_what_kubectl_shows(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    assert "+ Deployment/prod-w1-" in kubernetes.diff(units(1))
+    kubernetes.start(units(1), limit_s=5)
+    assert kubernetes.diff(units(1)).strip() == ""
+    cluster.play(fail={"diff": "the server is down"})
+
+
+@pytest.mark.parametrize("verb", ["get", "apply", "rollout"])
+def test_what_kubectl_says_is_in_the_failure(target: Make, cluster: Any, verb: str) -> None:
+    cluster.play(fail={verb: "The connection to the server 10.0.0.1:6443 was refused"})
+    with pytest.raises(TargetFailed, match=f"kubectl {verb}.*10.0.0.1:6443 was refused"):
+        target().start(units(1), limit_s=5)
+
+
+def test_a_kubectl_that_hangs_is_ended(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hetplan.executor.kubernetes_kubectl._GRACE_S", 0.1)
+    cluster.play(slow_s={"get": 30})
+    with pytest.raises(TargetFailed, match="did not end within"):
+        target(limits={"call_s": 0.2}).observe()
+
+
+def test_settings_are_checked(target: Make) -> None:
+    with pytest.raises(InputError, match="namespace"):
+        target(namespace="Not A Namespace")
+    with pytest.raises(InputError, match="imag"):
+        target(imagee="typo")

@@ -1,0 +1,257 @@
+"""The router's rules without processes: what they choose is what `hetplan.dispatch` decides."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.dispatch.snapshot import Snapshot
+from hetplan.executor.serving import central_choosers
+from hetplan.executor.serving.central_choosers import InOrderChooser, MatchingChooser, PolicyChooser, Times
+from hetplan.executor.serving.choosers import EarliestChooser, NoWorker, ShareChooser, TurnChooser, by_class
+from hetplan.executor.serving.law import OffTable
+from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.query_tree import QueryState, Task
+from hetplan.planner.plan import Route
+from hetplan.planner.plan_policy import PolicyTable
+
+
+@dataclass
+class FakeLink:
+    ready: bool = True
+    pending: dict[int, Task] = field(default_factory=dict)
+
+
+def lane(name: str, unit: str, *, hardware: str = "cpu", ms: Sequence[float] = (1.0, 2.0), **fields: Any) -> Lane:
+    law = {"axes": {"batch": [1.0, 8.0]}, "mean": list(ms)}
+    load = {"id": name, "app": "app", "node": None, "variant": name, "servers": 1, "max_batch": 1, "quality": 1.0,
+            "expected": law, **fields}  # fmt: skip
+    return Lane(FakeLink(), {"name": unit, "worker": name, "hardware": hardware, "standby": False}, load)  # type: ignore[arg-type]
+
+
+def task(batch: float = 1.0, *, arrived_s: float | None = None, slo_s: float = 1.0, path: tuple[str, ...] = ()) -> Task:
+    at = {"batch": batch}
+    arrived = monotonic() if arrived_s is None else arrived_s
+    query = QueryState(None, None, at, tuple(at.items()), arrived, arrived + slo_s)
+    return Task(query, "serve", b"", path, entered_s=arrived)
+
+
+class Sent:
+    """Takes what a chooser sends, and lets it settle at once."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Lane, list[Task]]] = []
+        self.given_up: list[Task] = []
+        self.later: list[Callable[[], None]] = []
+
+    def send(self, lane: Lane, tasks: list[Task]) -> None:
+        lane.bound += len(tasks)
+        self.pairs.append((lane, tasks))
+
+    def give_up(self, task: Task, why: str) -> None:
+        self.given_up.append(task)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self.later.append(call)
+
+    def settle(self) -> None:
+        for call in self.later:
+            call()
+        self.later.clear()
+
+
+RULE = Matching(slo_ms=100.0, weight=(1.0,))
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may stop the clock; it goes on after them."""
+    monkeypatch.setattr(central_choosers, "monotonic", monotonic)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1.0, 4.0, 8.0]), min_size=1, max_size=6), st.lists(st.booleans(), min_size=4, max_size=4)
+)
+def test_matching_sends_what_the_rule_decides(batches: list[float], busy: list[bool]) -> None:
+    lanes = [lane("fast", f"f{i}", hardware="gpu", ms=(4.0, 30.0)) for i in range(2)]
+    lanes += [lane("slow", f"s{i}", ms=(8.0, 90.0)) for i in range(2)]
+    now = 1000.0
+    central_choosers.monotonic = lambda: now  # type: ignore[attr-defined]
+    for one, taken in zip(lanes, busy, strict=True):
+        one.bound, one.due_s = int(taken), now + 0.02
+    sent, weight = Sent(), {"gpu": 1.0, "cpu": 0.3}
+    chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, weight, sent.send, sent.soon, None)
+    tasks = [task(batch, arrived_s=now - 0.01 * (len(batches) - n)) for n, batch in enumerate(batches)]
+    for one in tasks:
+        chooser.place(one)
+    sent.settle()
+    snapshot = Snapshot.of(
+        waited_ms=[1e3 * (now - one.query.arrived_s) for one in tasks],
+        service_ms=[[lanes[0].mean_s(t.query.at, 1) * 1e3, lanes[2].mean_s(t.query.at, 1) * 1e3] for t in tasks],
+        kind=[0, 0, 1, 1],
+        busy_ms=[20.0 * taken for taken in busy],
+        idle=[not taken for taken in busy],
+    )
+    decided = Matching(slo_ms=100.0, weight=(1.0, 0.3)).decide(snapshot)
+    wanted = {(tasks.index(t), lanes.index(where)) for where, (t,) in sent.pairs}
+    assert wanted == {(pair.query, pair.instance) for pair in decided}
+    assert len(chooser) == len(batches) - len(decided)
+
+
+def test_a_query_that_no_table_holds_is_refused_at_once() -> None:
+    lanes, sent = [lane("m", "u")], Sent()
+    chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+    with pytest.raises(OffTable):
+        chooser.place(task(9.0))
+    assert len(chooser) == 0
+
+
+def test_first_come_first_served_prefers_and_fills_batches() -> None:
+    lanes = [lane("slow", "s"), lane("fast", "f", hardware="gpu", max_batch=3)]
+    sent = Sent()
+    chooser = InOrderChooser(lanes, {"rule": "fcfs/1", "prefer": ["gpu"]}, sent.send, sent.soon, None)
+    tasks = [task(arrived_s=float(n)) for n in range(5)]
+    for one in tasks:
+        chooser.place(one)
+    sent.settle()
+    assert sent.pairs[0] == (lanes[1], [tasks[0], tasks[2], tasks[3]])
+    assert sent.pairs[1] == (lanes[0], [tasks[1]])
+    assert chooser.left() == [tasks[4]]
+
+
+def test_under_a_threshold_large_queries_wait_for_the_base() -> None:
+    base, other, sent = lane("b", "b", hardware="gpu"), lane("o", "o"), Sent()
+    base.bound = 1
+    rule = {"rule": "threshold/1", "threshold": 4.0, "base": "gpu"}
+    chooser = InOrderChooser([base, other], rule, sent.send, sent.soon, None)
+    large, small = task(8.0), task(1.0)
+    chooser.place(large)
+    chooser.place(small)
+    sent.settle()
+    assert sent.pairs == [(other, [small])]
+    base.bound = 0
+    chooser.finished(base, small)
+    sent.settle()
+    assert sent.pairs[1] == (base, [large])
+
+
+def test_a_long_queue_is_not_gone_through_for_every_decision() -> None:
+    lanes, sent = [lane("m", "u")], Sent()
+    chooser = InOrderChooser(lanes, {"rule": "fcfs/1"}, sent.send, sent.soon, None)
+    for n in range(1000):
+        chooser.place(task(arrived_s=float(n)))
+    sent.settle()
+    assert (len(sent.pairs), len(chooser)) == (1, 999)
+
+
+TABLE = PolicyTable(
+    workers="w", slo_ms=1000, rate_qps=5, queue_max=2, slack_ms=(0, 500, 1000), models=("fast", "good"),
+    choice={"1": "fastx1 goodx2", "2": "fastx3"}, batch={"1": "1x3", "2": "0x1 2x2"}, otherwise={"model": "fast"},
+)  # fmt: skip
+
+
+def test_one_queue_under_a_policy_takes_what_the_table_says() -> None:
+    lanes = [lane("fast", "u", max_batch=4), lane("good", "u", max_batch=4)]
+    sent = Sent()
+    chooser = PolicyChooser(lanes, PolicySelector([TABLE]), lambda: 1.0, sent.send, sent.soon, sent.give_up)
+    chooser.place(task())
+    sent.settle()
+    assert [(one.name, len(tasks)) for one, tasks in sent.pairs] == [("good", 1)]
+    for one in lanes:
+        one.bound = 0
+    late, other = task(slo_s=0.1), task(slo_s=0.9)
+    chooser.place(late)
+    chooser.place(other)
+    sent.settle()
+    assert sent.given_up == [late], "a batch of 0 drops the oldest"
+    assert sent.pairs[1][1] == [other]
+
+
+def test_shares_are_kept_and_pass_over_groups_that_are_down() -> None:
+    lanes = [lane("a", "a"), lane("b", "b0"), lane("b", "b1")]
+    routes = [Route(to={"a": 0.25, "b": 0.75})]
+    chooser = ShareChooser(routes, "serve", lanes, random.Random(1))
+    counts = Counter(chooser.place(task()).unit for _ in range(4000))  # type: ignore[union-attr]
+    assert counts["a"] / 4000 == pytest.approx(0.25, abs=0.03)
+    assert counts["b0"] / 4000 == pytest.approx(0.375, abs=0.03)
+    lanes[1].link.ready = lanes[2].link.ready = False
+    alone = ShareChooser(routes, "serve", lanes, random.Random(1))
+    assert {alone.place(task()).unit for _ in range(20)} == {"a"}  # type: ignore[union-attr]
+    lanes[0].standby = True
+    with pytest.raises(NoWorker):
+        ShareChooser(routes, "serve", lanes, random.Random(1)).place(task())
+
+
+def test_the_path_so_far_decides() -> None:
+    lanes = [lane("b1", "x", node="b"), lane("b2", "y", node="b")]
+    routes = [Route(node="b", prefix=("a1",), to={"b1": 1.0}), Route(node="b", prefix=("a2",), to={"b2": 1.0})]
+    chooser = ShareChooser(routes, "b", lanes, random.Random(1))
+    assert chooser.place(task(path=("a2",))) is lanes[1]
+    assert chooser.place(task(path=("a1",))) is lanes[0]
+
+
+def test_what_the_shares_leave_over_is_given_up_where_the_rule_says_so() -> None:
+    chooser = ShareChooser([Route(to={"a": 0.5})], "serve", [lane("a", "a")], random.Random(1), sheds=True)
+    lost = 0
+    for _ in range(1000):
+        try:
+            chooser.place(task())
+        except NoWorker:
+            lost += 1
+    assert lost / 1000 == pytest.approx(0.5, abs=0.06)
+
+
+def test_classes_between_those_of_the_plan_go_to_the_next_larger() -> None:
+    routes = [Route(when={"batch": size}, to={name: 1.0}) for size, name in ((8.0, "a"), (64.0, "b"))]
+
+    def chosen(batch: float) -> str:
+        return next(iter(by_class(routes, {"batch": batch})[0].to))
+
+    assert [chosen(batch) for batch in (1.0, 8.0, 9.0, 64.0, 99.0)] == ["a", "a", "b", "b", "b"]
+    routes.append(Route(to={"any": 1.0}))
+    assert [chosen(batch) for batch in (1.0, 8.0, 9.0, 64.0)] == ["any", "a", "any", "b"]
+    assert next(iter(by_class(routes, {})[0].to)) == "any"
+
+
+def test_turns_and_shortest_queues_count_a_worker_once() -> None:
+    lanes = [lane(f"{variant}", unit) for unit in ("u1", "u2", "u3") for variant in ("m", "n")]
+    turns = TurnChooser(None, lanes, shortest=False)
+    assert [turns.place(task()).unit for _ in range(6)] == ["u1", "u2", "u3"] * 2  # type: ignore[union-attr]
+    lanes[0].bound, lanes[2].bound, lanes[4].bound = 3, 1, 2
+    shortest = TurnChooser(None, lanes, shortest=True)
+    assert {shortest.place(task()).unit for _ in range(4)} == {"u2"}  # type: ignore[union-attr]
+
+
+def test_earliest_completion_counts_what_is_queued() -> None:
+    lanes = [lane("fast", "f", ms=(10.0, 10.0)), lane("slow", "s", ms=(25.0, 25.0))]
+    chooser = EarliestChooser(lanes, Times(lanes, {}))
+    chosen = []
+    for _ in range(4):
+        where = chooser.place(task())
+        assert where is not None
+        where.bound += 1
+        chosen.append(where.name)
+    assert chosen == ["fast", "fast", "slow", "fast"]
+
+
+def test_a_type_that_cannot_serve_a_class_is_never_preferred() -> None:
+    lanes = [lane("small", "a"), lane("large", "b")]
+    predict = {"large@cpu": {"axes": {"batch": [1.0, 64.0]}, "mean": [5.0, 50.0]}}
+    times = Times(lanes, predict)
+    row = times.row(task(32.0))
+    assert times.service_ms[row, 0] > 1e8
+    assert np.isfinite(times.service_ms).all()
+    assert inf not in times.service_ms

@@ -1,0 +1,66 @@
+"""What the keeper does for one process: a hung one is started again on its port; what it logged is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hetplan.executor import kept_process
+from hetplan.executor.kept_process import KeptProcess, StartFailed
+from hetplan.executor.units import LoadSpec, Unit, named
+
+SLEEP = {"kind": "sleep", "law": {"ms": 1.0}, "statistic": "mean", "times": 1.0, "seed": 0}
+UNIT = named(Unit("", "w1", 0, "cpu", "here", "box", loads=(LoadSpec("w1.a", app="app", variant="m", model=SLEEP),)))
+
+
+def worker(folder: Path, **config: object) -> KeptProcess:
+    told = {"unit": UNIT.as_dict(), "content": UNIT.content, "bind": "127.0.0.1", "port": 0, "cores": [], **config}
+    return KeptProcess(UNIT.name, "hetplan.executor.serving.worker", told, folder)
+
+
+def test_a_process_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_process, "_PROBE_EVERY_S", 0.05)
+    monkeypatch.setattr(kept_process, "_PROBE_LIMIT_S", 0.5)
+
+    async def run() -> tuple[int, int, int]:
+        kept = worker(tmp_path)
+        await kept.start(20.0)
+        port = kept.port
+        process = (await kept.ask("/healthz"))["pid"]
+        os.kill(process, signal.SIGSTOP)
+        while not kept.restarts or kept.status != "ready":
+            await asyncio.sleep(0.05)
+        again = (await kept.ask("/healthz"))["pid"]
+        await kept.stop(1.0)
+        return process, again, kept.port - port
+
+    before, after, moved = asyncio.run(asyncio.wait_for(run(), 60.0))
+    assert before != after
+    assert moved == 0
+    assert not Path(f"/proc/{after}").exists()
+
+
+def test_a_process_that_ends_at_once_tells_its_last_words(tmp_path: Path) -> None:
+    kept = KeptProcess("w", "hetplan.no_such_module", {"bind": "127.0.0.1", "port": 0}, tmp_path)
+    with pytest.raises(StartFailed, match=r"No module named hetplan\.no_such_module"):
+        asyncio.run(kept.start(20.0))
+
+
+def test_a_configuration_that_cannot_be_followed_is_refused_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    async def run() -> str:
+        kept = worker(tmp_path)
+        await kept.start(20.0)
+        bad = UNIT.as_dict()
+        bad["loads"][0]["model"] = {"kind": "sleep", "law": {"axes": {}}, "statistic": "mean", "times": 1, "seed": 0}
+        try:
+            with pytest.raises(StartFailed, match="the table has no mean"):
+                await kept.change({"unit": bad, "content": "sha256:bad"}, 20.0)
+            return str((await kept.ask("/healthz"))["content"])
+        finally:
+            await kept.stop(1.0)
+
+    assert asyncio.run(asyncio.wait_for(run(), 60.0)) == UNIT.content

@@ -1,0 +1,349 @@
+"""Real processes of this machine: what a plan wants comes up, serves, changes, survives faults, and goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases.deployments import Client, make_plan, make_worker
+
+from hetplan.executor.deployment import Deployment
+from hetplan.executor.failures import ApplyFailed, DeploymentLocked
+from hetplan.executor.processes import marked
+from hetplan.planner.plan_file import write_plan
+from hetplan.profiles.workers import Load, Worker
+
+ONE = make_plan(make_worker("w1", 2))
+
+
+def folder_of(deployment: Deployment) -> Path:
+    return (deployment.folder / "targets" / "here").resolve()
+
+
+def worker_processes(deployment: Deployment) -> list[int]:
+    found = []
+    for process in marked(folder_of(deployment)):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        if b"hetplan.executor.serving.worker" in words:
+            found.append(process)
+    return found
+
+
+def test_a_plan_comes_up_serves_and_goes_away(deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy()
+    assert deployment.difference(ONE)
+    assert not deployment.observe(), "looking touches nothing"
+    applied = deployment.apply(ONE)
+    client = Client(applied.endpoint)
+    status, told = client.post(body={"at": {"batch": 1}})
+    assert (status, told["outcome"], told["path"][0]["variant"]) == (200, "served", "m")
+    assert told["path"][0]["service_ms"] >= 1.0
+    assert not deployment.difference(ONE), "what was applied is what runs"
+    assert deployment.apply(ONE).steps == (), "a second time there is nothing to do"
+    state = deployment.state(over_s=0.0)
+    assert [(worker.id, worker.count) for worker in state.workers] == [("w1", 2)]
+    assert state.observed["w1.a"].counters["served"] == 1
+    assert client.get("/metrics")["apps"]["app"]["served"] == 1
+    assert client.post("other")[0] == 404
+    assert client.post(body=[1])[0] == 400
+    deployment.down()
+    assert marked(folder_of(deployment)) == []
+    assert not deployment.observe()
+    assert deployment.difference(ONE)
+
+
+def test_another_plan_takes_over_without_a_lost_query(deploy: Callable[..., Deployment]) -> None:
+    """Loads change in place, groups come and go, and a client that never stops asking sees nothing but answers."""
+    deployment = deploy()
+    endpoint = deployment.apply(ONE).endpoint
+    outcomes: list[str] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        client = Client(endpoint)
+        while not stop.is_set():
+            outcomes.append(client.post()[1]["outcome"])
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        two = Worker(
+            id="w1", hardware="cpu", count=2,
+            loads=(Load(id="w1.a", app="app", variant="m"), Load(id="w1.b", app="other", variant="n")),
+        )  # fmt: skip
+        changed = deployment.apply(make_plan(two))
+        assert [step.do for step in changed.steps] == ["load", "route"]
+        assert Client(endpoint).post("other")[1]["path"][0]["load"] == "w1.b"
+        swapped = Worker(id="w1", hardware="cpu", count=2, loads=(Load(id="w1.c", app="app", variant="v"),))
+        deployment.apply(make_plan(swapped))
+        assert Client(endpoint).post()[1]["path"][0]["load"] == "w1.c"
+        moved = deployment.apply(make_plan(make_worker("w2", 1)))
+        assert [step.do for step in moved.steps] == ["start", "route", "stop", "route"][: len(moved.steps)]
+    finally:
+        stop.set()
+        asking.join()
+    assert set(outcomes) == {"served"}
+    assert len(outcomes) > 20
+    assert {seen.unit.worker for seen in deployment.observe() if seen.unit} == {"w2"}
+
+
+def test_a_worker_that_is_killed_under_load_costs_no_answer_and_comes_back(deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy(models=[{"kind": "sleep", "ms": 30.0}])
+    endpoint = deployment.apply(ONE).endpoint
+    outcomes: list[str] = []
+
+    def ask() -> None:
+        client = Client(endpoint)
+        for _ in range(12):
+            outcomes.append(client.post()[1]["outcome"])
+
+    asking = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in asking:
+        thread.start()
+    time.sleep(0.1)
+    victim = worker_processes(deployment)[0]
+    os.kill(victim, signal.SIGKILL)
+    for thread in asking:
+        thread.join()
+    assert outcomes == ["served"] * 48, "what the dead worker had is sent again"
+    until = time.monotonic() + 10
+    while len(worker_processes(deployment)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert victim not in worker_processes(deployment)
+    assert sum(seen.restarts for seen in deployment.observe()) == 1
+    assert not deployment.difference(ONE)
+
+
+@pytest.mark.slow
+def test_without_a_second_try_a_dead_worker_is_told_as_503(deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy(models=[{"kind": "sleep", "ms": 400.0}], router={"port": 0, "retries": 0})
+    endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
+    told: list[Any] = []
+    asking = threading.Thread(target=lambda: told.append(Client(endpoint).post()))
+    asking.start()
+    time.sleep(0.15)
+    os.kill(worker_processes(deployment)[0], signal.SIGKILL)
+    asking.join()
+    assert told[0][0] == 503
+    assert told[0][1]["outcome"] == "lost"
+
+
+def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_port: int) -> None:
+    host = {"target": "here", "hardware": ["cpu"], "machines": 8}
+    both = {"box": {**host, "plays": ["fine"]}, "bad": {**host, "plays": ["bad"], "ports": [taken_port, taken_port]}}
+    deployment = deploy(hosts=both)
+    before = make_plan(make_worker("w1", 1, host="fine"))
+    endpoint = deployment.apply(before).endpoint
+    after = make_plan(make_worker("w1", 2, host="fine"), make_worker("w2", 1, host="bad"))
+    with pytest.raises(ApplyFailed, match="in use") as failed:
+        deployment.apply(after)
+    assert failed.value.undone
+    assert failed.value.exit_code == 7
+    assert not deployment.difference(before)
+    assert Client(endpoint).post()[0] == 200
+
+
+@pytest.mark.slow
+def test_a_taken_port_of_the_router_leaves_nothing(deploy: Callable[..., Deployment], taken_port: int) -> None:
+    deployment = deploy(router={"port": taken_port})
+    with pytest.raises(ApplyFailed, match="in use"):
+        deployment.apply(ONE)
+    assert deployment.observe() == ()
+    assert worker_processes(deployment) == []
+
+
+@pytest.mark.slow
+def test_of_a_range_of_ports_a_free_one_is_taken(deploy: Callable[..., Deployment], taken_port: int) -> None:
+    ports = [taken_port, min(taken_port + 20, 65535)]
+    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "ports": ports}
+    deployment = deploy(hosts={"box": host})
+    deployment.apply(make_plan(make_worker("w1", 1)))
+    (seen,) = deployment.observe()
+    assert seen.endpoint is not None
+    assert taken_port < seen.endpoint.port <= ports[1]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from cases.deployments import make_hosts
+from hetplan.executor.deployment import Deployment
+from hetplan.planner.plan_file import read_plan
+
+def die(event):
+    if (event.kind, event.number) == ({kind!r}, {number}):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Deployment(make_hosts(Path({folder!r}))).apply(read_plan({plan!r}), on_event=die)
+"""
+
+
+SLOWLY = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "then"),
+    [
+        ("step", 2, "finish"),
+        *(
+            pytest.param(kind, number, then, marks=SLOWLY)
+            for kind in ("step", "done")
+            for number in (1, 2, 3)
+            for then in ("finish", "undo")
+            if (kind, number, then) != ("step", 2, "finish")
+        ),
+    ],
+)
+def test_an_apply_killed_between_two_steps_is_finished_or_undone(
+    deploy: Callable[..., Deployment], tmp_path: Path, kind: str, number: int, then: str
+) -> None:
+    deployment = deploy()
+    before, after = make_plan(make_worker("w1", 1)), make_plan(make_worker("w2", 2))
+    deployment.apply(before)
+    write_plan(after, tmp_path / "after.json")
+    script = KILLED.format(
+        tests=str(Path(__file__).resolve().parents[1]), folder=str(tmp_path), plan=str(tmp_path / "after.json"),
+        kind=kind, number=number,
+    )  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
+    cut = deployment.unfinished()
+    assert cut is not None
+    assert cut.plan == after.digest
+    if then == "finish":
+        deployment.apply(after)
+        assert not deployment.difference(after)
+    else:
+        deployment.undo()
+        assert not deployment.difference(before)
+    assert deployment.unfinished() is None
+    assert Client(deployment.endpoint()).post()[1]["outcome"] == "served"
+
+
+@pytest.mark.slow
+def test_of_two_applies_one_waits_or_refuses_and_names_the_other(deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(event: Any) -> None:
+        inside.set()
+        go_on.wait(10)
+
+    working = threading.Thread(target=lambda: deployment.apply(ONE, on_event=slow))
+    working.start()
+    assert inside.wait(10)
+    other = Deployment(deployment.hosts)
+    with other:
+        with pytest.raises(DeploymentLocked, match=f"apply of .*process {os.getpid()}"):
+            other.apply(ONE)
+        threading.Timer(0.1, go_on.set).start()
+        assert other.apply(ONE, wait_s=30.0).steps == ()
+    working.join()
+
+
+@pytest.mark.slow
+def test_a_killed_keeper_takes_its_workers_along_and_the_next_apply_starts_anew(
+    deploy: Callable[..., Deployment],
+) -> None:
+    deployment = deploy()
+    deployment.apply(ONE)
+    children = marked(folder_of(deployment))
+    keeper = next(p for p in children if b"hetplan.executor.keeper" in Path(f"/proc/{p}/cmdline").read_bytes())
+    os.kill(keeper, signal.SIGKILL)
+    until = time.monotonic() + 10
+    while marked(folder_of(deployment)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert marked(folder_of(deployment)) == []
+    deployment.close()
+    assert deployment.observe() == ()
+    assert Client(deployment.apply(ONE).endpoint).post()[0] == 200
+
+
+def test_down_ends_what_a_command_left_behind(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    """A command that starts a process of its own, which hides in a session of its own."""
+    serve = tmp_path / "serve.py"
+    serve.write_text(
+        "import json, subprocess, sys\n"
+        "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    outputs = [{'load': asked['load'], 'twice': 2 * x} for x in asked['inputs']]\n"
+        "    print(json.dumps({'outputs': outputs}), flush=True)\n"
+    )
+    deployment = deploy(models=[{"kind": "command", "command": [sys.executable, str(serve), "--variant", "{variant}"]}])
+    endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
+    assert Client(endpoint).post(body={"inputs": 21})[1]["outputs"] == {"load": "w1.a", "twice": 42}
+    sleepers = [p for p in marked(folder_of(deployment)) if b"1000" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    assert sleepers
+    deployment.down()
+    assert marked(folder_of(deployment)) == []
+
+
+@pytest.mark.slow
+def test_a_full_disk_changes_nothing(deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch) -> None:
+    import hetplan.executor.durable as durable
+
+    deployment = deploy()
+    deployment.apply(ONE)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "write_atomically", full)
+    with pytest.raises(ApplyFailed, match="No space left") as failed:
+        deployment.apply(make_plan(make_worker("w2", 1)))
+    assert failed.value.undone
+    monkeypatch.undo()
+    assert not deployment.difference(ONE)
+    assert Client(deployment.endpoint()).post()[0] == 200
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_at_the_end_is_undone(
+    deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy()
+    deployment.apply(ONE)
+    monkeypatch.setattr(Deployment, "_remember", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(ApplyFailed, match="No space left"):
+        deployment.apply(make_plan(make_worker("w2", 1)))
+    monkeypatch.undo()
+    assert not deployment.difference(ONE)
+
+
+def test_a_wrong_model_file_is_found_before_anything_is_touched(deploy: Callable[..., Deployment]) -> None:
+    from hetplan.errors import InputError
+
+    deployment = deploy(models=[{"kind": "onnx", "path": "nowhere/{variant}.onnx"}])
+    with pytest.raises(InputError, match=r"no model file .*nowhere/m\.onnx"):
+        deployment.apply(ONE)
+    assert deployment.observe() == ()
+    assert not (deployment.folder / "journal.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_query_that_takes_too_long_is_given_back(deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy(models=[{"kind": "sleep", "ms": 2000.0}], router={"port": 0, "timeout_s": 0.3})
+    status, told = Client(deployment.apply(ONE).endpoint).post()
+    assert (status, told["outcome"], told["why"]) == (503, "lost", "no answer in time")
+
+
+@pytest.mark.slow
+def test_status_is_a_state_that_planning_reads(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    from hetplan.profiles.load import load_state
+
+    deployment = deploy()
+    deployment.apply(ONE)
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(deployment.state(over_s=0.0).model_dump(mode="json", exclude_none=True)))
+    assert load_state(path).observed["w1.a"].status == "active"

@@ -1,0 +1,97 @@
+"""Shares are enforced by what there is, or refused with the reason; on paper, and with real processes and cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cases.deployments import make_hosts, make_plan, make_worker
+
+from hetplan.errors import InputError
+from hetplan.executor.deployment import Deployment
+from hetplan.executor.hosts_file import Machines
+from hetplan.executor.kept_process import StartFailed
+from hetplan.executor.local_slots import Slots
+from hetplan.executor.processes import marked
+from hetplan.executor.shares import LocalMeans, enter_cgroup, held, refusals
+from hetplan.executor.units import LoadSpec, Unit
+
+
+def unit(*loads: LoadSpec) -> Unit:
+    return Unit("u", "w1", 0, "cpu", "here", "box", loads=loads)
+
+
+def host(**fields: object) -> Machines:
+    return Machines.model_validate({"target": "here", "hardware": "cpu", "machines": 4, **fields})
+
+
+CPU = LoadSpec("w1.a", share_cpu_cores=0.5, enforce="cgroup")
+GPU = LoadSpec("w1.a", share_gpu=0.25, enforce="mps")
+MIG = LoadSpec("w1.a", share_gpu=0.25, enforce="mig")
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [(CPU, "no cgroup v2 folder"), (GPU, "no MPS control daemon"), (MIG, "lists no MIG- devices")],
+)
+def test_what_nothing_enforces_is_refused_unless_the_host_says_so(load: LoadSpec, why: str) -> None:
+    means = LocalMeans(mps_pipe=Path("/nowhere"))
+    (reason,) = refusals(unit(load), host(), means)
+    assert why in reason
+    assert 'enforcement = "none"' in reason
+    assert refusals(unit(load), host(enforcement="none"), means) == []
+
+
+def test_whole_cores_need_no_cgroup() -> None:
+    whole = LoadSpec("w1.a", share_cpu_cores=2.0, enforce="cgroup")
+    assert refusals(unit(whole), host(cores=(0, 1)), LocalMeans()) == []
+    assert held(unit(whole), host(cores=(0, 1)), LocalMeans()).cores == 2
+
+
+def test_two_shares_in_one_process_cannot_be_told_apart() -> None:
+    reasons = refusals(unit(GPU, LoadSpec("w1.b")), host(), LocalMeans())
+    assert "one process cannot be held to it" in reasons[0]
+
+
+def test_a_quota_is_written_as_the_kernel_wants_it(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory\n")
+    means = LocalMeans(cgroup=tmp_path)
+    share = held(unit(CPU), host(), means)
+    assert share.cpu_quota == 0.5
+    enter_cgroup(means, "u", 0.5, 4711)
+    assert (tmp_path / "hetplan-u" / "cpu.max").read_text() == "50000 100000\n"
+    assert (tmp_path / "hetplan-u" / "cgroup.procs").read_text() == "4711\n"
+
+
+def test_devices_go_round_and_cores_run_out() -> None:
+    slots = Slots()
+    gpus = host(devices=("0", "1"), cores=(0, 1, 2), cores_per_worker=2)
+    first = slots.take("a", gpus, cores=2)
+    assert first.environment == {"CUDA_VISIBLE_DEVICES": "0"}
+    with pytest.raises(StartFailed, match="needs 2 cores of its own; 1 of 3 are free"):
+        slots.take("b", gpus, cores=2)
+    assert slots.take("b", gpus, cores=1).environment == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_a_plan_with_shares_is_refused_by_a_host_that_cannot_keep_them(tmp_path: Path) -> None:
+    share = {"share": {"gpu": 0.25, "enforce": "mps"}}
+    with (
+        Deployment(make_hosts(tmp_path)) as deployment,
+        pytest.raises(InputError, match=r"w1\.a wants 0.25 of a GPU enforced by mps"),
+    ):
+        deployment.difference(make_plan(make_worker("w1", load=share)))
+
+
+@pytest.mark.slow
+def test_workers_run_on_their_own_cores(deploy: Callable[..., Deployment]) -> None:
+    there = sorted(os.sched_getaffinity(0))
+    box = {"target": "here", "hardware": ["cpu"], "machines": 8, "cores": there[:1], "cores_per_worker": 1}
+    deployment = deploy(hosts={"box": box})
+    with pytest.raises(InputError, match="need more than the 1 of"):
+        deployment.apply(make_plan(make_worker("w1", 2)))
+    deployment.apply(make_plan(make_worker("w1", 1)))
+    folder = (deployment.folder / "targets" / "here").resolve()
+    pinned = [p for p in marked(folder) if b"serving.worker" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    assert [os.sched_getaffinity(process) for process in pinned] == [set(there[:1])]

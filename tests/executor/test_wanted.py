@@ -1,0 +1,143 @@
+"""From an untrusted plan and a trusted file to units: bounds, names, places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cases.deployments import make_hosts, make_plan, make_worker
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.units import Seen, Unit
+from hetplan.executor.wanted import wanted
+from hetplan.planner.plan_file import plan_dict, read_plan
+from hetplan.profiles.workers import Load, Worker
+
+
+def hosts(tmp_path: Path, **machines: dict[str, object]) -> object:
+    listed = {name: {"target": "here", "hardware": ["cpu"], **told} for name, told in machines.items()}
+    return make_hosts(tmp_path, hosts=listed)
+
+
+def test_every_instance_becomes_a_unit(tmp_path: Path) -> None:
+    made = wanted(make_plan(make_worker("w1", 2, standby=1), make_worker("w2")), make_hosts(tmp_path))
+    assert [(unit.worker, unit.index, unit.standby) for unit in made.units.values()] == [
+        ("w1", 0, False), ("w1", 1, False), ("w1", 2, True), ("w2", 0, False),
+    ]  # fmt: skip
+    assert list(made.apps) == ["app"]
+
+
+def test_more_than_the_hosts_take_is_refused_with_the_room_there_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"room for 8 of them.*Raise `machines`"):
+        wanted(make_plan(make_worker("w1", 9)), make_hosts(tmp_path))
+
+
+def test_a_huge_count_is_refused_before_anything_is_made_of_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="more than these hosts allow"):
+        wanted(make_plan(make_worker("w1", 10**15)), make_hosts(tmp_path))
+    with pytest.raises(InputError, match="more than these hosts allow"):
+        wanted(make_plan(make_worker("w1", 1, load={"instances": 10**15})), make_hosts(tmp_path))
+
+
+def test_a_worker_tied_to_a_host_goes_there_and_keeps_its_room(tmp_path: Path) -> None:
+    two = hosts(tmp_path, first={"machines": 1, "plays": ["m1"]}, second={"machines": 1})
+    made = wanted(make_plan(make_worker("w1"), make_worker("w2", host="m1")), two)  # type: ignore[arg-type]
+    assert {unit.worker: unit.host for unit in made.units.values()} == {"w1": "second", "w2": "first"}
+    with pytest.raises(InputError, match=r"no host plays that .*m9"):
+        wanted(make_plan(make_worker("w1", host="m9")), two)  # type: ignore[arg-type]
+
+
+def test_what_runs_stays_where_it_is(tmp_path: Path) -> None:
+    two = hosts(tmp_path, first={"machines": 4}, second={"machines": 4})
+    running = [Seen("x", "", "ready", unit=Unit("x", "w1", 0, "cpu", "here", "second"))]
+    made = wanted(make_plan(make_worker("w1", 2)), two, running=running)  # type: ignore[arg-type]
+    assert [unit.host for unit in made.units.values()] == ["second", "first"]
+
+
+def test_machines_per_hardware_are_counted_apart(tmp_path: Path) -> None:
+    both = make_hosts(
+        tmp_path, hosts={"box": {"target": "here", "hardware": ["cpu", "gpu"], "machines": {"cpu": 1, "gpu": 1}}}
+    )
+    assert len(wanted(make_plan(make_worker("a"), make_worker("b", hardware="gpu")), both).units) == 2
+    with pytest.raises(InputError, match="room for 1 of them"):
+        wanted(make_plan(make_worker("a", 2)), both)
+
+
+HOSTILE = ["../../etc/passwd", "a;reboot", "$(reboot)", "a b", "a\n", "`x`", "/etc", "a|b", "a&b", "-rf", "", "é"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("field", ["id", "hardware", "host", "variant", "node"])
+def test_a_hostile_name_never_gets_past_reading(name: str, field: str) -> None:
+    data = plan_dict(make_plan(make_worker("w1")))
+    (data["workers"][0]["loads"][0] if field in ("variant", "node") else data["workers"][0])[field] = name
+    with pytest.raises(InputError):
+        read_plan(data, trust_digest=True)
+
+
+def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
+    data = plan_dict(make_plan(make_worker("w1")))
+    data["workers"][0]["count"] = 3
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match="edited or damaged"):
+        read_plan(path)
+
+
+@pytest.mark.parametrize("value", ["../up", "a/b", "$(x)", "a b", "..", "-x", "é"])
+def test_a_hostile_knob_reaches_no_path_and_no_command(tmp_path: Path, value: str) -> None:
+    """Knobs may hold any text: they are held to plain names where hosts.toml puts them into a word."""
+    worker = Worker(id="w1", hardware="cpu", loads=(Load(id="w1.a", app="app", node="n", knobs={"size": value}),))
+    for model in (
+        {"kind": "command", "command": ["serve", "--size", "{knobs.size}"]},
+        {"kind": "onnx", "path": "models/{knobs.size}.onnx"},
+    ):
+        with pytest.raises(InputError, match="is no plain name"):
+            wanted(make_plan(worker), make_hosts(tmp_path, models=[model]))
+
+
+def test_no_rule_and_no_time_are_told_with_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no rule says how.*Add \[\[models\]\].*variant = \"m\""):
+        wanted(
+            make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "sleep", "variant": "other", "ms": 1}])
+        )
+    with pytest.raises(InputError, match="neither the plan nor a profile"):
+        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "sleep"}]))
+
+
+def test_a_plan_from_another_profile_is_remarked_on(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text('{"format": "hetplan/profile/1.0"}')
+    with_profile = make_hosts(tmp_path, profiles=[str(profile)])
+    assert any("another profile" in note for note in wanted(make_plan(make_worker("w1")), with_profile).notes)
+    assert wanted(make_plan(make_worker("w1")), make_hosts(tmp_path)).notes == ()
+
+
+def test_the_first_rule_that_fits_serves(tmp_path: Path) -> None:
+    rules = [{"kind": "sleep", "variant": ["x", "m"], "hardware": "gpu", "ms": 1}, {"kind": "sleep", "ms": 2}]
+    made = wanted(make_plan(make_worker("a"), make_worker("b", hardware="gpu")), make_hosts(tmp_path, models=rules))
+    assert {unit.worker: unit.loads[0].model["law"] for unit in made.units.values()} == {"a": {"ms": 2}, "b": {"ms": 1}}
+
+
+def test_every_fault_of_the_file_is_told_at_once_with_its_place() -> None:
+    with pytest.raises(InputError) as told:
+        read_hosts(
+            {
+                "targets": {"here": {"kind": "local"}},
+                "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": -1, "prots": [1, 2]}},
+                "models": [{"kind": "sleep", "ms": 0}],
+                "evaluators": {"x": {"command": ["of another tool"]}},
+            }
+        )
+    places = {fault.path for fault in told.value.faults}
+    assert places == {"$.hosts.box.machines", "$.hosts.box.prots", "$.models[0].ms"}
+
+
+def test_a_host_of_no_target_and_swapped_ports_are_told() -> None:
+    base = {"targets": {"here": {"kind": "local"}}}
+    with pytest.raises(InputError, match="there is no target 'there'"):
+        read_hosts({**base, "hosts": {"box": {"target": "there", "hardware": "cpu", "machines": 1}}})
+    with pytest.raises(InputError, match=r"first, last"):
+        read_hosts({**base, "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1, "ports": [9, 2]}}})

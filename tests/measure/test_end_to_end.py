@@ -1,0 +1,27 @@
+"""The example goes the whole way: measured, planned, applied, loaded, taken down."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "end-to-end" / "run.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime: extra serve")
+def test_the_whole_loop(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLE), "--quick", "--keep", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
+    rows = ran.stdout.splitlines()
+    for plan in ("pool", "pipeline", "policy", "variants", "variants, re-planned", "two tiers"):
+        mine = [row for row in rows if row.startswith(f"{plan} ") and "response_ms p50" in row]
+        assert len(mine) == 1, plan
+        assert "never" not in mine[0]
+    assert not list((tmp_path / "running").glob("**/*.pid"))

@@ -1,0 +1,178 @@
+"""The open-loop sender against servers that reply at once, late, in pieces, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.measure.load_send import LoadFailed, Sent, Target, send_load
+
+Answer = Callable[[int, bytes], list[tuple[float, bytes]]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nhetplan-outcome: served\r\nHetplan-Quality: 0.75\r\n\r\nok"
+
+
+class Stub(asyncio.Protocol):
+    """Counts requests over all connections; `answer(number, request)` says which bytes go back after how long."""
+
+    def __init__(self, answer: Answer, seen: list[bytes]) -> None:
+        self.answer, self.seen, self.rest = answer, seen, b""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.rest += data
+        while (end := self.rest.find(b"\r\n\r\n")) >= 0:
+            length = int(self.rest[:end].lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            if len(self.rest) < end + 4 + length:
+                return
+            request, self.rest = self.rest[: end + 4 + length], self.rest[end + 4 + length :]
+            number = len(self.seen)
+            self.seen.append(request)
+            loop = asyncio.get_running_loop()
+            for after_s, piece in self.answer(number, request):
+                if piece == b"close":
+                    loop.call_later(after_s, self.transport.close)
+                elif after_s:
+                    loop.call_later(after_s, self.transport.write, piece)
+                else:
+                    self.transport.write(piece)
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
+    """The address of a server that answers so, and what it was asked."""
+    seen: list[bytes] = []
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(loop.create_server(lambda: Stub(answer, seen), "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/app", seen
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    server.close()
+    loop.close()
+
+
+def target(url: str, due_s: list[float], *, kinds: list[int] | None = None, **more: Any) -> Target:
+    bodies = [b'{"at": {"batch": 1}}', b'{"at": {"batch": 8}}']
+    return Target("app", url, np.array(due_s), np.array(kinds or [0] * len(due_s), np.int32), bodies, **more)
+
+
+def sent_to(answer: Answer, due_s: list[float], **how: Any) -> tuple[Sent, list[bytes]]:
+    with serving(answer) as (url, seen):
+        (found,) = send_load([target(url, due_s)], **how)
+    return found, seen
+
+
+def test_everything_is_sent_and_answered() -> None:
+    found, seen = sent_to(lambda _number, _request: [(0.0, OK)], [i * 0.002 for i in range(100)])
+    assert set(found.status.tolist()) == {200}
+    assert set(found.outcome) == {"served"}
+    assert found.quality.tolist() == [0.75] * 100
+    assert np.isfinite(found.response_ms).all()
+    assert (found.late_ms >= 0).all()
+    assert len(seen) == 100
+    assert seen[0].startswith(b"POST /v1/app HTTP/1.1\r\nhost: 127.0.0.1:")
+
+
+def test_the_class_of_a_query_picks_its_body() -> None:
+    with serving(lambda _number, _request: [(0.0, OK)]) as (url, seen):
+        send_load([target(url, [0.0, 0.05, 0.1], kinds=[1, 0, 1])])
+    assert [b'"batch": 8' in request for request in seen] == [True, False, True]
+
+
+def test_a_slow_server_does_not_slow_the_sender() -> None:
+    """Coordinated omission: every reply takes 300 ms, and requests still go out every 5 ms."""
+    found, _ = sent_to(lambda _number, _request: [(0.3, OK)], [i * 0.005 for i in range(40)])
+    assert float(np.median(found.late_ms)) < 150
+    assert (found.response_ms >= 295).all()
+    assert found.connections >= 30
+
+
+def test_a_stall_shows_in_all_that_waited_for_it() -> None:
+    """A server that stops for 200 ms: responses count from when requests were due."""
+
+    def stalls(number: int, _request: bytes) -> list[tuple[float, bytes]]:
+        if number == 5:
+            threading.Event().wait(0.2)
+        return [(0.0, OK)]
+
+    found, _ = sent_to(stalls, [i * 0.01 for i in range(25)])
+    waited = np.sort(found.response_ms)[::-1]
+    assert waited[0] >= 190
+    assert (waited[:15] >= 40).all()
+
+
+def test_replies_in_pieces_in_chunks_and_with_the_connection() -> None:
+    pieces = [(0.0, OK[:10]), (0.005, OK[10:60]), (0.01, OK[60:])]
+    chunks = [
+        (0.0, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
+        (0.005, b"0\r\n\r\n"),
+    ]
+    empty = [(0.0, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")]
+    until_closed = [(0.0, b"HTTP/1.0 200 OK\r\n\r\nall there is"), (0.01, b"close")]
+    then_closes = [(0.0, b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), (0.0, b"close")]
+    kinds = [pieces, chunks, empty, until_closed, then_closes, [(0.0, OK)]]
+    found, _ = sent_to(lambda number, _request: kinds[number], [i * 0.05 for i in range(6)])
+    assert found.status.tolist() == [200, 200, 200, 200, 503, 200]
+
+
+def test_no_answer_and_broken_connections_are_told() -> None:
+    def answer(number: int, _request: bytes) -> list[tuple[float, bytes]]:
+        return [[], [(0.0, b"close")], [(0.0, OK[:30]), (0.005, b"close")], [(0.0, OK)]][number]
+
+    found, _ = sent_to(answer, [0.0, 0.05, 0.1, 0.15], timeout_s=0.4)
+    assert found.status.tolist() == [0, 0, 0, 200]
+    assert np.isinf(found.response_ms[:3]).all()
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(LoadFailed, match="refused"):
+        send_load([target("http://127.0.0.1:9/v1/app", [0.0])])
+
+
+def test_only_http() -> None:
+    with pytest.raises(InputError, match="an address of http"):
+        send_load([target("https://127.0.0.1/v1/app", [0.0])])
+
+
+def test_a_cancelled_load_hands_over_what_was_sent() -> None:
+    cancel = threading.Event()
+
+    def answer(number: int, _request: bytes) -> list[tuple[float, bytes]]:
+        if number == 9:
+            cancel.set()
+        return [(0.0, OK)]
+
+    found, seen = sent_to(answer, [i * 0.02 for i in range(2000)], cancel=cancel)
+    assert 10 <= len(seen) < 2000
+    assert (found.status == 200).sum() >= 9
+    assert found.status[-1] == -1
+
+
+def test_several_applications_and_clients_side_by_side() -> None:
+    with serving(lambda _number, _request: [(0.01, OK)]) as (url, _):
+        found, closed = send_load(
+            [
+                target(url, [i * 0.01 for i in range(30)]),
+                Target("b", url, np.zeros(500), np.zeros(500, np.int32), [b"{}"], clients=2, until_s=0.3),
+            ]
+        )
+    assert set(found.status.tolist()) == {200}
+    # Two clients, each asking again 10 ms later, for 0.3 s.
+    assert 2 <= len(closed.status) <= 62
+    assert (np.diff(np.sort(closed.due_s)) >= 0).all()
+    assert (closed.late_ms == 0).all()
+
+
+def test_header_fields_cannot_smuggle_lines() -> None:
+    with pytest.raises(InputError, match="control characters"):
+        send_load([target("http://127.0.0.1:9/v1/app", [0.0], headers=(("a", "b\r\nc: d"),))])

@@ -1,0 +1,232 @@
+"""`hetplan profile` and `hetplan load` as a user calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetplan.cli.app import build_app
+from hetplan.profiles.load import load_profile
+
+MEASURE = """
+format = "hetplan/measure/1.0"
+[hardware.cpu-1]
+[repeats]
+warm_up = 1
+min_runs = 3
+max_runs = 4
+max_s = 5
+p99_within = 100
+[variants.a]
+task = "t"
+callable = "sleeps:load"
+axes = {batch = [1, 2, 3]}
+"""
+SLEEPS = """
+import time
+def load():
+    return lambda point: lambda: time.sleep(0.002 * point["batch"])
+"""
+
+
+def run(*words: object) -> tuple[int, str, list[dict[str, Any]]]:
+    ran = CliRunner().invoke(build_app(), [str(word) for word in words])
+    lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return ran.exit_code, ran.output, lines
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "measure.toml").write_text(MEASURE)
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    monkeypatch.delitem(sys.modules, "sleeps", raising=False)
+    return tmp_path
+
+
+def test_a_profile_and_the_same_again_from_its_journal(folder: Path) -> None:
+    profile = folder / "p.json"
+    code, _, lines = run("profile", folder / "measure.toml", "-o", profile, "--json")
+    assert code == 0
+    assert lines[-1]["cells"] == 3
+    assert any(line.get("event", {}).get("what") == "profile" for line in lines)
+    first = profile.read_bytes()
+    load_profile(profile)
+    code, told, _ = run("profile", folder / "measure.toml", "-o", profile)
+    assert code == 0
+    assert "a         cpu-1" in told or "a " in told
+    assert profile.read_bytes() == first
+    code, _, lines = run("profile", folder / "measure.toml", "-o", profile, "--fresh", "--json")
+    assert (code, lines[-1]["resumed"]) == (0, 0)
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(folder: Path) -> None:
+    (folder / "p.json").write_text("{}")
+    code, told, _ = run("profile", folder / "measure.toml", "-o", folder / "p.json")
+    assert code == 2
+    assert (folder / "p.json").read_text() == "{}"
+    assert "--force" in told
+
+
+def test_nothing_that_can_be_measured(folder: Path) -> None:
+    (folder / "measure.toml").write_text(MEASURE.replace("sleeps:load", "sleeps:gone"))
+    code, _, _ = run("profile", folder / "measure.toml", "-o", folder / "p.json")
+    assert code == 1
+    assert not (folder / "p.json").exists()
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """A run of many slow cells, stopped in its midst by whoever called."""
+    slow = MEASURE.replace("[1, 2, 3]", str(list(range(1, 200))))
+    (folder / "measure.toml").write_text(slow)
+    command = [str(Path(sys.executable).with_name("hetplan")), "profile", "measure.toml", "-o", "p.json", "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    journal = folder / "p.json.journal"
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (journal.exists() and len(journal.read_bytes().splitlines()) >= 4):
+        time.sleep(0.02)
+    return process
+
+
+def test_a_killed_run_loses_one_cell_at_most(folder: Path) -> None:
+    process = started(folder)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    kept = len((folder / "p.json.journal").read_bytes().splitlines()) - 1
+    few = MEASURE.replace("[1, 2, 3]", "[1, 2, 3, 4]")
+    (folder / "measure.toml").write_text(few)
+    code, _, lines = run("profile", folder / "measure.toml", "-o", folder / "p.json", "--json")
+    assert code == 0
+    assert kept >= 3
+    assert lines[-1]["resumed"] >= 3
+
+
+def test_an_interrupted_run_writes_what_it_found(folder: Path) -> None:
+    process = started(folder)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(told.splitlines()[-1])["cells"] >= 3
+    table = load_profile(folder / "p.json").tables["a-cpu-1"]
+    assert table.mean[0] is not None
+    assert table.mean[-1] is None
+
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.0",
+    "hardware": {"m": {"kind": "cpu"}},
+    "offers": {"m-od": {"hardware": "m", "price_per_hour": "1"}},
+    "tasks": {"rank": {}},
+    "metrics": {"right": {}},
+    "variants": {"v": {"task": "rank", "quality": {"value": 0.8}, "runs": [{"hardware": "m", "latency": "v-m"}]}},
+    "tables": {"v-m": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [5, 10]}},
+}
+PROFILE["tasks"]["rank"] = {"metric": "right"}
+SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.0",
+    "limits": {"cost_per_hour": "2"},
+    "apps": {
+        "rank": {
+            "runs": {"variants": ["v"]},
+            "latency": [{"percentile": 90, "max_ms": 3000}],
+            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [4]], "share": [0.5, 0.5]}},
+        }
+    },
+}
+
+
+class Router(asyncio.Protocol):
+    """Answers at once, or after so long."""
+
+    after_s = 0.0
+    seen: list[bytes]
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.seen.append(data)
+        reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nhetplan-outcome: served\r\nhetplan-quality: 0.8\r\n\r\n"
+        asyncio.get_running_loop().call_later(self.after_s, self.transport.write, reply)
+
+
+@pytest.fixture
+def router() -> Iterator[str]:
+    Router.after_s, Router.seen = 0.0, []
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(loop.create_server(Router, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    server.close()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan whose wish holds on a busy machine too."""
+    folder = tmp_path_factory.mktemp("planned")
+    (folder / "profile.json").write_text(json.dumps(PROFILE))
+    (folder / "slo.json").write_text(json.dumps(SLO))
+    words = (folder / "profile.json", folder / "slo.json", "--question", "pool", "-o", folder / "plan.json")
+    assert run("solve", *words)[0] == 0
+    return folder
+
+
+def load_words(folder: Path, router: str, *more: object) -> list[object]:
+    files = [folder / name for name in ("plan.json", "profile.json", "slo.json")]
+    return ["load", *files, "--endpoint", router, "--duration", "1", "--json", *more]
+
+
+def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
+    code, told, lines = run(*load_words(planned, router, "--simulations", "2"))
+    assert code == 0, told
+    report = lines[-1]["report"]
+    wish = report["lines"][0]
+    assert (wish["by"], wish["quantity"], wish["promised"]) == ("slo", "response_ms", 3000)
+    assert 5 <= wish["simulated"]["value"] <= 3000
+    assert report["apps"]["rank"]["requests"] > 50
+    assert report["apps"]["rank"]["figures"]["accuracy"]["value"] == pytest.approx(0.8)
+    bodies = {request.split(b"\r\n\r\n")[1] for request in Router.seen}
+    assert bodies == {b'{"at": {"batch": 1.0}}', b'{"at": {"batch": 4.0}}'}
+    assert Router.seen[0].startswith(b"POST /v1/rank HTTP/1.1")
+
+
+def test_a_wish_that_is_broken_is_exit_6(planned: Path, router: str) -> None:
+    Router.after_s = 0.09
+    tight = json.loads((planned / "slo.json").read_text())
+    tight["apps"]["rank"]["latency"][0]["max_ms"] = 30
+    (planned / "tight.json").write_text(json.dumps(tight))
+    words = load_words(planned, router, "--simulations", "0")
+    words[words.index(planned / "slo.json")] = planned / "tight.json"
+    code, _, lines = run(*words)
+    assert code == 6
+    assert lines[-1]["report"]["lines"][0]["verdict"] == "broken"
+
+
+def test_the_table_for_people_names_all_three(planned: Path, router: str) -> None:
+    words = [word for word in load_words(planned, router, "--simulations", "2") if word != "--json"]
+    code, told, _ = run(*words)
+    assert code == 0
+    assert "promised" in told
+    assert "against simulation" in told
+    assert "response_ms p90" in told
+
+
+def test_nobody_there(planned: Path) -> None:
+    code, told, _ = run(*load_words(planned, "http://127.0.0.1:9"))
+    assert code == 1
+    assert "refused" in told

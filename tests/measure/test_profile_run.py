@@ -1,0 +1,356 @@
+"""Measuring models of every kind, going on after a crash, and the profile that comes of it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases.tiny_models import CALLABLES, write_labelled, write_model
+
+from hetplan.errors import InputError
+from hetplan.measure.profile_cell import cores_of_this_process, pinned
+from hetplan.measure.profile_document import profile_document
+from hetplan.measure.profile_journal import CellJournal
+from hetplan.measure.profile_run import Measurements, measure
+from hetplan.measure.profile_wish import Wish, read_wish
+from hetplan.profiles.load import load_profile
+from hetplan.profiles.merge import merge
+
+HEAD = """
+format = "hetplan/measure/1.0"
+[hardware.cpu-1]
+[repeats]
+warm_up = 1
+min_runs = 3
+max_runs = 5
+max_s = 2
+p99_within = 100
+[metrics.top1]
+kind = "bernoulli"
+[tasks.classify]
+metric = "top1"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_model(tmp_path / "tiny.onnx")
+    write_labelled(tmp_path / "labelled.npz")
+    (tmp_path / "measured_callables.py").write_text(CALLABLES)
+    monkeypatch.delitem(sys.modules, "measured_callables", raising=False)
+    return tmp_path
+
+
+def measured(folder: Path, text: str, **how: Any) -> tuple[Wish, Measurements]:
+    (folder / "measure.toml").write_text(HEAD + text)
+    wish, where = read_wish(folder / "measure.toml")
+    return wish, measure(wish, where, **how)
+
+
+ONNX = """
+[variants.tiny]
+task = "classify"
+onnx = "tiny.onnx"
+axes = {batch = [1, 4]}
+at = {batch = 4}
+quality = "labelled.npz"
+"""
+
+
+def test_an_onnx_model(folder: Path) -> None:
+    wish, found = measured(folder, ONNX)
+    profile = load_profile(profile_document(wish, found))
+    run = profile.variants["tiny"].runs[0]
+    table = profile.tables[run.latency or ""]
+    assert table.axes == {"batch": (1, 4)}
+    assert set(table.statistics) == {"mean", "std", "p50", "p90", "p95", "p99", "max"}
+    assert all(3 <= count <= 5 for count in table.samples)
+    assert profile.tables[run.bytes_out or ""].read([{"batch": 1}, {"batch": 4}]).values.tolist() == [12, 48]
+    assert run.saturation_qps == pytest.approx(4000 / table.read([{"batch": 4}]).values[0], rel=1e-4)
+    assert run.needs["cpu_cores"] == 1
+    quality = profile.variants["tiny"].quality
+    assert quality is not None
+    assert quality.value == 0.75
+    details = profile.extensions["measured.tiny"]
+    assert details["quality"]["samples"] == 20
+    assert details["quality"]["interval"][0] < 0.75 < details["quality"]["interval"][1]
+    assert [cell["at"] for cell in details["cpu-1"]["cells"]] == [{"batch": 1}, {"batch": 4}]
+    (source,) = profile.sources.values()
+    assert "onnxruntime" in (source.tool or "")
+    assert source.host is None
+
+
+def test_a_callable_says_bytes_fanout_and_score(folder: Path) -> None:
+    wish, found = measured(
+        folder,
+        """
+        [variants.called]
+        task = "find"
+        callable = "measured_callables:load"
+        axes = {batch = [1, 8]}
+        [pipelines.p.nodes.a]
+        task = "find"
+        [pipelines.p.nodes.b]
+        task = "classify"
+        [[pipelines.p.edges]]
+        from = "a"
+        to = "b"
+        """,
+    )
+    document = profile_document(wish, found)
+    profile = load_profile(document)
+    table = profile.tables["called-cpu-1"]
+    assert table.read([{"batch": 8}], "p50").values[0] >= 0.8
+    assert profile.variants["called"].quality is not None
+    assert profile.variants["called"].quality.value == 0.5
+    (edge,) = profile.pipelines["p"].edges
+    assert edge.fanout == {"called": 2.5, "*": 2.5}
+    assert edge.bytes == 10
+
+
+class Cuda:
+    """What of torch.cuda a measurement touches; counts how often the device was waited for."""
+
+    waits = 0
+
+    def is_available(self) -> bool:
+        return True
+
+    is_initialized = is_available
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def get_device_name(self) -> str:
+        return "a GPU"
+
+    def max_memory_reserved(self) -> int:
+        return 3 * 2**30
+
+    def empty_cache(self) -> None:
+        pass
+
+    reset_peak_memory_stats = empty_cache
+
+
+def test_a_gpu_is_waited_for_and_its_memory_is_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = types.ModuleType("torch")
+    cuda = Cuda()
+    threads: list[int] = []
+    vars(torch).update(
+        __version__="2.9", version=types.SimpleNamespace(cuda="13.0"), cuda=cuda, set_num_threads=threads.append
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    gpu = '[hardware.g]\nkind = "gpu"\nprovider = "cuda"\nprovides = {gpu = 1, gpu_mem_gib = 8}\n'
+    wish, found = measured(folder, f'{gpu}[variants.c]\ntask = "t"\non = ["g"]\ncallable = "measured_callables:load"')
+    (cell,) = found.cells
+    # Once after loading, then after each run, those to warm up included.
+    assert cuda.waits == 1 + 1 + len(cell.samples_ms)
+    assert threads == [1]
+    profile = load_profile(profile_document(wish, found))
+    assert profile.variants["c"].runs[0].needs == {"gpu_mem_gib": 3}
+    (source,) = profile.sources.values()
+    assert "cuda 13.0, gpu a GPU, torch 2.9" in (source.tool or "")
+
+
+def test_a_score_of_ones_own(folder: Path) -> None:
+    _, found = measured(
+        folder,
+        """
+        [variants.called]
+        task = "classify"
+        callable = "measured_callables:load"
+        quality = "labelled.npz"
+        score = "measured_callables:half"
+        """,
+    )
+    assert found.qualities["called"].value == 0.5
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    seen: list[Any]
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.seen.append(asked)
+        body = json.dumps({"score": 0.25, "fanout": 3}).encode()
+        self.send_response(503 if asked.get("n") == 9 else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Endpoint.seen = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/run"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint(folder: Path, endpoint: str) -> None:
+    (folder / "body.json").write_text('{"n": "$batch", "x": ["$batch"]}')
+    variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\nbody = "body.json"\naxes = {{batch = [2, 9]}}'
+    wish, found = measured(folder, variant)
+    assert {"n": 2, "x": [2]} in Endpoint.seen
+    good, bad = found.cells
+    assert (good.score, good.fanout, good.bytes_out) == (0.25, 3, 28)
+    assert "503" in bad.failed
+    table = profile_document(wish, found)["tables"]["remote-cpu-1"]
+    assert table["mean"][1] is None
+    assert table["mean"][0] > 0
+
+
+def test_an_endpoint_that_is_not_there(folder: Path) -> None:
+    _, found = measured(folder, '[variants.remote]\ntask = "t"\nhttp = "http://127.0.0.1:9/run"')
+    assert found.cells == []
+    assert found.failed[0][0] == "remote on cpu-1"
+
+
+COMMAND = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    n = asked["knobs"]["batch"]
+    answer = {"error": "too large"} if n > 2 else {"seconds": {"a": 0.001 * n, "b": 0.002}, "bytes": {"a": 5, "b": 7}}
+    print(json.dumps(answer | {"score": 1.0}), flush=True)
+"""
+
+
+def test_a_command_that_times_itself(folder: Path) -> None:
+    (folder / "measure_it.py").write_text(COMMAND)
+    words = json.dumps([sys.executable, "measure_it.py"])
+    wish, found = measured(folder, f'[variants.c]\ntask = "t"\ncommand = {words}\naxes = {{batch = [1, 2, 4]}}')
+    profile = load_profile(profile_document(wish, found))
+    assert profile.tables["c-cpu-1"].read([{"batch": 1}, {"batch": 2}]).values.tolist() == [3, 4]
+    assert profile.tables["c-cpu-1-bytes"].read([{"batch": 1}]).values.tolist() == [7]
+    assert profile.extensions["measured.c"]["cpu-1"]["cells"][0]["operators_ms"] == {"a": 1, "b": 2}
+    assert [where for where, _ in found.failed] == ["c on cpu-1 at batch 4"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ('callable = "measured_callables:fails"', "no such weights"),
+        ('callable = "measured_callables:absent"', "no function absent"),
+        ('callable = "no_such_module:f"', "cannot be imported"),
+        ('command = ["no-such-command-anywhere"]', "does not start"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_and_the_rest_is(folder: Path, variant: str, told: str) -> None:
+    wish, found = measured(folder, f'{ONNX}\n[variants.bad]\ntask = "t"\n{variant}')
+    assert told in found.failed[0][1]
+    assert list(profile_document(wish, found)["variants"]) == ["tiny"]
+
+
+def test_an_axis_that_the_model_does_not_have(folder: Path) -> None:
+    write_model(folder / "fixed.onnx", batch=1)
+    with pytest.raises(InputError, match="no input of the model has this axis"):
+        measured(folder, '[variants.fixed]\ntask = "t"\nonnx = "fixed.onnx"\naxes = {batch = [1, 2]}')
+
+
+def test_a_free_dimension_that_is_no_axis(folder: Path) -> None:
+    with pytest.raises(InputError, match="free dimension"):
+        measured(folder, '[variants.a]\ntask = "t"\nonnx = "tiny.onnx"\naxes = {}')
+
+
+class Stops(threading.Event):
+    """Set when it has been looked at so often."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path) -> None:
+    journal = CellJournal(folder / "j")
+    wish, first = measured(folder, ONNX, journal=journal, cancel=Stops(10))
+    journal.close()
+    assert not first.complete
+    assert len(first.cells) == 1
+    partial = profile_document(wish, first)
+    assert partial["tables"]["tiny-cpu-1"]["mean"][1] is None
+    load_profile(partial)
+
+    journal = CellJournal(folder / "j")
+    _, second = measured(folder, ONNX, journal=journal)
+    journal.close()
+    assert (second.complete, second.resumed, len(second.cells)) == (True, 1, 2)
+    assert second.cells[0] == first.cells[0]
+
+    journal = CellJournal(folder / "j")
+    _, third = measured(folder, ONNX, journal=journal)
+    journal.close()
+    assert third.resumed == 2
+    assert profile_document(wish, third) == profile_document(wish, second)
+
+
+def test_a_changed_model_is_measured_anew(folder: Path) -> None:
+    for width in (8, 16):
+        write_model(folder / "tiny.onnx", width=width)
+        journal = CellJournal(folder / "j")
+        _, found = measured(folder, ONNX, journal=journal)
+        journal.close()
+        assert found.resumed == 0
+
+
+def test_a_journal_that_a_kill_cut_off(tmp_path: Path) -> None:
+    journal = CellJournal(tmp_path / "j")
+    journal.add({"a": 1}, {"x": 1})
+    journal.add({"a": 2}, {"x": 2})
+    journal.close()
+    whole = (tmp_path / "j").read_bytes()
+    for cut in range(len(whole.splitlines(keepends=True)[0]), len(whole)):
+        (tmp_path / "j").write_bytes(whole[:cut])
+        again = CellJournal(tmp_path / "j")
+        kept = [again.get({"a": number}) for number in (1, 2)]
+        assert kept[1] is None
+        again.add({"a": 2}, {"x": 2})
+        again.close()
+        assert CellJournal(tmp_path / "j").get({"a": 2}) == {"x": 2}
+
+
+@pytest.mark.parametrize("content", [b'{"format":"other/1.0"}\n', b"nonsense\nmore\n", b'{"a":1}\n'])
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "j").write_bytes(content)
+    with pytest.raises(InputError, match="no journal"):
+        CellJournal(tmp_path / "j")
+    assert (tmp_path / "j").read_bytes() == content
+
+
+def test_pinning_is_undone() -> None:
+    before = cores_of_this_process()
+    with pinned(before[:1]):
+        assert cores_of_this_process() == before[:1]
+    assert cores_of_this_process() == before
+
+
+def test_cores_that_are_not_there(folder: Path) -> None:
+    with pytest.raises(InputError, match="may use the cores"):
+        measured(folder, ONNX.replace("[variants.tiny]", "[hardware.big]\nthreads = 4096\n[variants.tiny]"))
+
+
+def test_prices_merge_from_a_file_of_their_own(folder: Path) -> None:
+    wish, found = measured(folder, ONNX)
+    prices = {"format": "hetplan/profile/1.0", "offers": {"o": {"hardware": "cpu-1", "price_per_hour": "0.1"}}}
+    both, _, faults = merge([("measured.json", profile_document(wish, found)), ("prices.json", prices)])
+    assert faults == []
+    assert load_profile(both).offers["o"].hardware == "cpu-1"

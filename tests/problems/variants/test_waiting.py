@@ -1,0 +1,63 @@
+"""How busy an instance may be: the formula against queries played one by one, and plans that leave room to wait."""
+
+import numpy as np
+import pytest
+from cases.variants import counts, money, solve, table2
+
+from hetplan.problems.variants_waiting import busy_limit
+
+
+def share_late(use, batch, ratio, *, queries=40_000, seed=0):
+    """Queries of a Poisson stream through one server that takes up to a batch at once, in time 1."""
+    arrivals = np.cumsum(np.random.default_rng(seed).exponential(1.0 / (use * batch), queries))
+    late, first, free = 0, 0, 0.0
+    while first < queries:
+        start = max(free, arrivals[first])
+        last = min(int(np.searchsorted(arrivals, start, side="right")), first + batch)
+        free = start + 1.0
+        late += int((free - arrivals[first:last] > ratio * (1 + 1e-9)).sum())
+        first = last
+    return late / queries
+
+
+@pytest.mark.parametrize(("batch", "ratio"), [(1, 2.0), (1, 5.0), (4, 1.5), (4, 2.5), (16, 2.2), (32, 1.95)])
+def test_at_the_limit_as_many_are_late_as_may_be(batch, ratio):
+    use = busy_limit(time_ms=1.0, batch=batch, slo_ms=ratio, percentile=95)
+    assert share_late(use, batch, ratio) == pytest.approx(0.05, abs=0.02)
+    assert share_late(0.6 * use, batch, ratio) < 0.06
+
+
+def test_more_room_more_use():
+    for batch in (1, 8, 64):
+        uses = [busy_limit(time_ms=1.0, batch=batch, slo_ms=ratio, percentile=99) for ratio in np.arange(1, 12, 0.5)]
+        assert uses == sorted(uses)
+        assert 0.0 <= uses[0] < 0.05
+        assert uses[-1] > 0.7
+        loose = busy_limit(time_ms=1.0, batch=batch, slo_ms=2.0, percentile=90)
+        assert loose > busy_limit(time_ms=1.0, batch=batch, slo_ms=2.0, percentile=99)
+    assert busy_limit(time_ms=10.0, batch=1, slo_ms=9.0, percentile=50) == 0.0
+
+
+def test_room_to_wait_costs_more_and_warns_of_nothing():
+    documents = table2(90.0, 100.0)
+    plain, roomy = solve(documents), solve(documents, size="estimated")
+    assert roomy.exit_code == 0, roomy.violations
+    assert counts(plain) == {"b": 1}
+    assert counts(roomy) == {"b": 2}
+    assert money(roomy, "gross_cost_per_hour") > money(plain, "gross_cost_per_hour")
+    assert "W-queueing" in {warning.code for warning in plain.plan.warnings}
+    assert "W-queueing" not in {warning.code for warning in roomy.plan.warnings}
+
+
+def test_a_slow_variant_gives_way_to_one_that_leaves_room():
+    # A takes two thirds of what is allowed: hardly anybody may come while it is at work.
+    documents = table2(4.0, 300.0)
+    assert counts(solve(documents)) == {"a": 1}
+    assert counts(solve(documents, size="estimated")) == {"b": 1}
+
+
+@pytest.mark.parametrize("formulation", ["columns", "milp", "greedy", "replicate-only"])
+def test_every_way_leaves_room(formulation):
+    found = solve(table2(90.0, 100.0), formulation, size="estimated")
+    assert found.exit_code == 0, found.violations
+    assert money(found, "gross_cost_per_hour") >= 6

@@ -1,0 +1,120 @@
+"""Results of vLLM's serving benchmark become profiles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.profiles.imports.vllm import convert, convert_results
+from hetplan.profiles.load import load_profile
+
+# As `vllm bench serve --save-result --metadata hardware=A100` writes it.
+RESULT: dict[str, Any] = {
+    "date": "20260301-101500",
+    "endpoint_type": "vllm",
+    "backend": "vllm",
+    "label": None,
+    "model_id": "meta-llama/Llama-3.1-8B",
+    "tokenizer_id": "meta-llama/Llama-3.1-8B",
+    "num_prompts": 200,
+    "hardware": "A100",
+    "request_rate": "inf",
+    "burstiness": 1.0,
+    "max_concurrency": None,
+    "duration": 24.05,
+    "completed": 200,
+    "failed": 0,
+    "total_input_tokens": 204800,
+    "total_output_tokens": 25600,
+    "request_throughput": 8.31,
+    "request_goodput": None,
+    "output_throughput": 1063.9,
+    "total_token_throughput": 9573.2,
+    "mean_ttft_ms": 123.4,
+    "median_ttft_ms": 101.0,
+    "std_ttft_ms": 40.0,
+    "p99_ttft_ms": 456.7,
+    "mean_tpot_ms": 11.1,
+    "median_tpot_ms": 10.5,
+    "std_tpot_ms": 2.0,
+    "p99_tpot_ms": 22.2,
+    "mean_itl_ms": 10.9,
+    "median_itl_ms": 10.2,
+    "std_itl_ms": 3.0,
+    "p99_itl_ms": 30.3,
+}
+
+
+def at(inputs: int, outputs: int, qps: float, **more: Any) -> dict[str, Any]:
+    sizes = {"total_input_tokens": 200 * inputs, "total_output_tokens": 200 * outputs}
+    return {**RESULT, **sizes, "request_throughput": qps, **more}
+
+
+def test_one_result(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(json.dumps(RESULT))
+    document, slo = convert(tmp_path / "result.json")
+    assert slo is None
+    profile = load_profile(document)
+    run = profile.variants["llama-3.1-8b"].runs[0]
+    assert run.hardware == "a100"
+    point = [{"input_tokens": 1024, "output_tokens": 128}]
+    rate = profile.tables[run.rate or ""]
+    assert rate.read(point).values.tolist() == [8.31]
+    assert rate.given == {"ttft_p99_ms": 456.7, "tpot_p99_ms": 22.2}
+    ttft = profile.tables["llama-3.1-8b-a100-ttft"]
+    assert [ttft.read(point, name).values.tolist() for name in ("mean", "std", "p50", "p99")] == [
+        [123.4], [40.0], [101.0], [456.7],
+    ]  # fmt: skip
+    assert profile.tables["llama-3.1-8b-a100-tpot"].read(point, "p99").values.tolist() == [22.2]
+
+
+def test_a_grid_from_one_result_per_line(tmp_path: Path) -> None:
+    results = [at(128, 64, 20.0), at(128, 512, 4.0), at(1024, 64, 9.0), at(128, 64, 25.0, p99_ttft_ms=900.0)]
+    (tmp_path / "all.jsonl").write_text("\n".join(json.dumps(result) for result in results))
+    document, _ = convert(tmp_path / "all.jsonl")
+    table = document["tables"]["llama-3.1-8b-a100-rate"]
+    assert table["axes"] == {"input_tokens": [128, 1024], "output_tokens": [64, 512]}
+    assert table["mean"] == [[25.0, 4.0], [9.0, None]]
+    assert table["given"]["ttft_p99_ms"] == 900.0
+    load_profile(document)
+
+
+def test_a_rate_that_was_asked_for_is_no_limit_of_the_server() -> None:
+    limited = convert_results(at(128, 64, 3.99, request_rate=4.0))["tables"]["llama-3.1-8b-a100-rate"]
+    full = convert_results(at(128, 64, 2.5, request_rate=4.0))["tables"]["llama-3.1-8b-a100-rate"]
+    assert limited["given"]["request_rate_qps"] == 4.0
+    assert "request_rate_qps" not in full["given"]
+
+
+def test_two_machines_are_two_runs() -> None:
+    document = convert_results([RESULT, {**RESULT, "hardware": "H100", "tensor_parallel_size": "2"}])
+    profile = load_profile(document)
+    runs = {run.hardware: run.needs for run in profile.variants["llama-3.1-8b"].runs}
+    assert runs == {"a100": {"gpu": 1}, "h100": {"gpu": 2}}
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ([], "at least one result"),
+        ({"mean": 1}, "request_throughput"),
+        ({**RESULT, "completed": 0}, r"\$\.completed"),
+        ({**RESULT, "model_id": None}, r"\$\.model_id"),
+        ({**RESULT, "request_throughput": -2}, r"\$\.request_throughput"),
+        ({key: value for key, value in RESULT.items() if key != "total_input_tokens"}, "total_input_tokens"),
+    ],
+    ids=["none", "another file", "nothing completed", "no model", "negative", "no tokens"],
+)
+def test_what_cannot_be_read_is_told(result: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        convert_results(result)
+
+
+def test_a_file_that_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(InputError):
+        convert(tmp_path / "bad.json")

@@ -1,0 +1,96 @@
+"""Plans that come into force while loads change: what waits for what, who is told what, who keeps serving."""
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.next_state import next_state
+from hetplan.profiles.load import load_inputs
+from hetplan.simulator.autoscale import OfflineWork, autoscale
+
+
+def documents(load_s):
+    """Two applications with a model each; instances serve 100 queries/s and take so long to load."""
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"cpu": {"kind": "cpu"}},
+        "tasks": {"t": {}},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10.0]}},
+        "variants": {
+            name: {
+                "task": "t",
+                "family": name,
+                "runs": [
+                    {"hardware": "cpu", "latency": "t", "saturation_qps": 100, "load_s": seconds, "price_per_hour": "1"}
+                ],
+            }
+            for name, seconds in load_s.items()
+        },
+    }
+    apps = {
+        name: {
+            "runs": {"families": [name]},
+            "latency": [{"percentile": 99, "max_ms": 200}],
+            "demand": {"rate_qps": 40},
+        }
+        for name in load_s
+    }
+    return profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.5}, "apps": apps}
+
+
+def played(load_s, series, *, told=None, **how):
+    profile, slo = documents(load_s)
+    planner = hp.Planner(profile)
+    first = planner.plan(slo, question="variants").require()
+
+    def plan_for(rates, now):
+        if told is not None:
+            told.append(dict(rates))
+        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
+
+    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2, **how)
+
+
+def late(report, app):
+    return report.apps[app].figures["violations"].value
+
+
+def test_who_loads_quickly_waits_for_nobody():
+    rising = {"quick": [40.0, 250.0, 250.0], "slow": [40.0, 250.0, 250.0]}
+    report = played({"quick": 0.5, "slow": 15.0}, rising)
+    assert late(report, "quick") < 0.25
+    assert late(report, "slow") > 2 * late(report, "quick")
+
+
+def test_loading_is_felt_and_paid_for():
+    rising = {"a": [40.0, 250.0, 250.0]}
+    instant, slow = played({"a": 0.0}, rising), played({"a": 8.0}, rising)
+    assert late(slow, "a") > late(instant, "a") + 0.2
+    assert slow.cost_per_hour.value == pytest.approx(instant.cost_per_hour.value, rel=0.25)
+
+
+def test_who_waits_goes_on_asking():
+    told = []
+    # A burst shorter than loading takes: what was asked for is not sent away before it has come.
+    played({"a": 9.0}, {"a": [40.0, 300.0, 40.0, 40.0]}, told=told)
+    most = max(range(len(told)), key=lambda k: told[k]["a"])
+    assert told[most]["a"] > 250
+    assert all(rates["a"] >= 250 for rates in told[12:18])
+    assert told[-1]["a"] < 80
+
+
+def test_a_load_that_stays_changes_nothing():
+    report = played({"a": 3.0}, {"a": [40.0] * 4})
+    assert report.cost_per_hour.value == pytest.approx(1.0, rel=0.35)
+    assert late(report, "a") < 0.02
+
+
+def test_what_has_no_plan_stays_as_it_is():
+    profile, slo = documents({"a": 1.0})
+    first = hp.solve(profile, slo, question="variants").require()
+    report = autoscale(first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2})
+    assert report.cost_per_hour.value == pytest.approx(1.0)
+
+
+def test_offline_work_goes_where_plans_go():
+    report = played({"a": 0.5}, {"a": [20.0, 150.0, 20.0]}, offline=OfflineWork(job_ms=20.0, rate_qps=5.0))
+    assert report.apps["offline-work"].figures["rate_qps"].value > 0
