@@ -30,7 +30,7 @@ def apply(
         Path | None, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off, at once.")] = False,
     period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
@@ -57,7 +57,7 @@ def apply(
             for note in applied.notes:
                 out.warn(note, kind="note")
             done = len(applied.steps)
-            reason = f"{done} steps done" if done else "nothing to do: all runs as wanted"
+            reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
             out.people.line(f"{reason}; queries go to {applied.endpoint}/v1/APP")
             out.end(Exit.OK, reason, endpoint=applied.endpoint)
 
@@ -78,7 +78,8 @@ def _preview(out: Output, deployment: Deployment, plan: Plan, period: str | None
     if unfinished is not None:
         out.warn(f"{unfinished}; apply with --yes finishes it, apply --undo goes back")
     changes = show_difference(out, deployment.difference(plan, period=period))
-    reason = f"{changes} changes; nothing was touched (add --yes)" if changes else "all runs as wanted"
+    many = f"{changes} change{'' if changes == 1 else 's'}"
+    reason = f"{many}; nothing was touched (add --yes)" if changes else "all runs as wanted"
     out.people.line(reason)
     out.end(Exit.OK, reason, changes=changes)
 

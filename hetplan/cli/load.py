@@ -203,7 +203,7 @@ def _report(
     of = {demand.app: demand for demand in demands}
     measured = [
         figures_of(
-            _without_made_up_quality(one, plan, inputs),
+            one,
             slo_ms=of[one.app].slo_ms,
             percentiles=sorted({50.0, 90.0, 95.0, 99.0, *asked}),
             warm_up=of[one.app].warm_up(len(one.due_s)),
@@ -217,17 +217,6 @@ def _report(
         for at, found in app.percentiles_ms.items():
             beside[app.id, "response_ms", at] = (found.value, found.low, found.high)
     return load_report(plan, measured, duration_s=duration_s, slo=inputs.slo, simulated=beside)
-
-
-def _without_made_up_quality(sent: Sent, plan: Plan, inputs: Inputs) -> Sent:
-    """A router knows the quality of an answer from the profile; of operators, whose quality it has not, it cannot."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    variants = {load.variant for worker in plan.workers for load in worker.loads if load.app in (sent.app, None)}
-    known = any(name in inputs.profile.variants and inputs.profile.variants[name].quality for name in variants if name)
-    return sent if known else replace(sent, quality=np.full(len(sent.quality), np.nan))
 
 
 def _tell(out: Output, report: LoadReport, simulated: SimulationReport | None) -> None:

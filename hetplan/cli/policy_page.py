@@ -57,7 +57,7 @@ def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
         raise InputError.one(
             file=str(path), why=f"a {plan.question} plan has no policies to draw", remedy="Leave --svg out."
         )
-    kept = [table for _, tables in groups for table in ([_serving(tables, load_qps)] if load_qps else tables)]
+    kept = [table for _, tables in groups for table in (tables if load_qps is None else [_serving(tables, load_qps)])]
     title = ", ".join(dict.fromkeys(app for app, _ in groups))
     try:
         path.write_text(svg_of(kept, title=title), encoding="utf-8")

@@ -56,7 +56,8 @@ def status(
             ]  # fmt: skip
             if rows:
                 out.people.table(("load", "workers", "model", "status", "qps", "used", "ms"), rows)
-                out.people.line(f"queries go to {deployment.endpoint()}/v1/APP")
+                where = f"queries go to {deployment.endpoint()}/v1/APP"
+                out.people.line(where if deployment.routed else "no router runs: queries go nowhere")
             for one in seen:
                 if one.status != "ready":
                     why = f": {one.why}" if one.why else ""

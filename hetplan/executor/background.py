@@ -95,11 +95,12 @@ class Background:
             )  # fmt: skip
         return law_of(plan.tables[name])
 
-    def quality(self, load: Load) -> float:
-        """The quality of a load's answers; 1 where nobody measured it. Additive pipelines weight it (`weight`)."""
+    def quality(self, load: Load) -> float | None:
+        """The quality of a load's answers; None where nobody measured it. Additive pipelines weight it (`weight`)."""
         variant = self.profile.variants.get(load.variant or "") if self.profile else None
-        quality = variant.quality.value if variant is not None and variant.quality is not None else 1.0
-        return quality * self.weight(load.app, load.node)
+        if variant is None or variant.quality is None:
+            return None
+        return variant.quality.value * self.weight(load.app, load.node)
 
     def weight(self, app: str | None, node: str | None) -> float:
         """What the quality of a step counts where qualities are added."""

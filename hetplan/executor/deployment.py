@@ -123,6 +123,11 @@ class Deployment:
         record = Record.read(self._record_path)
         return record.plan if record is not None else None
 
+    @property
+    def routed(self) -> bool:
+        """Whether a router runs."""
+        return self.targets[self.hosts.router_target].routed() is not None
+
     def endpoint(self) -> str:
         """Where queries go; the router's real port where hosts.toml leaves it open."""
         routed = self.targets[self.hosts.router_target].routed()
@@ -164,7 +169,7 @@ class Deployment:
         with self._locked("undo", wait_s):
             goal = self._goal_before(())
             seen = self.observe()
-            steps = steps_of(self._difference(seen, goal), goal, self.hosts)
+            steps = self._steps_back(seen, goal)
             self._carry_out(goal, seen, steps, say, None)
             return Applied(steps, self.endpoint(), ())
 
@@ -249,7 +254,7 @@ class Deployment:
         goal = self._goal_before(seen)
         try:
             now = self.observe()
-            steps = steps_of(self._difference(now, goal), goal, self.hosts)
+            steps = self._steps_back(now, goal)
             carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
             for number, step in enumerate(steps, start=1):
                 say(Progress("undo", number, len(steps), str(step)))
@@ -263,6 +268,14 @@ class Deployment:
             self._journal.close()
         say(Progress("undone", 0, len(steps), "what ran before runs again"))
         raise ApplyFailed(f"{why}. What ran before runs again", undone=True)
+
+    def _steps_back(self, seen: Sequence[Seen], goal: Wanted) -> tuple[Step, ...]:
+        """To what ran before. No router that does not run is started half-way: it may be what could not be started."""
+        steps = steps_of(self._difference(seen, goal), goal, self.hosts)
+        if self.routed:
+            return steps
+        routes = [step for step in steps if step.do == "route"]
+        return tuple(step for step in steps if step not in routes[:-1])
 
     def _goal_before(self, seen: Sequence[Seen]) -> Wanted:
         """What was last brought about; where nothing is on record, what was seen."""

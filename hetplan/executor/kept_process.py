@@ -40,6 +40,7 @@ class KeptProcess:
         self.name, self.module, self.config, self.folder = name, module, dict(config), folder
         self.status, self.why, self.port, self.restarts = "starting", "", 0, 0
         self._environment, self._quota, self._means = dict(environment or {}), quota, means
+        self._limit_s = 0.0
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -50,6 +51,7 @@ class KeptProcess:
 
     async def start(self, limit_s: float, *, other_ports: Sequence[int] = ()) -> None:
         """Bring it up; on a taken port of a range the next one is tried. `StartFailed` says why it could not be."""
+        self._limit_s = limit_s
         for port in (None, *other_ports):
             if port is not None:
                 self.config["port"] = port
@@ -107,10 +109,10 @@ class KeptProcess:
     async def stop(self, drain_s: float) -> None:
         """Let it finish what it has, then end it and all that it started."""
         self.status = "stopping"
-        if self._watcher is not None:
+        # Python 3.11's `wait_for` swallows a cancellation that comes just as its own wait ends: told until it is heard.
+        while self._watcher is not None and not self._watcher.done():
             self._watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher], timeout=0.1)
         process = self._process
         if process is None:
             return
@@ -189,7 +191,7 @@ class KeptProcess:
             while self.status == "failing":
                 self.restarts += 1
                 try:
-                    await self._spawn(60.0)
+                    await self._spawn(self._limit_s)
                     wait = _FIRST_WAIT_S
                 except (StartFailed, OSError) as error:
                     self.status, self.why = "failing", str(error)

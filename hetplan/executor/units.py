@@ -43,7 +43,7 @@ class LoadSpec:
     enforce: str = "none"
     model: Mapping[str, Any] = field(default_factory=dict)
     expected: Law | None = None
-    quality: float = 1.0
+    quality: float | None = None
 
     @property
     def servers(self) -> int:

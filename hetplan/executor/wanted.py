@@ -8,7 +8,7 @@ word of a command but ids, which cannot hold a slash at their start, a space or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.model_rules import served_by
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.planner.plan import Plan
+from hetplan.planner.plan_policy import PolicyTable
 from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["Wanted", "wanted"]
@@ -47,6 +48,7 @@ def wanted(
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)
     placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
     _check_counts(workers, hosts)
+    _check_names(plan, workers)
     units: dict[str, Unit] = {}
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
@@ -93,6 +95,22 @@ def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
                 file="plan", path="$.workers", value=count, why=f"{what}: more than these hosts allow ({most})",
                 remedy="Plan for fewer, or raise limits.most_units in hosts.toml.",
             )  # fmt: skip
+
+
+def _check_names(plan: Plan, workers: Sequence[Worker]) -> None:
+    """What is named twice, or led to and not there, would be left out without a word."""
+    names = Counter([("worker", one.id) for one in workers] + [("load", one.id) for w in workers for one in w.loads])
+    wrong = [("$.workers", name, f"{count} {what}s of this id") for (what, name), count in names.items() if count > 1]
+    there = {load.id for worker in plan.workers for load in worker.loads}
+    for app, routes in plan.routing.items():
+        led_to = {load for route in routes for load in route.to}
+        wrong += [(f"$.routing.{app}", load, "no worker has this load") for load in sorted(led_to - there)]
+    for worker in workers:
+        held = {load.variant for load in worker.loads}
+        chosen: set[str | None] = {model for table in _tables(plan, worker) for model in table.models}
+        wrong += [("$.policies", name, f"{worker.id} holds no such model") for name in sorted(map(str, chosen - held))]
+    if wrong:
+        raise InputError(Fault("plan", path, value, why, "Make the plan anew.") for path, value, why in wrong)
 
 
 class _Placing:
@@ -155,8 +173,11 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
 
 
 def _policies(plan: Plan, worker: Worker) -> tuple[Mapping[str, Any], ...]:
-    tables = [table for listed in plan.policies.values() for table in listed if table.workers == worker.id]
-    return tuple(table.model_dump(mode="json", exclude_none=True) for table in tables)
+    return tuple(table.model_dump(mode="json", exclude_none=True) for table in _tables(plan, worker))
+
+
+def _tables(plan: Plan, worker: Worker) -> Iterator[PolicyTable]:
+    return (table for listed in plan.policies.values() for table in listed if table.workers == worker.id)
 
 
 def _served(plan: Plan, workers: Sequence[Worker]) -> list[str]:

@@ -151,6 +151,7 @@ class Profiler:
         while known and known[0]["from"] + len(known[0]["scores"]) <= begin:
             known.popleft()
         if known and known[0]["from"] <= begin:
+            self._same_operators(known[0])
             return {**known[0], "scores": known[0]["scores"][begin - known[0]["from"] :]}
         if hasattr(self.evaluate, "many") and not self.setup.samples:
             scores, sample = self._guarded.many(knobs, begin, count)
@@ -162,6 +163,16 @@ class Profiler:
                  "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
         self.journal.add_samples(self.setup.app, knobs, batch)
         return batch
+
+    def _same_operators(self, batch: Mapping[str, Any]) -> None:
+        """A journal that says not of what its samples are may hold those of another pipeline."""
+        if set(self.setup.operators) == batch["seconds"].keys() == batch["bytes"].keys():
+            return
+        raise InputError.one(
+            file=str(self.journal.path or "journal"), value=self.setup.app,
+            why=f"its samples are of other operators than {', '.join(self.setup.operators)}",
+            remedy="Name another file, or measure anew.",
+        )  # fmt: skip
 
     def _conclude(
         self, configuration: int, knobs: Mapping[str, Any], seen: Seen, rule: Rule,

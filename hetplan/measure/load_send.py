@@ -86,7 +86,7 @@ def send_load(
 ) -> list[Sent]:
     """Send everything on schedule and wait for the replies, no longer than `timeout_s` for each."""
     for target in targets:
-        if urlsplit(target.url).scheme != "http":
+        if not _is_address(target.url):
             raise InputError.one(
                 file="--endpoint", value=target.url, why="an address of http", remedy="Write http://HOST:PORT."
             )
@@ -101,6 +101,15 @@ def send_load(
         if collected:
             gc.enable()
         loop.close()
+
+
+def _is_address(url: str) -> bool:
+    """Whether requests can be sent there at all."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port out of range, or half an IPv6 address
+        return False
 
 
 class _Pool:

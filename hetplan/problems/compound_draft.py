@@ -181,12 +181,21 @@ def cost_of(problem: Compound, workers: Sequence[Worker]) -> float:
     tiers = {tier.hardware: tier for tier in problem.tiers}
     for worker in workers:
         tier = tiers[worker.hardware]
-        shares = [load.share.gpu for load in worker.loads if load.share is not None and load.share.gpu is not None]
-        if tier.per == "gpu" and len(shares) == len(worker.loads):
-            total += round(tier.price_nanos * float(np.sum(shares)))
+        shares = [_share_paid(problem, load) for load in worker.loads]
+        if tier.per == "gpu" and None not in shares:
+            total += round(tier.price_nanos * float(np.sum([share for share in shares if share is not None])))
         else:
             total += round(tier.price_nanos * (tier.room.get(tier.per, 1.0) if tier.per else 1.0))
     return total / NANO
+
+
+def _share_paid(problem: Compound, load: Load) -> float | None:
+    """The share of a GPU that a load pays for: its own, none on a processor; None where it has the whole."""
+    if load.share is not None and load.share.gpu is not None:
+        return load.share.gpu
+    app = problem.inputs.slo.apps[load.app or ""]
+    node = problem.inputs.profile.pipelines[(app.runs.pipeline if app.runs else None) or ""].nodes[load.node or ""]
+    return 0.0 if node.device == "cpu" and not node.needs.get("gpu", 0.0) else None
 
 
 def _reported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,12 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
     except Cancelled:
         # What was measured until then may serve this query, or others; that it was cut short is in the record.
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
-    return _staged(problem, sought, form, best, waited)
+    stage = _staged(problem, sought, form, best, waited)
+    if past is not None and not form.past:
+        text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
+        notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
+    return stage
 
 
 def _nobody(configuration: int) -> Measured:
@@ -93,7 +99,7 @@ def _seconds(options: CompoundOptions, sought: Sought) -> float | None:
 def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
     """The cheapest plans measured on under the always-valid rule, until one stands."""
     for _ in range(MOST_CONFIRMED):
-        passing = [c for c, found in form.journal.items() if found.passes]
+        passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.costs(c).min())]
         if not passing:
             return -1
         best = min(passing, key=lambda c: float(form.costs(c).min()))
@@ -267,7 +273,7 @@ def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
         at = f"$.apps.{sought.app_id}[{number}]"
         one = _record(sought, plan)
         if one is None:
-            why = "a configuration with seconds and bytes of every operator, mean and samples"
+            why = "a configuration with seconds and bytes of every operator, samples, and a mean in the metric's range"
             faults.append(Fault(file, at, "", why, "Use the journal that --evaluate wrote for these inputs."))
         else:
             found.append(one)
@@ -282,7 +288,7 @@ def _record(sought: Sought, plan: Any) -> Measured | None:
         c = int(np.ravel_multi_index(at, sought.levels)) if at else 0
         if plan["verdict"] == Verdict.SET_ASIDE:
             return Measured(c, reason=str(plan.get("reason", "set aside")))
-        return Measured(
+        found = Measured(
             c, mean=float(plan["mean"]), se=float(plan["se"]), samples=int(plan["samples"]),
             verdict=Verdict(plan["verdict"]), passes=_passes(sought, float(plan["mean"]), bool(plan["passes"])),
             seconds=tuple(float(plan["seconds"][name]) for name in sought.order),
@@ -291,6 +297,14 @@ def _record(sought: Sought, plan: Any) -> Measured | None:
         )  # fmt: skip
     except (KeyError, ValueError, TypeError):
         return None
+    return found if _possible(sought, found) else None
+
+
+def _possible(sought: Sought, found: Measured) -> bool:
+    """Whether measuring could have given these figures: a mean in the metric's range, nothing below 0, no NaN."""
+    amounts = (found.se, found.bytes_in, found.gpu_s, *found.seconds, *found.bytes_out)
+    low, high = sought.span
+    return found.samples >= 1 and low - 1e-9 <= found.mean <= high + 1e-9 and all(0 <= a < math.inf for a in amounts)
 
 
 def _passes(sought: Sought, mean: float, said: bool) -> bool:

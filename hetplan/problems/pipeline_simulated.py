@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.plan import InputHashes, Method, Plan, Promise
+from hetplan.planner.plan import InputHashes, Method, Notice, Plan, Promise
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
@@ -64,7 +64,7 @@ def sized(p: Pipeline, ask: Ask, way: Callable[[Pipeline, Ask], Draft | Infeasib
         assert first is not None
         return first
     if enough is None:
-        return _never_in_time(tried[-1])
+        return _never_in_time(p, ask, tried)
     too_little = tried[-2].headroom if len(tried) > 1 else enough.headroom
     return _told(_narrowed(p, ask, way, too_little, enough, turn=len(tried)))
 
@@ -125,7 +125,8 @@ def _plan(p: Pipeline, headroom: float, made: Draft) -> Plan:
 def _response_times(p: Pipeline, report: Any, *, seeds: int) -> tuple[tuple[Promise, ...], tuple[str, ...]]:
     """What simulation showed of every response time that the SLO limits, and whose is too long.
 
-    Of several runs the upper end of the interval counts: the promise has to hold on other seeds too.
+    Of several runs the upper end of the interval counts: the promise has to hold on other seeds too. One run alone
+    promises nothing: its interval may well be infinite.
     """
     shown, late = [], []
     for name, app in p.inputs.slo.apps.items():
@@ -135,23 +136,33 @@ def _response_times(p: Pipeline, report: Any, *, seeds: int) -> tuple[tuple[Prom
             held = report.apps[name].percentiles_ms[target.percentile]
             if not (held.high if seeds > 1 else held.value) <= target.max_ms:
                 late.append(name)
-                continue
-            shown.append(
-                Promise(app=name, quantity="response_ms", percentile=target.percentile, relation="<=",
-                        value=target.max_ms, interval=(held.low, held.high), model="simulation/1", seeds=SEEDS)
-            )  # fmt: skip
+            elif seeds > 1:
+                shown.append(
+                    Promise(app=name, quantity="response_ms", percentile=target.percentile, relation="<=",
+                            value=target.max_ms, interval=(held.low, held.high), model="simulation/1", seeds=seeds)
+                )  # fmt: skip
     return tuple(shown), tuple(dict.fromkeys(late))
 
 
 def _told(found: _Tried) -> Draft:
     """The draft with what simulation showed and the headroom that it took."""
-    kept = tuple(notice for notice in found.draft.warnings if notice.code != "W-queueing")
     return replace(
-        found.draft, promises=(*found.draft.promises, *found.shown), warnings=kept, searched=True,
-        chosen={"headroom": found.headroom},
+        found.draft, promises=(*found.draft.promises, *found.shown), warnings=_but_for_advice(found.draft),
+        searched=True, chosen={"headroom": found.headroom},
     )  # fmt: skip
 
 
-def _never_in_time(last: _Tried) -> Draft:
+def _but_for_advice(made: Draft) -> tuple[Notice, ...]:
+    """Its warnings without the one that says to simulate: that was done."""
+    return tuple(notice for notice in made.warnings if notice.code != "W-queueing")
+
+
+def _never_in_time(p: Pipeline, ask: Ask, tried: list[_Tried]) -> Draft:
+    last = tried[-1]
     why = f"late in simulation even with a headroom of {last.headroom:g}: {', '.join(last.late[:5])}"
-    return replace(last.draft, target_missed=why, chosen={"headroom": last.headroom})
+    if last.headroom < STEPS[-1]:
+        ended = "with more there is no plan" if _may_go_on(p, ask, len(tried)) else "more was not tried"
+        why = f"{why}; {ended}"
+    return replace(
+        last.draft, target_missed=why, warnings=_but_for_advice(last.draft), chosen={"headroom": last.headroom}
+    )

@@ -19,8 +19,9 @@ def too_busy(
 ) -> dict[str, float]:
     """Steps that would wait longer than their budget leaves room for, each with the use of its servers.
 
-    Waiting of a queue at use u before c servers is about l u^sqrt(2(c+1)) / (c (1 - u)) / 2 (Sakasegawa, times of
-    little variance), counted in batches.
+    The work that waits before c servers at use u is taken to be l u^sqrt(2(c+1)) / (c (1 - u)) / 2 (the queue by
+    Sakasegawa, of times of little variance, counted in batches). That is a rule of thumb: servers of a group are picked
+    at random, which queues longer, and batches that are not full are done sooner.
     """
     found: dict[str, float] = {}
     start = 0

@@ -201,8 +201,9 @@ class _Reader:
             quality.paths,
         )
         self._check_paths(tree)
-        limits = {sink: self._limit_ms(len(tree.path(sink))) for sink in tree.sinks}
-        return replace(tree, limit_ms=limits)
+        hops = {sink: len(tree.path(sink)) for sink in tree.sinks}
+        limit_ms = {count: self._limit_ms(count) for count in sorted(set(hops.values()))}
+        return replace(tree, limit_ms={sink: limit_ms[count] for sink, count in hops.items()})
 
     def _limit_ms(self, hops: int) -> float:
         """H: what the execution times of a path may sum to."""

@@ -44,8 +44,12 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
     wish = group.wish
     if wish.accuracy_least is not None and wish.accuracy_least > float(group.models.accuracy.max()):
         best = float(group.models.accuracy.max())
-        text = f"lower quality.min to {best:g}, the most accurate model's"
-        return (Repair(f"slo.apps.{wish.app_id}.quality.min", "lower", wish.accuracy_least - best, best, "", text),)
+        field, text = f"slo.apps.{wish.app_id}.quality.min", f"lower quality.min to {best:g}, the most accurate model's"
+        if len(solved.misses()) == 1 and solved.accuracy < best:
+            # Nothing else is missed: the accuracy of this policy is a floor that it keeps.
+            most, best = best, math.floor(10_000 * solved.accuracy) / 10_000
+            text = f"lower quality.min to {best:g}, reached at {load:g} qps (the most accurate model has {most:g})"
+        return (Repair(field, "lower", wish.accuracy_least - best, best, "", text),)
 
     def kept(tried: Group, load_qps: float, slo_s: float | None = None) -> bool:
         answer = bench.solve(tried, [load_qps], slo_s=slo_s, about="repair")[0]

@@ -6,6 +6,7 @@ Whoever measures writes it (`hetplan.measure.journal`); `load_inputs` reads one 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,11 +82,20 @@ def _take(found: JournalContent, line: Mapping[str, Any], file: str, number: int
     try:
         at = (str(line["app"]), key_of(line["knobs"]))
         if "samples" in line:
-            found.samples.setdefault(at, []).append(dict(line["samples"]))
+            found.samples.setdefault(at, []).append(_batch(line["samples"]))
         else:
             found.plans[at] = {"knobs": line["knobs"], **line["plan"]}
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise _damaged(file, number, "neither samples nor a measured plan of an application") from None
+
+
+def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch of samples; raises where nothing that measures can have written it."""
+    scores, costs = given["scores"], (given["input_bytes"], *given["seconds"].values(), *given["bytes"].values())
+    finite = all(math.isfinite(number) for number in (*scores, *costs))
+    if not scores or not finite or min(costs) < 0 or not isinstance(given["from"], int) or given["from"] < 0:
+        raise ValueError("no batch of samples")
+    return dict(given)
 
 
 def document_of(content: JournalContent) -> dict[str, Any]:
@@ -105,10 +115,14 @@ def read_measured(path: str | os.PathLike[str]) -> dict[str, Any]:
         why = f"the measurements cannot be read: {error.strerror}"
         raise InputError.one(file=file, why=why, remedy="Check the path and who may read it.") from None
     document = document_of(read_journal(content, file=file)) if is_journal(content) else read_json(content, file=file)
-    if not isinstance(document, dict) or not isinstance(document.get("apps", {}), dict):
+    if not isinstance(document, dict) or not isinstance(document.get("apps"), dict) or not _lists(document["apps"]):
         why = "an object with the measured plans of every application under apps"
         raise InputError.one(file=file, path="$", why=why, remedy="Give a journal that --journal wrote.")
     return document
+
+
+def _lists(apps: Mapping[str, Any]) -> bool:
+    return all(isinstance(plans, list) for plans in apps.values())
 
 
 def _damaged(file: str, number: int, why: str) -> InputError:

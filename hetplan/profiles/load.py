@@ -289,7 +289,7 @@ def _dangling(
         faults += within.drain()
     if slo.model is not None:
         from_slo = References(profile.model, known, slo.file_of)
-        from_slo.check_slo(slo.model)
+        from_slo.check_slo(slo.model, complete=not slo.faults)
         faults += from_slo.drain()
     if state is not None and state.model is not None:
         from_state = References(profile.model, known, state.file_of)

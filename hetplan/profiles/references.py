@@ -192,9 +192,12 @@ class References:
             why = f"a variant of task {task}; {variant_id} is of {variant.task}"
             self._fault(steps, variant_id, why, "Name a variant of that task.")
 
-    def check_slo(self, slo: Slo) -> None:
-        """References of the SLO into the profile, and that it wishes for anything at all."""
-        if not slo.apps:
+    def check_slo(self, slo: Slo, *, complete: bool = True) -> None:
+        """References of the SLO into the profile, and that it wishes for anything at all.
+
+        Not `complete` is an SLO of which faulty things were set aside: what is missing there may stand in the file.
+        """
+        if complete and not slo.apps:
             why = "an SLO has at least one application, which says what is to run and how much is asked of it"
             remedy = 'Write "apps": {"mine": {"runs": {"variants": ["..."]}, "demand": {"rate_qps": 100}}}.'
             self._fault(("apps",), {}, why, remedy)

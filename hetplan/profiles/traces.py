@@ -76,9 +76,9 @@ def parse_arrivals(data: bytes, *, name: str) -> NDArray[np.float64]:
         why = f"text in UTF-8; byte {error.start} is none"
         raise InputError.one(file=name, why=why, remedy="Save it as UTF-8.") from None
     rows = [(number, line) for number, line in enumerate(lines, start=1) if line.strip() and line.lstrip()[0] != "#"]
-    if not rows:
-        raise InputError.one(file=name, why="at least one arrival", remedy="One arrival time per line, in seconds.")
     column, unit, rows = _column_of(rows, name)
+    if len(rows) < 2:
+        raise InputError.one(file=name, why="at least two arrivals", remedy="One arrival time per line, in seconds.")
     times = np.array([_time(line, column, number, name) for number, line in rows], dtype=np.float64)
     times *= unit
     falls = np.flatnonzero(np.diff(times) < 0)
@@ -91,14 +91,21 @@ def parse_arrivals(data: bytes, *, name: str) -> NDArray[np.float64]:
             why="arrival times do not fall; this one is before the line above",
             remedy="Sort the file by time.",
         )
+    if times[-1] <= times[0]:
+        raise InputError.one(
+            file=name,
+            value=f"{len(times)} arrivals at one instant",
+            why="arrivals over some time; these have no rate",
+            remedy="Record longer, or more finely.",
+        )
     first: NDArray[np.float64] = times - times[0]
     return first
 
 
 def _column_of(rows: list[tuple[int, str]], name: str) -> tuple[int, float, list[tuple[int, str]]]:
     """Which column holds the times, its unit in seconds, and the rows below the header."""
-    if not rows[1:]:
-        raise InputError.one(file=name, why="at least two arrivals", remedy="One arrival time per line, in seconds.")
+    if not rows:
+        return 0, 1.0, rows
     header = [cell.strip().lower() for cell in next(csv.reader([rows[0][1]]))]
     try:
         float(header[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from hetplan.errors import InputError
@@ -77,8 +77,6 @@ def service_of(
 
     name = run.latency or run.rate or ""
     table = inputs.profile.tables[name]
-    if extended and table.outside == "refuse":
-        table = table.model_copy(update={"outside": "linear"})
     kinds, most = kinds_of(mix), load.serve.max_batch
     points = [_point(table, inputs, load, run, kind, size) for kind in kinds for size in range(1, most + 1)]
     statistic: Statistic = "mean" if noise in ("table", "mean", "lognormal", "exponential") else cast(Statistic, noise)
@@ -86,7 +84,8 @@ def service_of(
         statistic = next(known for known in _PERCENTILES if getattr(table, known) is not None)
 
     def values(source: Table, asked: Statistic) -> NDArray[np.float64]:
-        read = np.asarray(source.read(points, asked).values, dtype=np.float64).reshape(len(kinds), most)
+        found = _beyond(source, points, asked) if extended else source.read(points, asked).values
+        read = np.asarray(found, dtype=np.float64).reshape(len(kinds), most)
         return 1000.0 / read if source.quantity == "requests_per_s" else read
 
     if noise == "lognormal" and table.std is None:
@@ -108,6 +107,16 @@ def service_of(
         most_ms=values(table, "max") if spread and table.max is not None else None,
         predicted_ms=values(believed, believes) if believed is not None else None,
     )
+
+
+def _beyond(table: Table, points: Sequence[Mapping[str, float]], asked: Statistic) -> NDArray[np.float64]:
+    """Along a straight line beyond the table; the last value stays where a falling line would reach 0."""
+    if table.outside != "refuse":
+        return table.read(points, asked).values
+    try:
+        return table.model_copy(update={"outside": "linear"}).read(points, asked).values
+    except InputError:
+        return table.model_copy(update={"outside": "clamp"}).read(points, asked).values
 
 
 def slowdown_of(inputs: Inputs, run: Run) -> tuple[float, ...]:

@@ -355,11 +355,22 @@ def _price(inputs: Inputs, worker: Worker) -> int:
 
 def _amount(inputs: Inputs, worker: Worker, resource: str) -> float:
     """How much is paid for of a resource that is paid by the unit: the loads' shares, or else the whole machine."""
-    slices: list[float | None] = [getattr(load.share, resource, None) for load in worker.loads]
+    slices: list[float | None] = [
+        0.0 if resource == "gpu" and _on_processor(inputs, load) else getattr(load.share, resource, None)
+        for load in worker.loads
+    ]
     taken = [load.instances * part for load, part in zip(worker.loads, slices, strict=True) if part is not None]
     if taken and len(taken) == len(slices):
         return sum(taken)
     return inputs.profile.hardware[worker.hardware].provides.get(resource, 1.0)
+
+
+def _on_processor(inputs: Inputs, load: PlannedLoad) -> bool:
+    """Whether a load is an operator that takes nothing of a GPU."""
+    app = inputs.slo.apps.get(load.app or "")
+    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs else None) or "")
+    node = pipeline.nodes.get(load.node or "") if pipeline is not None and load.variant is None else None
+    return node is not None and load.share is None and node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
 def _policies(plan: Plan, worker: Worker) -> tuple[PolicyTable, ...]:

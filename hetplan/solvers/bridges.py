@@ -121,4 +121,12 @@ def _machines(
             m.add(rows[where[here]], u[here], items.size[item[here], kind])
             if z is not None:
                 m.add(rows, z, -room)
+        if z is not None:
+            # What takes nothing that there is an end of stands in no row above, and needs the machine as well.
+            ends = np.isfinite(items.room[tier])
+            light = np.flatnonzero(here & ~(items.size[item][:, ends] > 0).any(axis=1))
+            if light.size:
+                open_ = m.rows("open", (), size=light.size, upper=0.0, equation="(4)")
+                m.add(open_, u[light], 1.0)
+                m.add(open_, z[where[light]], -1.0)
     return item, where, u

@@ -33,7 +33,7 @@ def in_fewer_machines(form: Packing, known: Choice | None, bound: float) -> Choi
     """A choice that costs less than the one at hand, or None where none was found within the work."""
     items = form.items
     groups = form.first.size - 1
-    if items is None or not groups or not form.opening.any():
+    if items is None or not groups or not form.opening.any() or (np.diff(form.first) == 0).any():
         return None
     cheapest = float(np.minimum.reduceat(np.where(form.fits, form.worth, np.inf), form.first[:-1]).sum())
     most = math.inf if known is None else form.value(known)

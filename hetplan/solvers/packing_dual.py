@@ -49,7 +49,7 @@ class Dual(PackingEngine):
 def portfolio(form: Packing, prices: Vector) -> Choice | None:
     """The best choice among those by prices and by norms."""
     if form.sense == "min" and form.items is not None:
-        found = at_least_cost(form, prices)
+        found = better(form, at_least_cost(form, prices), fill(form, in_order(form, norms(form)["sum"])))
         fewer = in_fewer_machines(form, found, form.whole(form.bound(prices)))
         return found if fewer is None else fewer
     best = greedy_by(form, prices)

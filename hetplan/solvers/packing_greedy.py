@@ -119,10 +119,11 @@ def in_order(form: Packing, demand: Vector) -> NDArray[np.int64]:
         score = form.worth + 1e-9 * demand
         order = np.argsort(score, kind="stable")
         return order[form.fits[order]]
-    # Options that take nothing come first; those that also give nothing (0/0) are left out below.
+    # Options that take nothing come first, of them the best; those that also give nothing (0/0) are left out below.
     with np.errstate(divide="ignore", invalid="ignore"):
         score = form.worth / demand
-    order = np.argsort(-score, kind="stable")
+    free = np.isposinf(score)
+    order = np.lexsort((-form.worth, -score)) if free.any() else np.argsort(-score, kind="stable")
     return order[(form.fits & (form.worth > 0))[order]]
 
 

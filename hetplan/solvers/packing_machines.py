@@ -110,7 +110,8 @@ def _by_load(form: Packing, floor: Floor) -> list[tuple[int, int]]:
     found = []
     for tier, free in enumerate(floor.free):
         for machine in range(len(free)):
-            load = float((form.items.room[tier] - free[machine]).max()) if form.items is not None else 0.0
+            taken = form.items.room[tier] - free[machine] if form.items is not None else free[machine]
+            load = float(taken.max(initial=0.0))
             if load > 1e-9:
                 found.append((load / max(float(form.opening[tier]), 1e-12), tier, machine))
     return [(tier, machine) for _, tier, machine in sorted(found)]

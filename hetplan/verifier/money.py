@@ -14,10 +14,27 @@ __all__ = ["check_cost", "cost_nanos", "same_money"]
 
 
 def _slices(facts: Facts, seats: list[Seat], resource: str) -> Decimal | None:
-    """How much of a resource is taken where every load has a slice of it, else None: the machine is taken whole."""
-    if not seats or any(seat.load.share is None or getattr(seat.load.share, resource, None) is None for seat in seats):
+    """How much of a resource is taken where every load has a slice of it, else None: the machine is taken whole.
+
+    An operator on a processor takes nothing of the GPU.
+    """
+    if not seats:
         return None
-    return sum((Decimal(repr(needs_of(facts, seat)[resource])) for seat in seats), Decimal(0))
+    taken = Decimal(0)
+    for seat in seats:
+        if getattr(seat.load.share, resource, None) is not None:
+            taken += Decimal(repr(needs_of(facts, seat)[resource]))
+        elif resource != "gpu" or not _on_processor(facts, seat):
+            return None
+    return taken
+
+
+def _on_processor(facts: Facts, seat: Seat) -> bool:
+    app = facts.inputs.slo.apps.get(seat.load.app or "")
+    if seat.run is not None or seat.load.node is None or app is None or app.runs is None or not app.runs.pipeline:
+        return False
+    node = facts.inputs.profile.pipelines[app.runs.pipeline].nodes[seat.load.node]
+    return node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
 def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:

@@ -2,6 +2,9 @@
 
 Hardware that says what it provides has nothing of what it does not list, unless the wish limits that in total: then
 it counts there. Of hardware that says nothing at all, nothing is checked, and the report tells so.
+
+Loads of a worker take what they need side by side. Where they wait in one queue for one server they run one at a time:
+then they compute with no more than the largest of them needs, while memory is held by all of them all the time.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_resources", "needs_of", "not_provided"]
+
+_COMPUTE = ("cpu_cores", "gpu")
+"""What a load takes only while it runs; everything else, memory above all, it holds as long as it is loaded."""
 
 
 def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
@@ -33,10 +39,21 @@ def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
 
 def _taken(facts: Facts, worker: Worker) -> dict[str, float]:
     taken: dict[str, float] = defaultdict(float)
+    in_turn = _one_at_a_time(worker)
     for load in worker.loads:
         for resource, amount in needs_of(facts, facts.seats[load.id]).items():
-            taken[resource] += amount
+            if in_turn and resource in _COMPUTE:
+                taken[resource] = max(taken[resource], amount)
+            else:
+                taken[resource] += amount
     return taken
+
+
+def _one_at_a_time(worker: Worker) -> bool:
+    """Whether a machine never runs two of its loads at once; a share of a device is held even while its load rests."""
+    return worker.queue == "shared" and all(
+        load.share is None and load.instances * load.serve.concurrency == 1 for load in worker.loads
+    )
 
 
 def _over(taken: float, room: float) -> bool:

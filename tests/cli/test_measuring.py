@@ -164,6 +164,7 @@ def test_a_command_that_never_answers_right_ends_the_search_soon(
         (lambda a: [*a[:6], "missing.toml", *a[7:]], "missing.toml"),
         (lambda a: [*a[:8], "no/such/folder/j", *a[9:]], "the journal cannot be written"),
         (lambda a: [*a, "--history", "missing.json"], "cannot be read"),
+        (lambda a: [*a, "--history", EXAMPLE / "profile.json"], "measured plans of every application"),
     ],
 )
 def test_bad_use_is_told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,48 @@ def test_a_configuration_that_cannot_be_followed_is_refused_and_the_old_one_goes
             await kept.stop(1.0)
 
     assert asyncio.run(asyncio.wait_for(run(), 60.0)) == UNIT.content
+
+
+def test_a_process_may_take_as_long_to_come_up_again_as_it_might_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    spawn = KeptProcess._spawn
+
+    async def noted(kept: KeptProcess, limit_s: float) -> None:
+        given.append(limit_s)
+        await spawn(kept, limit_s)
+
+    monkeypatch.setattr(KeptProcess, "_spawn", noted)
+
+    async def run() -> None:
+        kept = worker(tmp_path)
+        await kept.start(123.0)
+        os.kill((await kept.ask("/healthz"))["pid"], signal.SIGKILL)
+        while not kept.restarts or kept.status != "ready":
+            await asyncio.sleep(0.02)
+        await kept.stop(0.0)
+
+    asyncio.run(asyncio.wait_for(run(), 60.0))
+    assert given == [123.0, 123.0]
+
+
+def test_a_stop_is_heard_though_a_cancellation_is_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `asyncio.wait_for` of Python 3.11 does where its wait ends in the same turn of the loop."""
+
+    async def deaf_once(_kept: KeptProcess, _process: object) -> str:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600.0)
+        await asyncio.sleep(3600.0)
+        return ""
+
+    monkeypatch.setattr(KeptProcess, "_until_gone", deaf_once)
+
+    async def run() -> int:
+        kept = worker(tmp_path)
+        await kept.start(20.0)
+        process = (await kept.ask("/healthz"))["pid"]
+        await kept.stop(1.0)
+        return int(process)
+
+    assert not Path(f"/proc/{asyncio.run(asyncio.wait_for(run(), 30.0))}").exists()

@@ -46,13 +46,15 @@ def test_a_plan_comes_up_serves_and_goes_away(deploy: Callable[..., Deployment])
     client = Client(applied.endpoint)
     status, told = client.post(body={"at": {"batch": 1}})
     assert (status, told["outcome"], told["path"][0]["variant"]) == (200, "served", "m")
+    assert told["quality"] is None, "no profile says how good it is"
+    assert "hetplan-quality" not in client.post(headers={"hetplan-reply": "brief"})[1]
     assert told["path"][0]["service_ms"] >= 1.0
     assert not deployment.difference(ONE), "what was applied is what runs"
     assert deployment.apply(ONE).steps == (), "a second time there is nothing to do"
     state = deployment.state(over_s=0.0)
     assert [(worker.id, worker.count) for worker in state.workers] == [("w1", 2)]
-    assert state.observed["w1.a"].counters["served"] == 1
-    assert client.get("/metrics")["apps"]["app"]["served"] == 1
+    assert state.observed["w1.a"].counters["served"] == 2
+    assert client.get("/metrics")["apps"]["app"]["served"] == 2
     assert client.post("other")[0] == 404
     assert client.post(body=[1])[0] == 400
     deployment.down()
@@ -152,11 +154,13 @@ def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_
     assert Client(endpoint).post()[0] == 200
 
 
-@pytest.mark.slow
 def test_a_taken_port_of_the_router_leaves_nothing(deploy: Callable[..., Deployment], taken_port: int) -> None:
+    """Going back does not start the router between two groups of workers: its port is still taken."""
     deployment = deploy(router={"port": taken_port})
-    with pytest.raises(ApplyFailed, match="in use"):
-        deployment.apply(ONE)
+    with pytest.raises(ApplyFailed, match="in use") as failed:
+        deployment.apply(make_plan(make_worker("w1"), make_worker("w2"), make_worker("w3")))
+    assert failed.value.undone
+    assert deployment.unfinished() is None
     assert deployment.observe() == ()
     assert worker_processes(deployment) == []
 

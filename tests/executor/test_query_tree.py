@@ -55,7 +55,8 @@ PROFILE: dict[str, Any] = {
     "variants": {
         name: {"task": "t", "quality": {"value": value}, "runs": [{"hardware": "cpu", "latency": "one"}]}
         for name, value in {"va": 0.9, "vb": 0.8, "vc": 0.5, "vd": 1.0}.items()
-    },
+    }
+    | {name: {"task": "t", "runs": [{"hardware": "cpu", "latency": "one"}]} for name in ("vx", "vy")},
     "tables": {"one": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [1.0, 2.0], "outside": "clamp"}},
     "pipelines": {
         "tree": {
@@ -66,6 +67,8 @@ PROFILE: dict[str, Any] = {
             "nodes": {name: {"task": "t"} for name in "abcd"},
             "edges": [{"from": x, "to": y} for x, y in ("ab", "ac", "bd", "cd")],
         },
+        "unjudged": {"nodes": {name: {"task": "t"} for name in "xy"}, "edges": [{"from": "x", "to": "y"}]},
+        "half": {"nodes": {name: {"task": "t"} for name in "xb"}, "edges": [{"from": "x", "to": "b"}]},
     },
 }
 
@@ -106,3 +109,13 @@ def test_a_diamond_joins_once(deploy: Callable[..., Deployment], tmp_path: Path)
     assert [hop["node"] for hop in told["path"]].count("d") == 1
     assert told["path"][-1]["node"] == "d"
     assert told["quality"] == pytest.approx(0.9 * 0.8 * 0.5)
+
+
+def test_what_nobody_judged_has_no_quality(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    assert served(deploy, tmp_path, "unjudged", "xy")["quality"] is None
+
+
+def test_a_step_that_nobody_judged_leaves_the_quality_of_the_others(
+    deploy: Callable[..., Deployment], tmp_path: Path
+) -> None:
+    assert served(deploy, tmp_path, "half", "xb")["quality"] == pytest.approx(0.8)

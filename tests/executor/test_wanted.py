@@ -12,7 +12,9 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.units import Seen, Unit
 from hetplan.executor.wanted import wanted
+from hetplan.planner.plan import Route
 from hetplan.planner.plan_file import plan_dict, read_plan
+from hetplan.planner.plan_policy import Otherwise, PolicyTable
 from hetplan.profiles.workers import Load, Worker
 
 
@@ -39,6 +41,24 @@ def test_a_huge_count_is_refused_before_anything_is_made_of_it(tmp_path: Path) -
         wanted(make_plan(make_worker("w1", 10**15)), make_hosts(tmp_path))
     with pytest.raises(InputError, match="more than these hosts allow"):
         wanted(make_plan(make_worker("w1", 1, load={"instances": 10**15})), make_hosts(tmp_path))
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"w1\): 2 workers of this id.*\n.*w1\.a\): 2 loads of this id"):
+        wanted(make_plan(make_worker("w1"), make_worker("w1", 2)), make_hosts(tmp_path))
+
+
+def test_routes_and_policies_lead_to_what_is_there(tmp_path: Path) -> None:
+    lost = [Route(to={"w1.a": 0.5, "zz": 0.5})]
+    with pytest.raises(InputError, match=r"\$\.routing\.app \(found zz\): no worker has this load"):
+        wanted(make_plan(make_worker("w1"), routing={"app": lost}), make_hosts(tmp_path))
+    table = PolicyTable(
+        workers="w1", slo_ms=10.0, rate_qps=1.0, queue_max=1, slack_ms=(0.0, 10.0), models=("other",),
+        choice={"1": "otherx2"}, batch={"1": "1x2"}, otherwise=Otherwise(model="other", batch=1), objective="per_query",
+        batching="max",
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"\$\.policies \(found other\): w1 holds no such model"):
+        wanted(make_plan(make_worker("w1"), policies={"app": [table]}), make_hosts(tmp_path))
 
 
 def test_a_worker_tied_to_a_host_goes_there_and_keeps_its_room(tmp_path: Path) -> None:

@@ -176,3 +176,10 @@ def test_several_applications_and_clients_side_by_side() -> None:
 def test_header_fields_cannot_smuggle_lines() -> None:
     with pytest.raises(InputError, match="control characters"):
         send_load([target("http://127.0.0.1:9/v1/app", [0.0], headers=(("a", "b\r\nc: d"),))])
+
+
+@pytest.mark.parametrize("url", ["ftp://h/", "http://h:99999/", "http://:80/", "http://h:0/", "http://[::1/", "foo"])
+def test_what_is_no_address_is_bad_input(url: str) -> None:
+    nowhere = Target("a", url, np.zeros(1), np.zeros(1, np.int32), [b"{}"])
+    with pytest.raises(InputError, match="an address of http"):
+        send_load([nowhere], timeout_s=1.0)

@@ -316,6 +316,37 @@ def test_a_journal_of_other_inputs_or_damaged_inside_is_refused(tmp_path: Path):
         Journal(path)
 
 
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"scores": [float("nan")]},
+        {"scores": ["a"]},
+        {"scores": []},
+        {"seconds": {"cut": -1.0}},
+        {"seconds": None},
+        {"input_bytes": None},
+        {"from": -1},
+    ],
+)
+def test_a_journal_whose_samples_make_no_sense_is_refused(tmp_path: Path, batch: dict[str, object]):
+    path = tmp_path / "journal.jsonl"
+    good = {"from": 0, "scores": [1.0], "seconds": {"cut": 0.1}, "bytes": {"cut": 1.0}, "input_bytes": 0.0}
+    Journal(path).close()
+    line = json.dumps({"app": "q", "knobs": {"size": 1}, "samples": {**good, **batch}})
+    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
+    with pytest.raises(InputError, match="line 2"):
+        Journal(path)
+
+
+def test_a_journal_of_other_operators_is_refused_before_anything_is_measured(tmp_path: Path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    other = {"from": 0, "scores": [1.0], "seconds": {"other": 0.1}, "bytes": {"other": 1.0}, "input_bytes": 0.0}
+    journal.add_samples("q", {"size": 1}, other)
+    setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.5))
+    with pytest.raises(InputError, match="other operators"):
+        Profiler(setup, lambda *asked: pytest.fail("was asked"), journal).measure(0, {"size": 1})
+
+
 KILLED = """
 import sys, time
 from hetplan.measure.evaluator_profiler import Profiler, Setup

@@ -113,6 +113,15 @@ def test_a_fault_is_told_of_the_file_that_has_it(profile: dict[str, Any], slo: d
     }
 
 
+def test_an_app_with_a_fault_is_not_said_to_be_missing() -> None:
+    app = {"runs": {"variants": sorted(PROFILE["variants"])[:1]}, "demand": {"rate_qps": {"low": 0, "high": 300}}}
+    with pytest.raises(InputError) as caught:
+        load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {"mine": app}})
+    assert [fault.path for fault in caught.value.faults] == ["$.apps.mine.demand.rate_qps.low"]
+    with pytest.raises(InputError, match="at least one application"):
+        load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {}})
+
+
 def test_links_and_scalars_must_agree() -> None:
     link = {"between": ["a", "b"], "bandwidth_mbps": 5}
     one = {"format": "hetplan/profile/1.0", "tiers": ["a", "b"], "reference": "x", "links": [link]}

@@ -85,9 +85,12 @@ def test_traces_that_can_be_read(text: str, times: list[float]) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "at least one arrival"),
-        (b"# only this\n", "at least one arrival"),
+        (b"", "at least two arrivals"),
+        (b"# only this\n", "at least two arrivals"),
         (b"5\n", "at least two"),
+        (b"arrival_s\n", "at least two"),
+        (b"arrival_s\n5\n", "at least two"),
+        (b"7\n7\n7\n", "3 arrivals at one instant.*no rate"),
         (b"t_s,rate_qps\n0,5\n10,6\n", "arrival_s or arrival_ms.*demand.series"),
         (b"when\n1\n2\n", "arrival_s or arrival_ms.*Name the column"),
         (b"1\n3\n2\n", r"line 3 \(found 2\): arrival times do not fall"),

@@ -21,6 +21,7 @@ from hetplan.executor.serving.query_body import Query
 __all__ = ["CommandModel"]
 
 _MOST_LINE = 64 * 1024 * 1024
+_MOST_CHILDREN = 100_000
 
 
 class CommandModel:
@@ -92,12 +93,18 @@ class CommandModel:
         if not line:
             raise ValueError("the command ended without an answer")
         answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise ValueError("the command answers a batch with an object")
         if "error" in answer:
             return [Result(FAILED, b"", str(answer["error"])[:500].encode())] * len(queries)
         outputs, children = answer.get("outputs"), answer.get("children")
         for name, given in (("outputs", outputs), ("children", children)):
+            if given is not None and not isinstance(given, list):
+                raise ValueError(f"{name} are a list, an entry per query")
             if given is not None and len(given) != len(queries):
                 raise ValueError(f"{len(given)} {name} for {len(queries)} queries")
+        if not all(_follows(one) for one in children or ()):
+            raise ValueError('children of a query are {"step": [...]}, or how many there are of each step')
         return [
             Result(
                 SERVED,
@@ -106,6 +113,15 @@ class CommandModel:
             )
             for place in range(len(queries))
         ]
+
+
+def _follows(children: Any) -> bool:
+    """Whether this says what follows a query: per step its queries, or how many."""
+    return isinstance(children, dict) and all(
+        isinstance(one, list)
+        or (isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= _MOST_CHILDREN)
+        for one in children.values()
+    )
 
 
 def _plain(inputs: Any) -> Any:

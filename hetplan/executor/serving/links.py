@@ -23,8 +23,8 @@ class Lane:
     """A load of one worker, as the router sees it."""
 
     __slots__ = (
-        "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "link", "max_batch", "name", "node", "owed_s",
-        "quality", "servers", "standby", "unit", "variant", "worker",
+        "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "judged", "link", "max_batch", "name", "node",
+        "owed_s", "quality", "servers", "standby", "unit", "variant", "worker",
     )  # fmt: skip
 
     def __init__(self, link: Link, unit: Mapping[str, Any], load: Mapping[str, Any]) -> None:
@@ -39,7 +39,10 @@ class Lane:
         """Take over what may change while it runs."""
         self.name, self.id = load["id"], load["id"].encode()
         self.app, self.node, self.variant = load["app"], load["node"], load["variant"]
-        self.servers, self.max_batch, self.quality = load["servers"], load["max_batch"], load["quality"]
+        self.servers, self.max_batch = load["servers"], load["max_batch"]
+        # A step that nobody judged does not change what the others come to, as in the simulator.
+        self.judged = load["quality"] is not None
+        self.quality: float = load["quality"] if self.judged else 1.0
         self.expected = ServiceLaw(load["expected"], statistic="mean") if _has_mean(load["expected"]) else None
 
     @property

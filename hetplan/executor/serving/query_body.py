@@ -12,13 +12,14 @@ Query(at={'batch': 2.0}, inputs=b'any bytes')
 from __future__ import annotations
 
 import json
-from math import isfinite
 from struct import Struct
 from typing import Any, NamedTuple
 
 __all__ = ["BadQuery", "Query", "packed", "read_at", "read_query"]
 
 _MARK = Struct("!BI")
+_MOST = 1e15
+"""A number above this is no place on a table; it might not even be a float."""
 _REMEMBERED_BYTES, _REMEMBERED = 256, 4096
 _known: dict[bytes, Query] = {}
 
@@ -68,11 +69,13 @@ def read_at(text: str) -> dict[str, float]:
 def _read(body: bytes) -> Query:
     if not body:
         return Query({})
-    if body[0] == 0 and len(body) >= _MARK.size:
-        _, told = _MARK.unpack_from(body)
-        return Query(_numbers(json.loads(body[_MARK.size : _MARK.size + told])), body[_MARK.size + told :])
     try:
+        if body[0] == 0 and len(body) >= _MARK.size:
+            _, told = _MARK.unpack_from(body)
+            return Query(_numbers(json.loads(body[_MARK.size : _MARK.size + told])), body[_MARK.size + told :])
         data = json.loads(body)
+    except BadQuery:
+        raise
     except (ValueError, RecursionError):
         raise BadQuery("the body is no JSON; send other content under another content-type") from None
     if not isinstance(data, dict):
@@ -84,6 +87,6 @@ def _numbers(given: Any) -> dict[str, float]:
     if not isinstance(given, dict):
         raise BadQuery('"at" names numbers: {"batch": 64}')
     for value in given.values():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-            raise BadQuery(f'"at" names numbers of 0 and more, not {value!r}')
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
+            raise BadQuery(f'"at" names numbers of 0 and more, not {value!r:.100}')
     return {str(name): float(value) for name, value in sorted(given.items())}

@@ -106,7 +106,7 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class QueryState:
-    """A query of a client, until its last job is over."""
+    """A query of a client, until its last job is over. `judged`: the quality of some step on its way is known."""
 
     app: Any
     exchange: Any
@@ -117,6 +117,7 @@ class QueryState:
     brief: bool = False
     open: int = 0
     quality: float = 0.0
+    judged: bool = False
     outcome: str = ""
     why: str = ""
     hops: list[Hop] = field(default_factory=list)

@@ -23,7 +23,7 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
     answered = outcome in ("served", "late")
     took_ms = 1e3 * (now - query.arrived_s)
     fields = b"hetplan-outcome: %b\r\nhetplan-ms: %.3f\r\n" % (outcome.encode(), took_ms)
-    if answered:
+    if answered and query.judged:
         fields += b"hetplan-quality: %.6g\r\n" % query.quality
     if query.brief:
         query.exchange.answer(_STATUS[outcome], fields=fields)
@@ -31,7 +31,7 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
     told = {
         "outcome": outcome,
         "app": query.app.name,
-        "quality": round(query.quality, 9) if answered else None,
+        "quality": round(query.quality, 9) if answered and query.judged else None,
         "ms": round(took_ms, 3),
         "path": [
             {

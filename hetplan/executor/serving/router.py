@@ -296,6 +296,7 @@ class Router:
         if node is None:
             self._end(task, "lost", "the plan in force has no such step")
             return
+        query.judged = query.judged or lane.judged
         task.quality = task.quality * lane.quality if app.product else task.quality + lane.quality
         if query.meetings is not None:
             meeting = query.meeting(task.node)
@@ -305,6 +306,7 @@ class Router:
         path, told = (*task.path, lane.name), (*task.told, f"{task.node}={lane.variant}")
         if not node.edges:
             measured = app.paths.get("/".join(told)) if app.paths else None
+            query.judged = query.judged or measured is not None
             query.quality += task.weight * (task.quality if measured is None else measured)
             if not query.brief and answered.body:
                 query.outputs.append((task.node, answered.body))

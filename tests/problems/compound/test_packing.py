@@ -14,7 +14,7 @@ from hetplan import registry
 from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.certificate import Vouched, certify
-from hetplan.planner.forms.packing import Packing
+from hetplan.planner.forms.packing import Items, Packing
 from hetplan.solvers.packing_dual import Dual
 from hetplan.solvers.packing_exact import DualCore, Exact
 from hetplan.solvers.packing_greedy import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
@@ -166,3 +166,65 @@ def test_a_repair_that_cannot_end_is_no_choice():
     form = Packing("min", np.array([0, 1, 2]), np.ones(2), np.ones((2, 1)), np.ones(1))
     assert by_moves(form, np.zeros(1)) is None
     assert certify(form, Exact().solve(form, Limits())).infeasible is not Vouched.NONE
+
+
+def light(seed: int, sense: str, *, emptied: bool = False) -> Packing:
+    """Items that take nothing of their machines (operators on processors that need nothing), or of half of them."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0 if emptied else 1, 4, 4)
+    options = int(counts.sum())
+    of_option = rng.integers(0, 4, options)
+    count, kinds = int(of_option.sum()), seed % 2
+    items = Items(
+        first=np.concatenate([[0], np.cumsum(of_option)]), tier=rng.integers(0, 3, count),
+        size=rng.choice([0.0, 0.5], (count, kinds)), machines=np.array([np.inf, 2.0, 1.0]), room=np.ones((3, kinds)),
+        price=rng.choice([0.0, 1.0, 2.5], 3),
+    )  # fmt: skip
+    first, worth = np.concatenate([[0], np.cumsum(counts)]), rng.choice([0.0, 1.0, 2.0], options)
+    return Packing(sense, first, worth, np.zeros((options, 0)), np.zeros(0), items)
+
+
+def least_by_hand(form: Packing) -> float:
+    """Where items take nothing, one machine of every tier in use is enough for all of them."""
+    assert form.items is not None
+    tiers = [frozenset(form.items.tier[form.items.option == option].tolist()) for option in range(form.worth.size)]
+    best = {frozenset(): 0.0}
+    for group in range(form.first.size - 1):
+        longer: dict[frozenset[int], float] = {}
+        for used, cost in best.items():
+            for option in form.options_of(group).tolist():
+                both = used | tiers[option]
+                longer[both] = min(longer.get(both, np.inf), cost + form.worth[option])
+        best = longer
+    return min(cost + sum(form.items.price[tier] for tier in used) for used, cost in best.items())
+
+
+@pytest.mark.parametrize("seed", range(0, 16, 2))
+def test_what_takes_nothing_of_a_machine_still_needs_one(seed: int):
+    form = light(seed, "min")
+    answer = Exact().solve(form, Limits())
+    assert answer.status is Status.OPTIMAL
+    assert answer.value == answer.bound == pytest.approx(least_by_hand(form))
+    assert value(Exact(), light(seed, "max")) == value(Dual(), light(seed, "max"))
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("sense", ["max", "min"])
+def test_light_items_and_groups_without_options_break_no_packer(sense: str, emptied: bool):
+    for seed in range(12):
+        form = light(seed, sense, emptied=emptied)
+        values = {}
+        for engine in (Dual(), DualCore(), Exact(), Greedy(), Fcfs()):
+            certificate = certify(form, engine.solve(form, Limits()))
+            assert certificate.sound, (seed, engine.name, certificate.faults)
+            values[engine.name] = certificate.value
+        if values["greedy"] is not None:
+            assert values["dual"] is not None
+            ahead = values["dual"] - values["greedy"]
+            assert ahead >= -1e-9 if sense == "max" else ahead <= 1e-9
+
+
+def test_of_options_that_take_nothing_the_best_is_taken():
+    form = Packing("max", np.array([0, 3]), np.array([1.0, 5.0, 2.0]), np.zeros((3, 1)), np.ones(1))
+    for engine in (*NORMS, Greedy(), Dual()):
+        assert value(engine, form) == 5

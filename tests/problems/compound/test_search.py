@@ -389,3 +389,82 @@ def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     profile["links"] = []
     report = hp.verify(plan, profile, slo, measured=measured)
     assert "link" in {one.code for one in report.violations}
+
+
+@pytest.mark.parametrize("objective", [None, [{"min": "cost"}]])
+@pytest.mark.parametrize("on_gpu", [(), ("track",)])
+def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(objective, on_gpu):
+    query, journal = draw("VT", 100), Journal()
+    profile, slo = query.profile(), query.slo()
+    (pipeline,) = profile["pipelines"].values()
+    for name, node in pipeline["nodes"].items():
+        if name not in on_gpu:
+            node["device"] = "cpu"
+            node.pop("share_law", None)
+    if objective is not None:
+        slo["objective"] = objective
+    searched = hp.solve(profile, slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)), options={"steps": 8})
+    assert searched.exit_code == 0, searched.why
+    measured = journal.document()
+    plan = hp.solve(profile, slo, measured=measured).require()
+    assert any(
+        load.share is None for worker in plan.workers for load in worker.loads if worker.hardware != "edge-device"
+    )
+    shares = [load.share.gpu for worker in plan.workers for load in worker.loads if load.share is not None]
+    assert len(shares) == len(on_gpu)
+    price = max(float(offer["price_per_hour"]) for offer in profile["offers"].values())
+    (cost,) = (one.value for one in plan.promises if one.quantity == "cost_per_hour")
+    assert cost == pytest.approx(price * sum(shares)), "shares are paid for, and processors have none"
+    assert hp.verify(plan, profile, slo, measured=measured).ok
+    played = hp.simulate(plan, profile, slo, measured=measured)
+    assert (0.0 if played.cost_per_hour is None else played.cost_per_hour.value) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mean": 7.5}, {"mean": -7.5}, {"mean": float("nan")}, {"se": -1.0}, {"samples": 0}, {"input_bytes": -1.0}],
+)
+def test_measurements_that_cannot_be_are_refused(change):
+    query, journal = draw("VT", 100), Journal()
+    tools = hp.Tools(evaluate=measuring(query, journal=journal))
+    hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 2})
+    document = journal.document()
+    document["apps"]["query"][0].update(change)
+    with pytest.raises(hp.InputError):
+        hp.solve(query.profile(), query.slo(), measured=document)
+    first = next(iter(document["apps"]["query"][0]["seconds"]))
+    document["apps"]["query"][0].update(mean=0.5, se=0.1, samples=50, input_bytes=0.0)
+    document["apps"]["query"][0]["seconds"][first] = -0.1
+    with pytest.raises(hp.InputError, match="operator"):
+        hp.solve(query.profile(), query.slo(), measured=document)
+
+
+def test_a_history_of_something_else_is_told():
+    query = draw("VT", 100)
+    past = {"apps": {"other": [{"knobs": {"size": 1}, "verdict": "pass"}]}}
+    tools = hp.Tools(evaluate=measuring(query), extra={"history": lambda: past})
+    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 8})
+    assert "W-history" in [one.code for one in outcome.plan.warnings]
+
+
+def test_confirming_measures_nothing_that_is_too_slow():
+    query, asked = draw("ACG", 0), []
+    slo = query.slo()
+    slo["apps"]["query"]["latency"][0]["max_ms"] = 1.0
+    begin = measuring(query)
+
+    def watched(**setup):
+        measure = begin(**setup)
+
+        def one(configuration, knobs, *, confirm=False):
+            asked.append(confirm)
+            return measure(configuration, knobs, confirm=confirm)
+
+        return one
+
+    outcome = hp.solve(
+        query.profile(), slo, tools=hp.Tools(evaluate=watched), options={"steps": 12, "confirm": True}
+    )  # fmt: skip
+    assert outcome.plan is None
+    assert asked
+    assert not any(asked)

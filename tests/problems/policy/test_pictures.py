@@ -100,6 +100,12 @@ def test_an_svg_of_a_set_holds_every_load(plan_file: Path, tmp_path: Path) -> No
     assert path.read_text().count("qps, SLO") == 1
 
 
+def test_an_svg_of_no_load_holds_the_lowest_table(plan_file: Path, tmp_path: Path) -> None:
+    for load, name in (("0", "none.svg"), ("1", "little.svg")):
+        assert show(plan_file, "--load", load, "--svg", tmp_path / name).exit_code == 0
+    assert (tmp_path / "none.svg").read_text() == (tmp_path / "little.svg").read_text()
+
+
 def test_an_svg_that_cannot_be_written_is_told(plan_file: Path, tmp_path: Path) -> None:
     result = show(plan_file, "--svg", tmp_path / "nowhere" / "x.svg")
     assert result.exit_code == 2

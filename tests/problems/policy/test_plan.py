@@ -336,6 +336,18 @@ def test_an_accuracy_that_no_model_has() -> None:
     assert outcome.repairs[0].to == pytest.approx(0.85)
 
 
+def test_an_accuracy_that_no_model_has_is_lowered_to_what_is_reached() -> None:
+    profile, slo = files(workers=(2, 2), quality={"min": 0.9}, rate_qps=160.0)
+    outcome = solve(profile, slo, batching="max")
+    (repair,) = outcome.repairs
+    assert repair.to < 0.8
+    assert "the most accurate model has 0.85" in repair.text
+    slo["apps"]["a"]["quality"]["min"] = repair.to
+    planned(profile, slo, batching="max")
+    slo["apps"]["a"]["quality"]["min"] = repair.to + 0.001
+    assert solve(profile, slo, batching="max").exit_code == 3
+
+
 def test_overload_is_planned_and_told() -> None:
     plan = planned(*files(rate_qps=3000.0))
     (table,) = plan.policies["a"]

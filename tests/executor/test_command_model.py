@@ -1,0 +1,69 @@
+"""A command that serves: what it may answer, and that no answer of it costs a server."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetplan.executor.serving.command_model import CommandModel
+from hetplan.executor.serving.frames import FAILED, SERVED
+from hetplan.executor.serving.models import Result
+from hetplan.executor.serving.query_body import Query
+
+ECHO = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    given = asked["inputs"]
+    print(json.dumps(given[0] if given else {"outputs": []}), flush=True)
+"""
+
+
+def answers(folder: Path, *told: Any) -> list[Result]:
+    """What becomes of one query after the other, whose command answers its batch with these."""
+    script = folder / "serve.py"
+    script.write_text(ECHO)
+
+    async def run() -> list[Result]:
+        made = {"command": [sys.executable, str(script)], "timeout_s": 20.0, "environment": {}}
+        model = CommandModel(made, load="w.a", knobs={}, servers=1, loop=asyncio.get_running_loop())
+        await model.prepare()
+        found = []
+        for one in told:
+            result: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
+            model.run([Query({}, one)], result.set_result)
+            found += await asyncio.wait_for(result, 20.0)
+        model.close()
+        for process in model._idle:
+            if process is not None:
+                await process.wait()
+        await asyncio.sleep(0.05)  # the loop hears of the ends of all of them before it closes
+        return found
+
+    return asyncio.run(run())
+
+
+def test_outputs_and_children_are_handed_on(tmp_path: Path) -> None:
+    (listed, counted) = answers(
+        tmp_path, {"outputs": [3], "children": [{"next": [1, 2]}]}, {"outputs": [3], "children": [{"next": 2}]}
+    )
+    assert listed == Result(SERVED, b'{"next": [1, 2]}', b"3")
+    assert counted == Result(SERVED, b'{"next": 2}', b"3")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [1], 7, {"outputs": 3}, {"outputs": [1, 2]}, {"children": {"next": [1]}}, {"children": [[1]]},
+        {"children": [{"next": -1}]}, {"children": [{"next": 1e12}]}, {"children": [{"next": "two"}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_answer_fails_its_batch_and_no_other(tmp_path: Path, wrong: Any) -> None:
+    failed, served = answers(tmp_path, wrong, {"outputs": ["fine"]})
+    assert failed.outcome == FAILED
+    assert failed.body
+    assert served == Result(SERVED, b"", b'"fine"')
