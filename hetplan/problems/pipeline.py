@@ -174,7 +174,7 @@ class Pipeline:
             return sized(self, ask, Pipeline._planned)
         return self._planned(ask)
 
-    def _planned(self, ask: Ask) -> Draft | Infeasible:
+    def _planned(self, ask: Ask, *, explained: bool = True) -> Draft | Infeasible:
         from hetplan.problems import (
             pipeline_budget,
             pipeline_draft,
@@ -206,5 +206,5 @@ class Pipeline:
         }
         found = ways[self.for_size().formulation](self, ask)
         if isinstance(found, Infeasible):
-            return found if found.why else pipeline_infeasible.explain(self, ask)
+            return found if found.why or not explained else pipeline_infeasible.explain(self, ask)
         return pipeline_draft.draft(self, found)

@@ -38,7 +38,7 @@ class _Tried:
     late: tuple[str, ...]
 
 
-def sized(p: Pipeline, ask: Ask, way: Callable[[Pipeline, Ask], Draft | Infeasible]) -> Draft | Infeasible:
+def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draft | Infeasible:
     """The plan by this way, with the least headroom that simulation finds enough."""
     if p.tools.simulate is None:
         raise InputError.one(
@@ -52,7 +52,8 @@ def sized(p: Pipeline, ask: Ask, way: Callable[[Pipeline, Ask], Draft | Infeasib
     for headroom in (least, *(step for step in STEPS if step > least)):
         if first is not None and not _may_go_on(p, ask, len(tried)):
             break
-        made = way(with_headroom(p, headroom), ask)
+        # Only what is asked for needs an explanation of why it cannot be; more headroom than that is our own idea.
+        made = way(with_headroom(p, headroom), ask, explained=first is None)
         first = first or made
         if isinstance(made, Infeasible) or made.target_missed:
             break
@@ -82,12 +83,12 @@ def _may_go_on(p: Pipeline, ask: Ask, turns: int) -> bool:
 
 
 def _narrowed(
-    p: Pipeline, ask: Ask, way: Callable[[Pipeline, Ask], Draft | Infeasible], low: float, enough: _Tried, *, turn: int
+    p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible], low: float, enough: _Tried, *, turn: int
 ) -> _Tried:
     """Halve the interval between too little and enough."""
     while enough.headroom - low > WIDTH and _may_go_on(p, ask, turn):
         headroom = round((low + enough.headroom) / 2, 4)
-        made = way(with_headroom(p, headroom), ask)
+        made = way(with_headroom(p, headroom), ask, explained=False)
         turn += 1
         found = None
         if isinstance(made, Draft) and not made.target_missed:

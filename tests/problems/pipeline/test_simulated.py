@@ -61,7 +61,7 @@ def test_a_search_begins_at_the_headroom_that_is_asked_for():
 
 def test_late_with_every_headroom_that_leaves_room_is_said():
     simulate, _ = in_time_from(1.0)
-    outcome = solved(simulate)
+    outcome = solved(simulate, headroom=0.4)
     assert outcome.exit_code == 3
     assert "late in simulation even with a headroom of" in outcome.why[0]
     assert "cameras" in outcome.why[0]
