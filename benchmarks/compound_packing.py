@@ -9,40 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw_machines, draw_packing
+from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
-from hetplan.planner.forms.packing import Items, Packing
+from hetplan.planner.forms.packing import Packing
 from hetplan.solvers.packing_dual import Dual
 from hetplan.solvers.packing_exact import DualCore, Exact
 from hetplan.solvers.packing_greedy import Fcfs, GreedyL2, GreedyMax, GreedyNorm, GreedySum, PackingEngine
 
-__all__ = ["at_a_price", "cost_rows", "goodput_rows", "in_totals", "on_machines"]
+__all__ = ["at_a_price", "cost_rows", "goodput_rows"]
 
 PRICE = np.array([0.0, 2.48, 3.67])
 TOTALS_PRICE = np.array([0.2, 2.48, 3.67])
-
-
-def in_totals(drawn: SyntheticPacking) -> Packing:
-    """Demands against the tiers' totals."""
-    counts = np.array([len(rows) for rows in drawn.demands])
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Packing("max", first, np.repeat(drawn.weight, counts), np.concatenate(drawn.demands), drawn.capacity)
-
-
-def on_machines(drawn: SyntheticPacking) -> Packing:
-    """Each tier's demand on one GPU of it."""
-    flat = in_totals(drawn)
-    option, tier = np.nonzero(flat.demand > 0)
-    items = Items(
-        first=np.searchsorted(option, np.arange(len(flat.demand) + 1)).astype(np.int64),
-        tier=tier.astype(np.int64),
-        size=flat.demand[option, tier][:, None],
-        machines=drawn.capacity.astype(float),
-        room=np.ones((3, 1)),
-        price=np.zeros(3),
-    )
-    return Packing("max", flat.first, flat.worth, np.zeros((len(flat.demand), 0)), np.zeros(0), items)
 
 
 def _timed(engine: PackingEngine, form: Packing, seconds: float | None) -> dict[str, Any]:
@@ -62,10 +40,10 @@ def _timed(engine: PackingEngine, form: Packing, seconds: float | None) -> dict[
 
 def goodput_rows(quick: bool) -> Iterator[dict[str, Any]]:
     """Most weight served, in totals and on machines."""
-    Dual().solve(in_totals(draw_packing(10, 0)), Limits())
+    Dual().solve(draw_packing(10, 0).in_totals(), Limits())
     for count in (100, 1000) if quick else (100, 1000, 10_000):
         for seed in (0, 1):
-            form = in_totals(draw_packing(count, seed))
+            form = draw_packing(count, seed).in_totals()
             engines = [Fcfs(), GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2(), Dual(), DualCore()]
             engines += [Exact()] if count <= 100 else []
             for engine in engines:
@@ -73,7 +51,7 @@ def goodput_rows(quick: bool) -> Iterator[dict[str, Any]]:
     for count, seed, gpus in (
         ((100, 0, 4), (30, 1, 1), (100, 1, 4)) if quick else ((100, 0, 4), (30, 1, 1), (1000, 0, 64))
     ):
-        form = on_machines(draw_machines(count, seed, gpus))
+        form = draw_machines(count, seed, gpus).on_machines()
         engines = [Fcfs(), GreedySum(), Dual(), *([Exact()] if count <= 100 else [])]
         for engine in engines:
             yield {"kind": f"machines, {gpus} each", "queries": count, "seed": seed, **_timed(engine, form, 30.0)}
@@ -81,7 +59,7 @@ def goodput_rows(quick: bool) -> Iterator[dict[str, Any]]:
 
 def at_a_price(count: int, seed: int, tight: float) -> Packing:
     """All to be served at least cost within totals: of the first tier so much of what the cheapest plans take of it."""
-    flat, rng = in_totals(draw_packing(count, seed)), np.random.default_rng(seed + 1000)
+    flat, rng = draw_packing(count, seed).in_totals(), np.random.default_rng(seed + 1000)
     cost = flat.demand @ TOTALS_PRICE * rng.lognormal(0, 0.3, len(flat.demand))
     cheapest = [int(o) for i in range(count) for o in [flat.options_of(i)[cost[flat.options_of(i)].argmin()]]]
     room = flat.demand[cheapest].sum(axis=0) * np.array([tight, 1.5, 3.0])
@@ -92,7 +70,7 @@ def cost_rows(quick: bool) -> Iterator[dict[str, Any]]:
     """All served at least cost: machines in use, with as many as wanted; then within totals."""
     for count in (10, 30) if quick else (10, 30, 100, 300, 1000):
         for seed in (0, 1):
-            form = on_machines(draw_machines(count, seed, 1))
+            form = draw_machines(count, seed, 1).on_machines()
             assert form.items is not None
             items = replace(form.items, machines=np.full(3, np.inf), price=PRICE)
             least = Packing("min", form.first, np.zeros_like(form.worth), form.demand, form.capacity, items)

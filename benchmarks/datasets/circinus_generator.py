@@ -1,8 +1,7 @@
 """Synthetic queries of Circinus' five applications, drawn from a seed: truth about every configuration and placement.
 
 Configurations and placements (a tier per operator) stand in row-major order of their products; a plan's number is
-configuration x number of placements + placement. Also the packing instances of the second stage. The streams are
-NumPy's PCG64.
+configuration x number of placements + placement. The streams are NumPy's PCG64.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.datasets import circinus
 from benchmarks.datasets.sources import DATA, Json, read
 
-__all__ = ["Packing", "Query", "inputs", "machine_packing", "make", "packing"]
+__all__ = ["Query", "inputs", "make"]
 
 Array = NDArray[np.float64]
 MEC_SPEED = 2.2
@@ -190,64 +189,3 @@ def inputs(name: str, seed: int, *, data: Path = DATA) -> tuple[Json, Json]:
         mec_cloud_mbps=query.bandwidth[1] * 8 / circinus.MEGABIT,
         data=data,
     )
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Many queries with some plans each: demands per tier, weights, capacities."""
-
-    demands: tuple[Array, ...]
-    weight: Array
-    capacity: Array
-
-    def slo(self) -> Json:
-        """As candidates of applications, tiers as totals of resources."""
-        tiers = ("device", "mec", "cloud")
-        return {
-            "format": "hetplan/slo/1.0",
-            "objective": [{"max": "goodput"}],
-            "limits": {"resources": dict(zip(tiers, map(float, self.capacity), strict=True))},
-            "apps": {
-                f"q{i}": {
-                    "weight": float(weight),
-                    "candidates": [{"demand": dict(zip(tiers, map(float, row), strict=True))} for row in rows],
-                }
-                for i, (rows, weight) in enumerate(zip(self.demands, self.weight, strict=True))
-            },
-        }
-
-
-def _undominated(d: Array) -> Array:
-    """Rows that no other row is at most everywhere; of equal rows the first."""
-    below = (d[None, :, :] <= d[:, None, :]).all(axis=2)
-    strictly = (d[None, :, :] < d[:, None, :]).any(axis=2)
-    earlier = np.arange(len(d))[None, :] < np.arange(len(d))[:, None]
-    return np.asarray(d[~(below & (strictly | earlier)).any(axis=1)])
-
-
-def packing(count: int, seed: int, *, weighted: bool = False) -> Packing:
-    """`count` queries on three tiers that hold some two fifths of their least demands."""
-    rng = np.random.default_rng(seed)
-    demands = []
-    for _ in range(count):
-        p = int(rng.integers(5, 21))
-        b = rng.lognormal(np.log(0.35), 0.7)
-        mix = rng.dirichlet([0.6, 0.8, 0.8], p)
-        eff = np.array([2.2, 1.4, 1.0]) * rng.lognormal(0, 0.25, 3)
-        demands.append(_undominated(mix * b * eff * rng.lognormal(0, 0.2, (p, 1))))
-    weight = rng.lognormal(0, 0.6, count) if weighted else np.ones(count)
-    least = [d[d.sum(axis=1).argmin()] if count <= 2000 else d[0] for d in demands]
-    capacity = np.sum(least, axis=0) / 2.5 * rng.uniform(0.7, 1.3, 3)
-    return Packing(tuple(demands), weight, np.asarray(capacity))
-
-
-def machine_packing(count: int, seed: int, gpus: int) -> Packing:
-    """The same with random weights, demands in eighths of a GPU, the device free, and `gpus` in each other tier."""
-    drawn = packing(count, seed, weighted=True)
-    demands = []
-    for d in drawn.demands:
-        eighths = np.clip(np.round(d * 8) / 8, 0, 1)
-        eighths[:, 0] = 0
-        eighths[(eighths == 0).all(axis=1), 1] = 0.125
-        demands.append(eighths)
-    return Packing(tuple(demands), drawn.weight, np.array([0.0, gpus, gpus]))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.measure.evaluator_synthetic_apps import APPS, BANDWIDTH, GRID, HOP_S, PRICE, STRATA, TIERS, SyntheticApp
+from hetplan.planner.forms.packing import Items, Packing
 
 __all__ = ["SyntheticPacking", "SyntheticQuery", "draw", "draw_machines", "draw_packing"]
 
@@ -266,6 +267,26 @@ class SyntheticPacking:
                 for i, (rows, weight) in enumerate(zip(self.demands, self.weight, strict=True))
             },
         }
+
+    def in_totals(self) -> Packing:
+        """The form with demands against the tiers' totals."""
+        counts = np.array([len(rows) for rows in self.demands])
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Packing("max", first, np.repeat(self.weight, counts), np.concatenate(self.demands), self.capacity)
+
+    def on_machines(self) -> Packing:
+        """The form with each tier's demand on one GPU of it."""
+        flat = self.in_totals()
+        option, tier = np.nonzero(flat.demand > 0)
+        items = Items(
+            first=np.searchsorted(option, np.arange(len(flat.demand) + 1)).astype(np.int64),
+            tier=tier.astype(np.int64),
+            size=flat.demand[option, tier][:, None],
+            machines=self.capacity.astype(float),
+            room=np.ones((self.capacity.size, 1)),
+            price=np.zeros(self.capacity.size),
+        )
+        return Packing("max", flat.first, flat.worth, np.zeros((len(flat.demand), 0)), np.zeros(0), items)
 
 
 def draw_packing(count: int, seed: int, *, weighted: bool = False) -> SyntheticPacking:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_figures import AppMeasured, Figure
+from hetplan.planner.promised_figures import FIGURES, RATES
 
 if TYPE_CHECKING:
     from hetplan.planner.plan import Plan, Promise
@@ -111,22 +112,6 @@ class LoadReport:
 Simulated = Mapping[tuple[str, str, float | None], Interval]
 """Simulated figures by application, name and percentile (None for those that are none)."""
 
-_OF_PROMISE = {
-    "violations": "violations",
-    "violation": "violations",
-    "in_time": "in_time",
-    "attainment": "in_time",
-    "accuracy": "accuracy",
-    "quality": "served_accuracy",
-    "goodput": "goodput",
-    "goodput_qps": "goodput_qps",
-    "rate_qps": "goodput_qps",
-    "planned_qps": "goodput_qps",
-    "served_qps": "rate_qps",
-    "dropped": "dropped",
-}
-"""Which measured figure stands beside a promised quantity; a rate is judged by the answers in time."""
-_RATES = ("rate_qps", "planned_qps")
 _MORE_IS_BETTER = ("in_time", "attainment", "accuracy", "quality", "goodput", "goodput_qps", "served_qps")
 _JUDGED = ("simulation", "measured")
 _ALWAYS = ("mean_ms", "violations", "dropped", "accuracy", "goodput_qps")
@@ -170,7 +155,7 @@ def compared(measured: AppMeasured, quantity: str, percentile: float | None) -> 
     """The measured figure of a quantity."""
     if quantity == "response_ms" and percentile is not None:
         return measured.percentiles_ms.get(percentile)
-    name = "mean_ms" if quantity == "response_ms" else _OF_PROMISE.get(quantity, quantity)
+    name = "mean_ms" if quantity == "response_ms" else FIGURES.get(quantity, quantity)
     figure = measured.figures.get(name)
     return None if figure is None or math.isnan(figure.value) else figure
 
@@ -211,7 +196,7 @@ def _promise(
         verdict = Verdict.NOT_MEASURED if judged else Verdict.REPORTED
     elif not judged:
         verdict = Verdict.REPORTED
-    elif promise.quantity in _RATES:
+    elif promise.quantity in RATES:
         # A rate is carried when what was wished of its queries holds at it.
         mine = [line.verdict for line in wishes if line.app == app.app]
         verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
@@ -220,7 +205,7 @@ def _promise(
     else:
         verdict = _kept_or_worse(found, promise)
     name = "mean_ms" if promise.quantity == "response_ms" and promise.percentile is None else promise.quantity
-    key = (app.app if app is not None else "", _OF_PROMISE.get(name, name), promise.percentile)
+    key = (app.app if app is not None else "", FIGURES.get(name, name), promise.percentile)
     return LoadLine(
         promise.app, promise.quantity, promise.percentile, promise.relation, promise.value, promise.model,
         beside.get(key), found, verdict,

@@ -12,29 +12,12 @@ from collections.abc import Iterable, Iterator
 
 from hetplan.planner.plan import Plan, Promise
 from hetplan.planner.promise_basis import service_times_of
+from hetplan.planner.promised_figures import FIGURES, RATES
 from hetplan.profiles.inputs import Inputs
 from hetplan.simulator.figures import Estimate
 from hetplan.simulator.report import Line, SimulationReport, Verdict, judge
 
 __all__ = ["lines_of", "unplayed_rates"]
-
-_RATES = ("rate_qps", "planned_qps")
-
-_FIGURES = {
-    "violations": "violations",
-    "violation": "violations",
-    "in_time": "in_time",
-    "attainment": "in_time",
-    "accuracy": "accuracy",
-    "quality": "served_accuracy",
-    "goodput": "goodput",
-    "goodput_qps": "goodput_qps",
-    "rate_qps": "goodput_qps",
-    "planned_qps": "goodput_qps",
-    "served_qps": "rate_qps",
-    "dropped": "dropped",
-}
-"""Which simulated figure stands beside a promised quantity; a rate is judged by the answers in time."""
 
 
 def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
@@ -77,7 +60,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
         simulated = None
     elif not promise.model.startswith("simulation") or not _same_times(promise, report):
         verdict = Verdict.REPORTED
-    elif promise.quantity in _RATES:
+    elif promise.quantity in RATES:
         # A rate is carried when what was wished of its queries holds at it.
         mine = [line.verdict for line in wishes if line.app == promise.app]
         verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
@@ -127,7 +110,7 @@ def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:
         if promise.percentile is None:
             return app.figures["mean_ms"]
         return app.percentiles_ms.get(promise.percentile)
-    return app.figures.get(_FIGURES.get(promise.quantity, ""))
+    return app.figures.get(FIGURES.get(promise.quantity, ""))
 
 
 def unplayed_rates(lines: Iterable[Line]) -> list[tuple[str, str, str]]:
@@ -140,5 +123,5 @@ def unplayed_rates(lines: Iterable[Line]) -> list[tuple[str, str, str]]:
             "simulate with that rate in the SLO file",
         )
         for line in lines
-        if line.quantity in _RATES and line.by.startswith("simulation") and line.verdict is Verdict.NOT_SIMULATED
+        if line.quantity in RATES and line.by.startswith("simulation") and line.verdict is Verdict.NOT_SIMULATED
     ]

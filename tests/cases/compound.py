@@ -4,29 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetplan.measure.evaluator_synthetic import SyntheticPacking
 from hetplan.planner.forms.packing import Items, Packing
-
-
-def packing_of(drawn: SyntheticPacking) -> Packing:
-    counts = np.array([len(rows) for rows in drawn.demands])
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Packing("max", first, np.repeat(drawn.weight, counts), np.concatenate(drawn.demands), drawn.capacity)
-
-
-def on_machines(drawn: SyntheticPacking) -> Packing:
-    """Each tier's demand on one GPU of it."""
-    flat = packing_of(drawn)
-    option, tier = np.nonzero(flat.demand > 0)
-    items = Items(
-        first=np.searchsorted(option, np.arange(len(flat.demand) + 1)).astype(np.int64),
-        tier=tier.astype(np.int64),
-        size=flat.demand[option, tier][:, None],
-        machines=drawn.capacity.astype(float),
-        room=np.ones((drawn.capacity.size, 1)),
-        price=np.zeros(drawn.capacity.size),
-    )
-    return Packing("max", flat.first, flat.worth, np.zeros((len(flat.demand), 0)), np.zeros(0), items)
 
 
 def four_queries() -> Packing:

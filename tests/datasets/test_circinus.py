@@ -7,6 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.datasets import circinus, circinus_generator
 from benchmarks.datasets.sources import as_id, read
+from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw_machines, draw_packing
 from hetplan.profiles.load import load_inputs, load_profile, load_slo
 
 DATA_SET = "circinus"
@@ -103,7 +104,7 @@ def test_samples_scatter_about_the_truth():
         assert (set(scores) <= {0.0, 1.0}) == (query.metric == "bernoulli")
 
 
-def _bound(drawn: circinus_generator.Packing, *, whole: bool = False) -> float:
+def _bound(drawn: SyntheticPacking, *, whole: bool = False) -> float:
     demand = np.concatenate(drawn.demands)
     owner = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(drawn.demands)])
     one_each = sparse.csr_matrix((np.ones(len(owner)), (owner, np.arange(len(owner)))))
@@ -120,11 +121,11 @@ def _bound(drawn: circinus_generator.Packing, *, whole: bool = False) -> float:
 
 @pytest.mark.parametrize(("count", "seed", "bound"), [(100, 0, 73.2563), (100, 1, 68.6992), (1000, 0, 644.8283)])
 def test_packings_have_the_bounds_of_the_specification(count: int, seed: int, bound: float):
-    assert _bound(circinus_generator.packing(count, seed)) == pytest.approx(bound, abs=5e-5)
+    assert _bound(draw_packing(count, seed)) == pytest.approx(bound, abs=5e-5)
 
 
 def test_a_packing_goes_into_candidates_and_back():
-    drawn = circinus_generator.packing(20, 0, weighted=True)
+    drawn = draw_packing(20, 0, weighted=True)
     slo = load_slo(drawn.slo())
     for app, rows, weight in zip(slo.apps.values(), drawn.demands, drawn.weight, strict=True):
         assert app.weight == weight
@@ -133,7 +134,7 @@ def test_a_packing_goes_into_candidates_and_back():
 
 
 def test_machine_packings_are_in_eighths():
-    drawn = circinus_generator.machine_packing(30, 1, 1)
+    drawn = draw_machines(30, 1, 1)
     rows = np.concatenate(drawn.demands)
     assert (rows[:, 0] == 0).all()
     assert (rows * 8 == np.round(rows * 8)).all()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.compound import four_queries, on_machines, packing_of, three_alike, two_tiers_at_a_price
+from cases.compound import four_queries, three_alike, two_tiers_at_a_price
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +62,7 @@ def test_sharing_a_machine_is_cheaper_than_the_cheapest_plan_of_each():
     [(100, 0, 43, 72, 73.2563), (100, 1, 41, 68, 68.6992), (1000, 0, 310, 643, 644.8283)],
 )
 def test_the_specified_packings(count: int, seed: int, fcfs: int, dual: int, bound: float):
-    form = packing_of(draw_packing(count, seed))
+    form = draw_packing(count, seed).in_totals()
     answer = Dual().solve(form, Limits())
     reached = value(Dual(), form)
     assert value(Fcfs(), form) == fcfs
@@ -74,7 +74,7 @@ def test_the_specified_packings(count: int, seed: int, fcfs: int, dual: int, bou
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_exact_program_ends_where_the_bound_is(seed: int):
-    form = packing_of(draw_packing(100, seed))
+    form = draw_packing(100, seed).in_totals()
     answer = Exact().solve(form, Limits())
     assert (answer.status, answer.value) == (Status.OPTIMAL, [73, 68][seed])
     assert value(DualCore(), form) == [73, 68][seed]
@@ -82,7 +82,7 @@ def test_the_exact_program_ends_where_the_bound_is(seed: int):
 
 @pytest.mark.parametrize(("count", "seed", "gpus", "best"), [(100, 0, 4, 83.571), (30, 1, 1, 27.967)])
 def test_the_specified_machines(count: int, seed: int, gpus: int, best: float):
-    form = on_machines(draw_machines(count, seed, gpus))
+    form = draw_machines(count, seed, gpus).on_machines()
     assert value(Exact(), form) == pytest.approx(best, abs=5e-4)
     assert value(Dual(), form) >= 0.99 * best
 
@@ -90,9 +90,10 @@ def test_the_specified_machines(count: int, seed: int, gpus: int, best: float):
 @settings(max_examples=25, deadline=None)
 @given(count=st.integers(1, 30), seed=st.integers(0, 999), weighted=st.booleans(), machines=st.booleans())
 def test_every_packer_is_sound_and_none_beats_a_certified_bound(count: int, seed: int, weighted: bool, machines: bool):
-    form = on_machines(draw_machines(count, seed, 1)) if machines else packing_of(
-        draw_packing(count, seed, weighted=weighted)
-    )  # fmt: skip
+    if machines:
+        form = draw_machines(count, seed, 1).on_machines()
+    else:
+        form = draw_packing(count, seed, weighted=weighted).in_totals()
     bound = certify(form, Dual().solve(form, Limits())).bound
     for name in ("dual", "dual-core", "greedy", "greedy-stop", "fcfs"):
         engine = next(engine for engine in registry.solvers("packing") if engine.name == name)
@@ -101,18 +102,18 @@ def test_every_packer_is_sound_and_none_beats_a_certified_bound(count: int, seed
 
 def test_to_stop_at_the_first_that_does_not_fit_never_serves_more():
     for seed in range(5):
-        form = packing_of(draw_packing(60, seed))
+        form = draw_packing(60, seed).in_totals()
         assert value(GreedyStop(), form) <= value(Greedy(), form)
 
 
 def test_scaling_a_resource_changes_nothing():
-    form = packing_of(draw_packing(80, 3))
+    form = draw_packing(80, 3).in_totals()
     scaled = Packing("max", form.first, form.worth, form.demand * [1000, 1, 0.01], form.capacity * [1000, 1, 0.01])
     assert value(Dual(), scaled) == value(Dual(), form)
 
 
 def test_a_choice_to_begin_from_is_never_made_worse():
-    form = packing_of(draw_packing(100, 0))
+    form = draw_packing(100, 0).in_totals()
     best = Exact().solve(form, Limits())
     assert Dual().solve(form, Limits(), start=best.point).value == best.value
 
@@ -132,7 +133,7 @@ def test_nothing_to_serve_is_an_empty_plan(empty: str):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_least_cost_on_machines_is_near_the_best_and_its_bound_is_a_sum_below_it(seed: int):
-    drawn = on_machines(draw_machines(8, seed, 1))
+    drawn = draw_machines(8, seed, 1).on_machines()
     price = np.array([0.0, 2.48, 3.67])
     items = replace(drawn.items, machines=np.full(3, np.inf), price=price)
     form = Packing("min", drawn.first, np.zeros_like(drawn.worth), drawn.demand, drawn.capacity, items)
@@ -152,7 +153,7 @@ def test_a_bound_is_moved_to_the_next_sum_of_prices_only_where_nothing_else_cost
 @pytest.mark.parametrize(("count", "seed"), [(6, 0), (6, 1), (20, 2), (30, 1)])
 def test_least_cost_within_totals_is_found_near_the_best(count: int, seed: int):
     """Where the greedy ways found nothing, or were a tenth dearer: prices, repair, single changes and pairs."""
-    flat, rng = packing_of(draw_packing(count, seed)), np.random.default_rng(seed)
+    flat, rng = draw_packing(count, seed).in_totals(), np.random.default_rng(seed)
     cost = flat.demand @ [0.2, 2.48, 3.67] * rng.lognormal(0, 0.3, len(flat.demand))
     cheapest = [flat.options_of(i)[cost[flat.options_of(i)].argmin()] for i in range(count)]
     form = Packing("min", flat.first, cost, flat.demand, flat.demand[cheapest].sum(axis=0) * [0.5, 1.5, 3.0])
