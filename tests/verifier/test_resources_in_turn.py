@@ -1,5 +1,6 @@
 """Loads that run one at a time need what computes once, and memory each; everything else needs it side by side."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -27,8 +28,8 @@ def documents(cores: float = 4.0, memory_gib: float = 1.0, **resources: float) -
     return profile, slo
 
 
-@pytest.fixture(scope="module")
-def plan() -> Plan:
+@cache
+def solved() -> Plan:
     outcome = front_door.solve(*documents(), question="policy", options=OPTIONS)
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
@@ -46,22 +47,26 @@ def loads(plan: Plan, **changes: Any) -> Plan:
     return plan.model_copy(update={"workers": (worker.model_copy(update={"loads": changed}),)})
 
 
-def test_the_largest_of_the_needs_fits(plan: Plan) -> None:
+def test_the_largest_of_the_needs_fits() -> None:
+    plan = solved()
     (worker,) = plan.workers
     assert len(worker.loads) == 3
     assert found(plan, load_inputs(*documents())) == []
 
 
-def test_the_largest_of_the_needs_is_too_large(plan: Plan) -> None:
+def test_the_largest_of_the_needs_is_too_large() -> None:
+    plan = solved()
     assert found(plan, load_inputs(*documents(4.1))) == ["resource: loads take 4.1 cpu_cores, cpu provides 4"]
 
 
-def test_memory_is_held_by_all(plan: Plan) -> None:
+def test_memory_is_held_by_all() -> None:
+    plan = solved()
     spoilt = found(plan, load_inputs(*documents(memory_gib=1.5)))
     assert spoilt == ["resource: loads take 3.5 mem_gib, cpu provides 3"]
 
 
-def test_the_limit_in_total_counts_the_same(plan: Plan) -> None:
+def test_the_limit_in_total_counts_the_same() -> None:
+    plan = solved()
     (worker,) = plan.workers
     taken = 4.0 * worker.count
     assert found(plan, load_inputs(*documents(cpu_cores=taken))) == []
@@ -69,7 +74,8 @@ def test_the_limit_in_total_counts_the_same(plan: Plan) -> None:
     assert spoilt == [f"resource-limit: {taken:g} cpu_cores in all, the limit is {taken - 0.1:g}"]
 
 
-def test_queues_of_their_own_run_side_by_side(plan: Plan) -> None:
+def test_queues_of_their_own_run_side_by_side() -> None:
+    plan = solved()
     (worker,) = plan.workers
     spoilt = plan.model_copy(update={"workers": (worker.model_copy(update={"queue": "per-load"}),)})
     assert found(spoilt, load_inputs(*documents())) == ["resource: loads take 10 cpu_cores, cpu provides 4"]
