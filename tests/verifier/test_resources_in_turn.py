@@ -90,7 +90,8 @@ def test_queues_of_their_own_run_side_by_side() -> None:
     ],
     ids=["two batches at once", "two instances", "a share that is held"],
 )
-def test_two_at_once_take_what_each_needs(plan: Plan, changes: Any, cores: str) -> None:
+def test_two_at_once_take_what_each_needs(changes: Any, cores: str) -> None:
+    plan = solved()
     spoilt = loads(plan, **changes(plan.workers[0].loads[0]))
     wrong = found(spoilt, load_inputs(*documents()))
     assert f"resource: loads take {cores} cpu_cores, cpu provides 4" in wrong
