@@ -27,17 +27,15 @@ Both become rate tables over `input_tokens` x `output_tokens`, one variant `llm`
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import InputError
+from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert", "convert_document"]
 
@@ -47,7 +45,7 @@ _GIVEN = {"ttft": "ttft_ms", "tpot": "tpot_ms", "e2e": "response_ms", "tpat": "t
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The profile of a Mélange or AIBrix file, and the SLO where the file holds a workload."""
     file = os.fspath(path)
-    return convert_document(_read(path, file), file=file)
+    return convert_document(read_json_or_lines(path), file=file)
 
 
 def convert_document(document: Any, *, file: str = "melange") -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -65,21 +63,6 @@ def convert_document(document: Any, *, file: str = "melange") -> tuple[dict[str,
         why = 'an object with "gpu_info" (Mélange) or "gpu" (AIBrix)'
         _refuse(file, "$", document, why, "Give a file of these tools.")
     return _from_aibrix(listed, file), None
-
-
-def _read(path: str | os.PathLike[str], file: str) -> Any:
-    """One document, or AIBrix's one object per line."""
-    try:
-        return read_json(path, file=file)
-    except InputError:
-        try:
-            lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-            listed = [json.loads(line) for line in lines]
-        except (OSError, ValueError):
-            listed = []
-        if len(listed) < 2:
-            raise
-    return [read_json(entry, file=file) for entry in listed if isinstance(entry, Mapping)]
 
 
 def _from_melange(document: Mapping[str, Any], file: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -13,17 +13,15 @@ output token become tables of their own.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
 from hetplan.errors import InputError
+from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert", "convert_results"]
 
@@ -36,7 +34,7 @@ _REACHED = 0.95
 
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     """The profile of a file of results; it holds no wish, so there is no SLO."""
-    return convert_results(_read(path), file=os.fspath(path)), None
+    return convert_results(read_json_or_lines(path), file=os.fspath(path)), None
 
 
 def convert_results(results: Any, *, file: str = "vllm") -> dict[str, Any]:
@@ -155,22 +153,6 @@ def _point(result: Mapping[str, Any], path: str, file: str) -> tuple[int, int]:
             _refuse(file, f"{path}.total_{word}_tokens", total, why, "Give a result of vllm bench serve.")
         point.append(round(total / completed))
     return point[0], point[1]
-
-
-def _read(path: str | os.PathLike[str]) -> Any:
-    """One result, a list, or one per line."""
-    file = os.fspath(path)
-    try:
-        return read_json(path, file=file)
-    except InputError:
-        try:
-            lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-            listed = [json.loads(line) for line in lines]
-        except (OSError, ValueError):
-            listed = []
-        if len(listed) < 2:
-            raise
-    return [read_json(entry, file=file) if isinstance(entry, Mapping) else entry for entry in listed]
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
