@@ -2,245 +2,256 @@
 
     python benchmarks/mutation_score.py [--every N] [--seed S] [--only claims]
 
-Each mutant changes one thing of one module of `hetplan/verifier`: a comparison, an arithmetic or boolean operator, a
-number, a negation, or it drops a statement. It is loaded into a forked process, where the tests of `tests/verifier` run
-until one fails. What they let pass is listed. `--every 1` tries every mutant, the default a third of them.
+Each mutant (`benchmarks.mutants`) changes one thing of one module of `hetplan/verifier`. pytest collects the verifier's
+tests once; then every mutant is planted in a forked process, where those tests that reach the changed statement run
+until one fails: first those that found the mutants before it, then the quickest. What they let pass is listed.
+`--every 1`, the default, tries every mutant.
+
+On a mutant a test may take five seconds of CPU time and ten times what it takes on the code as it is. A mutant whose
+test takes more does not end, which nobody overlooks: it counts as found, and how many there were is told.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
-import importlib.abc
-import importlib.util
-import inspect
-import itertools
+import gc
+import importlib
 import os
+import pickle
 import random
+import resource
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.mutants import Mutant, mutants
+
 PACKAGE = ROOT / "hetplan" / "verifier"
-TESTS = ROOT / "tests" / "verifier"
-SECONDS_PER_MUTANT = 30
+TESTS = [ROOT / "tests" / "verifier", *sorted((ROOT / "tests" / "problems").glob("*/test_verifi*.py"))]
+SECONDS_MORE = 5
+TIMES_AS_LONG = 10
+LAST_FINDERS = 20
 
-_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
-_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.BitOr: ast.BitAnd,
-}
-_DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Continue, ast.Break, ast.If)
+Line = tuple[str, int]
 
 
-class _Sites(ast.NodeVisitor):
-    """Every place of a module where something can be changed, as (line, words, change of the node)."""
+class End(Enum):
+    """How the tests of a mutant ended."""
 
-    def __init__(self) -> None:
-        self.found: list[tuple[ast.AST, str, Callable[[ast.AST], ast.AST | None]]] = []
-
-    def visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom | ast.AnnAssign) and not _valued(node):
-            return
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
-            return
-        self.add(node)
-        if isinstance(node, ast.keyword) and node.arg == "strict":
-            return
-        for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list"):
-                continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    self.visit(child)
-
-    def add(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Compare):
-            for place, operator in enumerate(node.ops):
-                for other in _COMPARISONS.get(type(operator), ()):
-                    self.found.append((node, f"{type(operator).__name__} -> {other.__name__}", _operator(place, other)))
-        elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            other_op = _ARITHMETIC[type(node.op)]
-            self.found.append((node, f"{type(node.op).__name__} -> {other_op.__name__}", _set("op", other_op())))
-        elif isinstance(node, ast.BoolOp):
-            other_bool = ast.Or if isinstance(node.op, ast.And) else ast.And
-            self.found.append((node, f"-> {other_bool.__name__}", _set("op", other_bool())))
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-            self.found.append((node, "negation dropped", lambda one: one.operand))  # type: ignore[attr-defined]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-            new = not node.value if isinstance(node.value, bool) else node.value + 1
-            self.found.append((node, f"{node.value} -> {new}", _set("value", new)))
-        elif isinstance(node, _DROPPED) and not _docstring(node):
-            self.found.append((node, f"{type(node).__name__} dropped", lambda _: ast.Pass()))
+    FOUND = 1
+    SURVIVED = 2
+    TIMED_OUT = 3
 
 
-def _valued(node: ast.AST) -> bool:
-    return isinstance(node, ast.AnnAssign) and node.value is not None
+@dataclass
+class Undisturbed:
+    """What each test did on the code as it is, by its number in the collection."""
+
+    lines: list[set[Line]] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    def reaching(self, path: Path, lines: range) -> list[int]:
+        """The tests that run one of these lines of a file; of any line, where the range is empty."""
+        wanted = {(str(path), line) for line in lines}
+        if not wanted:
+            wanted = {line for reached in self.lines for line in reached if line[0] == str(path)}
+        return [number for number, reached in enumerate(self.lines) if not wanted.isdisjoint(reached)]
 
 
-def _docstring(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+class Score:
+    """A pytest plugin that, in place of running the tests once, runs them on mutants."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.ends: dict[str, Counter[End]] = {}
+        self.finders: list[int] = []
+        self.failed = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = report.nodeid
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        undisturbed = self._trace(session.items)
+        if self.failed:
+            raise pytest.UsageError(f"the tests fail on the code as it is: {self.failed}")
+        gc.freeze()  # What is there now is garbage in no process, and stays shared by all.
+        cpu_s = sum(undisturbed.cpu_s)
+        print(f"{len(session.items)} tests, {cpu_s:.0f} s of CPU time on the code as it is", flush=True)
+        chance = random.Random(self.asked.seed)
+        for path in sorted(PACKAGE.glob("*.py")):
+            for mutant in mutants(path) if self.asked.only in path.stem else ():
+                if chance.randrange(self.asked.every) == 0:
+                    end = self._try(mutant, path, session.items, undisturbed)
+                    self.ends.setdefault(path.stem, Counter())[end] += 1
+                    if end is not End.FOUND:
+                        print(f"{end.name.lower().replace('_', ' ')}: {mutant.words}", flush=True)
+        return True
+
+    def _run(self, items: list[pytest.Item]) -> Iterator[None]:
+        """Run tests, each when it is asked for, until one fails."""
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            yield
+            if self.failed:
+                return
+
+    def _trace(self, items: list[pytest.Item]) -> Undisturbed:
+        """Run all tests in this process: every mutant's begins with all that they have loaded and cached."""
+        found, here = Undisturbed(), str(PACKAGE)
+        reached: set[Line] = set()
+
+        def watch(frame: FrameType, _: str, __: object) -> Callable[..., Any] | None:
+            if not frame.f_code.co_filename.startswith(here):
+                return None
+            reached.add((frame.f_code.co_filename, frame.f_lineno))
+            return watch
+
+        started = time.process_time()
+        sys.settrace(watch)
+        for _ in self._run(items):
+            found.lines.append(set(reached))
+            found.cpu_s.append(time.process_time() - started)
+            reached.clear()
+            started = time.process_time()
+        sys.settrace(None)
+        return found
+
+    def _try(self, mutant: Mutant, path: Path, items: list[pytest.Item], undisturbed: Undisturbed) -> End:
+        numbers = undisturbed.reaching(path, mutant.lines)
+        if not numbers:
+            return End.SURVIVED
+        cpu_s = undisturbed.cpu_s
+        of_file = Counter[Path]()
+        for number in numbers:
+            of_file[items[number].path] += cpu_s[number]
+
+        def turn(number: int) -> tuple[float, ...]:
+            # One file after the other, because fixtures are kept for a file.
+            return of_file[items[number].path], cpu_s[number]
+
+        finders = [number for number in self.finders if number in numbers]
+        order = [*finders, *sorted(set(numbers) - set(finders), key=turn)]
+        finder = _in_a_fork(lambda: self._find(mutant, path, items, order, undisturbed))
+        if isinstance(finder, int) and finder >= 0:
+            self.finders = [finder, *(number for number in self.finders if number != finder)][:LAST_FINDERS]
+        if finder is End.TIMED_OUT:
+            return End.TIMED_OUT
+        return End.SURVIVED if finder is None else End.FOUND
+
+    def _find(
+        self, mutant: Mutant, path: Path, items: list[pytest.Item], order: list[int], undisturbed: Undisturbed
+    ) -> int | None:
+        """The first test that a mutant fails; None where it passes all, -1 where it does not even load."""
+        try:
+            plant(importlib.import_module(f"hetplan.verifier.{path.stem}"), mutant.code)
+        except BaseException:
+            return -1
+        tests = self._run([items[number] for number in order])
+        for number in order:
+            _allow(SECONDS_MORE + TIMES_AS_LONG * undisturbed.cpu_s[number])
+            next(tests, None)
+            if self.failed:
+                return number
+        return None
 
 
-def _set(name: str, value: object) -> Callable[[ast.AST], ast.AST]:
-    def change(node: ast.AST) -> ast.AST:
-        setattr(node, name, value)
-        return node
-
-    return change
-
-
-def _operator(place: int, other: type[ast.cmpop]) -> Callable[[ast.AST], ast.AST]:
-    def change(node: ast.AST) -> ast.AST:
-        assert isinstance(node, ast.Compare)
-        node.ops[place] = other()
-        return node
-
-    return change
-
-
-class _Replace(ast.NodeTransformer):
-    def __init__(self, number: int, change: Callable[[ast.AST], ast.AST | None]) -> None:
-        self.number, self.change = number, change
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if getattr(node, "number", None) == self.number:
-            changed = self.change(node)
-            assert changed is not None
-            return ast.copy_location(changed, node)
-        return self.generic_visit(node)
+def _in_a_fork(work: Callable[[], object]) -> object:
+    """What `work` returns, done in a process of its own, which leaves this one as it was."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            _silence()
+            with os.fdopen(writing, "wb") as file:
+                pickle.dump(work(), file)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        said = file.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return End.TIMED_OUT
+    return pickle.loads(said) if said else End.FOUND
 
 
-def mutants(path: Path) -> Iterator[tuple[str, CodeType]]:
-    """Every mutant of a module: what was changed, and the compiled module."""
-    tree = ast.parse(path.read_text())
-    for number, node in enumerate(ast.walk(tree)):
-        node.number = number  # type: ignore[attr-defined]
-    sites = _Sites()
-    sites.visit(tree)
-    for node, words, change in sites.found:
-        spoilt = _Replace(node.number, change).visit(copy.deepcopy(tree))  # type: ignore[attr-defined]
-        code = compile(ast.fix_missing_locations(spoilt), str(path), "exec")
-        yield f"{path.name}:{node.lineno} {words}", code  # type: ignore[attr-defined]
+def _allow(cpu_s: float) -> None:
+    """So much CPU time from now on for this process; the kernel ends it after that."""
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + cpu_s) + 1, resource.RLIM_INFINITY))
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads one module from the mutant's code."""
-
-    def __init__(self, name: str, code: CodeType) -> None:
-        self.name, self.code = name, code
-
-    def find_spec(self, name: str, *_: object) -> object:
-        return importlib.util.spec_from_loader(name, self) if name == self.name else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(self.code, module.__dict__)
+def _silence() -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
 
 
-def run_tests() -> bool:
-    """Run the tests until one fails; whether all passed. Understands `parametrize`, skips what is marked slow."""
-    for path in sorted(TESTS.glob("test_*.py"), key=lambda path: path.stat().st_size):
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for name, test in list(vars(module).items()):
-            if not name.startswith("test_") or not inspect.isfunction(test):
-                continue
-            marks = getattr(test, "pytestmark", [])
-            if any(mark.name == "slow" for mark in marks):
-                continue
-            try:
-                for arguments in _arguments(marks):
-                    test(**arguments)
-            except BaseException:
-                return False
+def plant(module: ModuleType, code: CodeType) -> None:
+    """Put a mutant in place of a module: its functions get the mutant's code, whoever has imported them."""
+    fresh = ModuleType(module.__name__)
+    fresh.__package__, fresh.__file__ = module.__package__, module.__file__
+    exec(code, vars(fresh))
+    for name in [name for name in vars(module) if name not in vars(fresh) and not name.startswith("__")]:
+        delattr(module, name)
+    for name, new in vars(fresh).items():
+        old = vars(module).get(name)
+        if isinstance(new, type) and new.__module__ == module.__name__ and isinstance(old, type):
+            for part, value in vars(new).items():
+                if not _same_function(vars(old).get(part), value) and not part.startswith("__"):
+                    setattr(old, part, value)
+        elif not _same_function(old, new) and not name.startswith("__"):
+            for other in [one for one in sys.modules.values() if one.__name__.startswith("hetplan.verifier")]:
+                if vars(other).get(name, other) is old:
+                    setattr(other, name, new)
+
+
+def _same_function(old: object, new: object) -> bool:
+    """Whether both are functions; then the old one does from now on what the new one does."""
+    old, new = (_function(one) for one in (old, new))
+    if not isinstance(old, FunctionType) or not isinstance(new, FunctionType):
+        return False
+    if len(old.__code__.co_freevars) == len(new.__code__.co_freevars):
+        old.__code__ = new.__code__
+    old.__defaults__, old.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
     return True
 
 
-def _arguments(marks: list[object]) -> Iterator[dict[str, object]]:
-    axes = []
-    for mark in marks:
-        if mark.name == "parametrize":  # type: ignore[attr-defined]
-            names, values = mark.args[:2]  # type: ignore[attr-defined]
-            single = isinstance(names, str) and "," not in names
-            split = [names] if single else names.split(",") if isinstance(names, str) else list(names)
-            axes.append([dict(zip(split, [value] if single else value, strict=True)) for value in values])
-    for combination in itertools.product(*axes):
-        yield {name: value for one in combination for name, value in one.items()}
-
-
-def survives(name: str, code: CodeType) -> bool:
-    """Whether all tests pass on the mutant, tried in a forked process."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(SECONDS_PER_MUTANT)
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        for loaded in [loaded for loaded in sys.modules if loaded.startswith("hetplan.verifier")]:
-            del sys.modules[loaded]
-        sys.meta_path.insert(0, _Finder(name, code))  # type: ignore[arg-type]
-        passed = False
-        try:
-            passed = run_tests()
-        finally:
-            os._exit(0 if passed else 1)
-    _, status = os.waitpid(child, 0)
-    return status == 0
+def _function(thing: object) -> object:
+    """The function behind a property, a cached property or a method of a class."""
+    for inside in ("fget", "func", "__func__"):
+        thing = getattr(thing, inside, thing)
+    return thing
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=3, help="try one in so many mutants")
+    parser.add_argument("--every", type=int, default=1, help="try one in so many mutants")
     parser.add_argument("--seed", type=int, default=0, help="which of them")
     parser.add_argument("--only", default="", help="modules whose names contain this")
-    asked = parser.parse_args()
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    if not run_tests():
-        print("the tests fail on the code as it is")
-        return 1
-    tried, killed = Counter[str](), Counter[str]()
-    chance = random.Random(asked.seed)
-    for path in sorted(PACKAGE.glob("*.py")):
-        # A question's own check may have its tests with the question, outside `tests/verifier`.
-        if asked.only not in path.stem or f"hetplan.verifier.{path.stem}" not in sys.modules:
-            continue
-        for words, code in mutants(path):
-            if chance.randrange(asked.every):
-                continue
-            tried[path.stem] += 1
-            if survives(f"hetplan.verifier.{path.stem}", code):
-                print(f"survived: {words}", flush=True)
-            else:
-                killed[path.stem] += 1
-    for module in tried:
-        print(f"{module:12} {killed[module]:4} of {tried[module]:4} found")
-    total = sum(tried.values())
-    print(f"score {sum(killed.values()) / max(total, 1):.1%} of {total} mutants")
-    return 0
+    score = Score(parser.parse_args())
+    plainly = ["-o", "addopts=", "-m", "not slow", "--import-mode=importlib", "--rootdir", str(ROOT), "-s"]
+    quietly = [part for name in ("terminal", "cacheprovider", "faulthandler") for part in ("-p", f"no:{name}")]
+    code = pytest.main([*plainly, *quietly, *map(str, TESTS)], plugins=[score])
+    for module, ends in score.ends.items():
+        print(f"{module:16} {ends.total() - ends[End.SURVIVED]:4} of {ends.total():4} found")
+    total = sum(score.ends.values(), Counter[End]())
+    found = total[End.FOUND] + total[End.TIMED_OUT]
+    print(f"score {found / max(total.total(), 1):.1%} of {total.total()} mutants, {total[End.TIMED_OUT]} timed out")
+    return int(code)
 
 
 if __name__ == "__main__":

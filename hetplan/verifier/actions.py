@@ -9,9 +9,10 @@ are active; `keep`, `move` and `route` change neither.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hetplan.planner.plan import Action
 from hetplan.profiles.workers import Load, Worker
@@ -38,23 +39,42 @@ class _Scene:
     active: set[str]
     done: set[int] = field(default_factory=set)
 
-    def replicas(self, like: Load, active: set[str], counts: Mapping[str, int]) -> int:
+    @cached_property
+    def alike(self) -> Mapping[tuple[str | None, str | None], list[str]]:
+        """All loads, by application and step."""
+        found: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
+        for name, load in self.loads.items():
+            found[load.app, load.node].append(name)
+        return found
+
+    @cached_property
+    def of_worker(self) -> Mapping[str, list[str]]:
+        """All loads, by the worker that they are at home on."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, worker in self.home.items():
+            found[worker.id].append(name)
+        return found
+
+    def replicas(self, like: Load, active: Collection[str], counts: Mapping[str, int]) -> int:
         """Instances, on so many machines per worker, of the active loads that do what this one does."""
         return sum(
             self.loads[name].instances * counts.get(self.home[name].id, 0)
-            for name in active
-            if self.loads[name].app in (like.app, None) and self.loads[name].node == like.node
+            for app in {like.app, None}
+            for name in self.alike.get((app, like.node), ())
+            if name in active
         )
 
     def crowded(self, started: Worker) -> Iterator[str]:
         """Where this worker's offer or host is over-used at this moment."""
-        offered = sum(count for name, count in self.up.items() if self.workers[name].offer == started.offer)
         stock = self.facts.inputs.profile.offers[started.offer].stock if started.offer is not None else None
-        if stock is not None and offered > stock:
-            yield f"{offered} machines of offer {started.offer} are up, {stock} are in stock"
-        placed = sum(count for name, count in self.up.items() if self.workers[name].host == started.host)
-        if started.host is not None and placed > 1:
-            yield f"{placed} machines are on host {started.host}"
+        if stock is not None:
+            offered = sum(count for name, count in self.up.items() if self.workers[name].offer == started.offer)
+            if offered > stock:
+                yield f"{offered} machines of offer {started.offer} are up, {stock} are in stock"
+        if started.host is not None:
+            placed = sum(count for name, count in self.up.items() if self.workers[name].host == started.host)
+            if placed > 1:
+                yield f"{placed} machines are on host {started.host}"
 
     def must_make_room(self) -> bool:
         """Whether machines are still missing, and there is no room for any of them."""
@@ -109,14 +129,14 @@ def _names(scene: _Scene, action: Action) -> Iterator[str]:
 def _machines(scene: _Scene, action: Action, name: str) -> Iterator[str]:
     """Bring machines up, or down."""
     if action.do == "start":
-        scene.up[name] += action.count or scene.wanted.get(name, 0) - scene.up[name]
+        scene.up[name] += action.count or max(scene.wanted.get(name, 0) - scene.up[name], 0)
         yield from scene.crowded(scene.workers[name])
         return
     count = action.count or scene.up[name]
     if count > scene.up[name]:
         yield f"stops {count} machines of {name}, {scene.up[name]} are up"
         return
-    loads = {load for load in scene.active if scene.home[load].id == name}
+    loads = {load for load in scene.of_worker.get(name, ()) if load in scene.active}
     yield from _take_down(scene, loads, loads if count == scene.up[name] else set(), {name: scene.up[name] - count})
 
 
@@ -125,7 +145,7 @@ def _take_down(scene: _Scene, touched: set[str], ended: set[str], up: Mapping[st
     active, counts = scene.active - ended, {**scene.up, **up}
     for name in sorted(touched):
         load = scene.loads[name]
-        planned = scene.replicas(load, set(scene.facts.seats), scene.wanted)
+        planned = scene.replicas(load, scene.facts.seats, scene.wanted)
         left = scene.replicas(load, active, counts)
         if left < min(scene.replicas(load, scene.active, scene.up), planned) and not scene.must_make_room():
             yield f"takes {name} down before its replacement is up: {left} instances are left, {planned} are planned"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from hetplan.planner.plan import Plan
+from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.capacity import check_capacity, check_demand, declined, largest_rates
@@ -44,6 +45,11 @@ def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None
 
     Broken references end the check early: nothing can be computed of things that are not there.
     """
+    with collector_at_rest():
+        return _verified(plan, inputs, question_check)
+
+
+def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) -> Report:
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     references = check_references(plan, inputs)
     unchecked = question_check is None

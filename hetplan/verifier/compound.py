@@ -114,7 +114,7 @@ def _machines(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator
 
 def _sums(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) -> Iterator[Violation]:
     """Goodput, the number served, what candidates cost, against what is promised and claimed."""
-    goodput, cost, priced = 0.0, 0, False
+    goodput, cost = 0.0, 0
     for name, rule in chosen.items():
         app = inputs.slo.apps[name]
         weight = 1.0 if app.weight is None else app.weight
@@ -122,10 +122,9 @@ def _sums(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) -> 
             candidate = app.candidates[rule.candidate]
             weight = weight if candidate.weight is None else candidate.weight
             cost += candidate.price_per_hour or 0
-            priced |= candidate.price_per_hour is not None
         goodput += weight
     values = {"goodput": goodput, "served": float(len(chosen))}
-    if priced and all(app.candidates for app in inputs.slo.apps.values()):
+    if all(app.candidates for app in inputs.slo.apps.values()):
         values["candidates_per_hour"] = cost / NANO
     for quantity, value in values.items():
         said = [promise.value for promise in plan.promises if promise.app is None and promise.quantity == quantity]

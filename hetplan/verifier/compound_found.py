@@ -136,9 +136,7 @@ def _relative_time(inputs: Inputs, app: App, tier: str) -> float:
 
 
 def _link_s(inputs: Inputs, app: App, source: str, to: str, size: float) -> float:
-    """Seconds from tier to tier, hop by hop where there is no link between the two."""
-    if source == to:
-        return 0.0
+    """Seconds from tier to tier, hop by hop where there is no link between the two; none within a tier."""
     links = [*(app.device.links if app.device is not None else ()), *inputs.profile.links]
     tiers = list(inputs.profile.tiers)
     low, high = sorted((tiers.index(source), tiers.index(to)))

@@ -17,7 +17,7 @@ from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.slo import App
 from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts
-from hetplan.verifier.options import option
+from hetplan.verifier.options import slo_divisor
 from hetplan.verifier.quality import path_quality
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import Service, service_of
@@ -175,7 +175,7 @@ def follow(facts: Facts, name: str, period: str) -> Flow:
         shares,
         {load: service_of(facts, facts.seats[load], classes) for load in used},
         response_targets(app),
-        option(facts.plan, "slo_divisor", 1.0),
+        slo_divisor(facts.plan),
         flow,
     )
     for number, share in enumerate(classes.share):

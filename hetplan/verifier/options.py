@@ -8,7 +8,7 @@ from hetplan.planner.plan import Plan
 from hetplan.profiles.tables import STATISTICS
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_options", "option", "statistics_of"]
+__all__ = ["check_options", "option", "slo_divisor", "statistics_of"]
 
 # name -> (least, most) of what a plan may say; outside, its own options would make it look better than it is.
 _RANGES = {
@@ -24,6 +24,11 @@ def option(plan: Plan, name: str, default: float) -> float:
     """A number among the options that the plan was made with."""
     value = plan.method.options.get(name)
     return float(value) if isinstance(value, int | float) else default
+
+
+def slo_divisor(plan: Plan) -> float:
+    """What limits are divided by, to leave time for queueing: at least 1, even where `check_options` complains."""
+    return max(option(plan, "slo_divisor", 1.0), 1.0)
 
 
 def statistics_of(plan: Plan) -> tuple[str, str]:

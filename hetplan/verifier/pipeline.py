@@ -32,7 +32,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.flow import why_not_followed
-from hetplan.verifier.options import option
+from hetplan.verifier.options import slo_divisor
 from hetplan.verifier.pipeline_joins import check_joins
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
@@ -114,7 +114,7 @@ class _Paths:
         self.pipeline = self.facts.inputs.profile.pipelines[wish.runs.pipeline]
         self.network_ms = wish.network_ms_per_hop
         self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf"))
-        self.divisor = option(self.facts.plan, "slo_divisor", 1.0)
+        self.divisor = slo_divisor(self.facts.plan)
         self.routes: Mapping[tuple[tuple[str, ...], str | None], Route] = {
             (route.prefix, route.node): route for route in self.facts.plan.routing[self.app]
         }

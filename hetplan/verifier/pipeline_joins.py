@@ -9,7 +9,7 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts
-from hetplan.verifier.options import option
+from hetplan.verifier.options import option, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -65,7 +65,7 @@ def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
         ended[node] = (max(ms for ms, _ in starts) + longest, max(hops for _, hops in starts) + 1)
     limit = min((ms for ms, _ in response_targets(wish)), default=math.inf)
     for node, (ms, hops) in ended.items():
-        room = (limit - hops * wish.network_ms_per_hop) / option(facts.plan, "slo_divisor", 1.0)
+        room = (limit - hops * wish.network_ms_per_hop) / slo_divisor(facts.plan)
         if ms > room * (1.0 + 1e-9):
             text = f"step {node} ends after {ms:.6g} ms of execution, {room:.6g} ms are left"
             yield Violation("slow-path", f"routing.{app}", text)

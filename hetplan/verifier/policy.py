@@ -177,7 +177,7 @@ def _choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> Iterat
     waiting = np.arange(1, table.queue_max + 1)[:, None]
     in_time = (batch > 0) & (latency_s[model, np.maximum(batch, 1) - 1] <= near)
     whole = batch == waiting
-    fits = np.minimum.accumulate(latency_s[:, :-1].min(axis=0))[:, None] <= grid - _ON_GRID * grid[-1]
+    fits = latency_s[:, 0].min() <= grid - _ON_GRID * grid[-1]  # no batch takes less than one query
     if app.late == "drop":
         lawful = in_time | ((batch == 0) & ~fits)
     else:
@@ -255,7 +255,7 @@ def _arrivals(
         return 1, _shortest(inputs, table, worker.count, latency_s, sizes)
     shape = app.demand.arrivals.shape or 1.0 if app.demand.arrivals.process == "gamma" else 1.0
     times = inputs.traces.get(app_id)
-    if times is not None and (app.demand.trace is not None or app.demand.arrivals.process == "empirical"):
+    if times is not None:
         shape = _regularity(np.asarray(times, dtype=float), table.slo_ms / 1000.0)
     own = worker.count * shape
     stages = min(max(1, round(own)), max(worker.count, _EVEN_ENOUGH))

@@ -31,6 +31,9 @@ Integers = NDArray[np.int64]
 
 _CLOSE = 1e-9
 _MOST = 6000
+_AT_ONCE = 1_000_000
+"""Numbers of one array, of actions that are looked at together."""
+_NOTHING = 1e-16
 
 
 @dataclass(frozen=True)
@@ -158,48 +161,72 @@ class _Step:
 
     def _rows(self) -> csr_array | None:
         """Actions that take fewer than wait, a sparse row over (slack, seat) each."""
-        found = [self._left_behind(int(n), int(j)) for n, j in zip(*self.rest, strict=True)]
+        chain = self.chain
+        at_once = max(1, _AT_ONCE // (chain.stages * chain.slacks))
+        found = []
+        for n_index in np.unique(self.rest[0]):
+            slacks = self.rest[1][self.rest[0] == n_index]
+            for begin in range(0, slacks.size, at_once):
+                found.append(self._left_behind(int(n_index), slacks[begin : begin + at_once]))
         if not found:
             return None
-        first = np.concatenate([[0], np.cumsum([places.size for places, _ in found])])
-        shape = (len(found), self.chain.slacks * (self.chain.queue + 2))
-        places, shares = (np.concatenate([row[k] for row in found]) for k in (0, 1))
-        return csr_array((shares, places, first), shape=shape)
+        sizes, places, shares = (np.concatenate([part[k] for part in found]) for k in range(3))
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        return csr_array((shares, places, first), shape=(sizes.size, chain.slacks * (chain.queue + 2)))
 
-    def _left_behind(self, n_index: int, j: int) -> tuple[Integers, Floats]:
-        """Where an action leads that takes fewer than wait: places in [j', n'], flattened, and probabilities."""
+    def _left_behind(self, n_index: int, slacks: Integers) -> tuple[Integers, Integers, Floats]:
+        """Where actions lead that leave some of n behind: how many places each, in [j', n'] flattened, and shares.
+
+        Given the phase, the new head's slack and how many join are independent.
+        """
         chain = self.chain
-        n, taken = n_index + 1, max(int(chain.batch[n_index, j]), 1)
-        batch, model = int(chain.batch[n_index, j]), int(chain.model[n_index, j])
-        latency = float(chain.latency_s[model, batch - 1]) if batch else 0.0
-        stages = chain.stages
-        waited = float(chain.grid_s[-1] - chain.grid_s[j])
-        share = self.weights[n - 1][j]
-        kept = np.flatnonzero(share > 1e-15)
-        before = self._passed(n, taken, waited, chain.grid_s[1:-1] - float(chain.grid_s[j]) + latency, kept)
-        slack = np.diff(before, axis=1, prepend=0.0, append=1.0)
+        n, stages = n_index + 1, chain.stages
+        batch, model = chain.batch[n_index, slacks], chain.model[n_index, slacks]
+        taken = np.maximum(batch, 1)
+        latency = np.where(batch > 0, chain.latency_s[model, taken - 1], 0.0)
+        waited = chain.grid_s[-1] - chain.grid_s[slacks]
+        before = self._passed(n, taken, waited, chain.grid_s[1:-1] + (latency - chain.grid_s[slacks])[:, None])
+        slack = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
         mean = float(chain.rate_of[n]) * latency
-        edges = np.arange(1, chain.queue - (n - taken) + 2)[None, :] * stages - kept[:, None]
-        reached = pdtr(np.maximum(edges - 1, 0), mean)
-        joins = np.diff(np.concatenate([np.zeros((kept.size, 1)), reached, np.ones((kept.size, 1))], axis=1), axis=1)
-        both = (slack * share[kept, None]).T @ joins
-        slacks, joined = np.nonzero(both > 1e-16)
-        return slacks * (chain.queue + 2) + n - taken + joined, both[slacks, joined]
+        # So many join at most, whether for want of time or of room in the table.
+        joining = min(_most(float(mean.max())) // stages, chain.queue - n + int(taken.max())) + 1
+        seats = np.arange(1, joining + 1)[None, :] * stages - np.arange(stages)[:, None]
+        reached = pdtr((seats - 1)[None, :, :], mean[:, None, None])
+        joins = np.diff(reached, axis=2, prepend=0.0, append=1.0)
+        both = slack.transpose(0, 2, 1) @ joins
+        row, place, joined = np.nonzero(both > _NOTHING)
+        number = np.minimum((n - taken)[row] + joined, chain.queue + 1)
+        sizes = np.bincount(row, minlength=slacks.size)
+        return sizes, place * (chain.queue + 2) + number, both[row, place, joined]
 
-    def _passed(self, n: int, taken: int, waited: float, edges: Floats, kept: Integers) -> Floats:
-        """P(the new head came no later than an edge after the old one | phase): [phase, edge]."""
-        if waited <= 0:
-            return np.tile((edges > 0).astype(float), (kept.size, 1))
-        head = taken * self.chain.stages
-        counts = (n - 1) * self.chain.stages + kept[:, None]
-        share = np.clip(edges / waited, 0.0, 1.0)
-        result = np.tile((share >= 1.0).astype(float), (kept.size, 1))
+    def _passed(self, n: int, taken: Integers, waited: Floats, edges: Floats) -> Floats:
+        """P(the new head came no later than an edge after the old one | phase): [action, phase, edge].
+
+        One more stage in the wait raises P(at least h of k before a share v of it) by v P(h - 1 of k).
+        """
+        stages, head = self.chain.stages, taken * self.chain.stages
+        counts = (n - 1) * stages + np.arange(stages)
+        share = np.where(edges > 0, 1.0, 0.0)
+        np.divide(edges, waited[:, None], out=share, where=waited[:, None] > 0)
         middle = head / (counts.mean() + 1.0)
-        width = 12.0 * np.sqrt(middle * (1 - middle) / (counts.min() + 2.0)) + _slip(self.chain.stages, counts)
-        near = (share > 0) & (share < 1) & (np.abs(share - middle) < width)
-        result[:, (share < 1) & (share >= middle + width)] = 1.0
-        result[:, near] = betainc(head, counts - head + 1, share[near][None, :])
+        width = 12.0 * np.sqrt(middle * (1 - middle) / (counts.min() + 2.0)) + _slip(stages, counts)
+        near = (share > 0) & (share < 1) & (np.abs(share - middle[:, None]) < width[:, None])
+        beyond = (share >= 1) | (share >= (middle + width)[:, None])
+        result = np.repeat(beyond[:, None, :].astype(float), stages, axis=1)
+        action, edge = np.nonzero(near)
+        h, v = head[action], share[action, edge]
+        ways = gammaln(counts + 1.0) - gammaln(head)[:, None] - gammaln(counts - head[:, None] + 2.0)
+        gone, left = (h - 1) * np.log(v), counts[None, :] - h[:, None] + 1
+        one_short = np.exp(ways[action] + gone[:, None] + left * np.log1p(-v)[:, None])
+        first = betainc(h, counts[0] - h + 1, v)
+        raised = np.cumsum(v[:, None] * one_short[:, :-1], axis=1)
+        result[action, :, edge] = np.concatenate([first[:, None], first[:, None] + raised], axis=1)
         return result
+
+
+def _most(mean: float) -> int:
+    """A count that is never exceeded, to rounding."""
+    return int(mean + 10.0 * np.sqrt(mean) + 40.0)
 
 
 def _slip(stages: int, counts: Integers) -> float:
@@ -230,8 +257,12 @@ class _Still:
             return np.zeros_like(worth)
         beyond = np.zeros((self.low + self.shares.size - 1, worth.shape[1]))
         padded = np.concatenate([worth, beyond])[self.low :]
-        columns = [np.correlate(column, self.shares, "valid")[:stages] for column in padded.T]
-        return np.asarray(np.stack(columns, axis=1), dtype=np.float64)
+        # The rows x, x + 1, ... of each column, without a copy; numpy's sliding windows take longer than the sums.
+        row, column = padded.strides
+        windows: Floats = np.ndarray(
+            (stages, padded.shape[1], self.shares.size), np.float64, padded, strides=(row, column, row)
+        )
+        return np.asarray(windows @ self.shares)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,13 @@ def read(
     if grid is None or any(axis not in columns for axis in table.axes):
         return np.full(size, np.nan), outside
     cells = np.array(grid, dtype=float)
+    if cells.size == 1 and table.outside != "linear":
+        # One measurement, at whose point or beyond: the usual table of a variant.
+        for axis, points in table.axes.items():
+            outside |= columns[axis] != points[0]
+        values = np.full(size, cells.item())
+        values[outside & (table.outside == "refuse")] = np.nan
+        return values, outside
     lower: list[NDArray[np.intp]] = []
     upper_weight: list[NDArray[np.float64]] = []
     for axis, points in table.axes.items():

@@ -122,6 +122,8 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     if load.variant is None:
         if load.node is None:
             yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
+        elif load.node in nodes and nodes[load.node].task is not None:
+            yield Violation("load-empty", at, f"no variant for the task of step {load.node}")
         return
     variant = profile.variants.get(load.variant)
     if variant is None:

@@ -78,7 +78,8 @@ def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
         values, outside = read(latency, capacity_stat, columns, size)
         together = seat.load.serve.max_batch if "batch" in latency.axes and "batch" not in classes.axes else 1
         seconds = _positive(values / 1000.0 / together)
-        latency_ms = _positive(read(latency, target_stat, columns, size)[0])
+        judged = values if target_stat == capacity_stat else read(latency, target_stat, columns, size)[0]
+        latency_ms = _positive(judged)
         extrapolated = outside.tolist()
     elif rate is not None:
         values, outside = read(rate, "mean", columns, size)

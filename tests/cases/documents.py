@@ -75,6 +75,7 @@ def read(case: Json) -> tuple[Plan, Inputs]:
         Profile.model_validate(case["profile"]),
         Slo.model_validate(case["slo"]),
         state,
+        case.get("measured"),
         digests=case["digests"],
         trace_digests=case.get("traces", {}),
     )
