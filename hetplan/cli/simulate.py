@@ -13,6 +13,7 @@ from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile,
 from hetplan.cli.exits import Exit
 from hetplan.cli.output import Output
 from hetplan.cli.plan_source import plan_from
+from hetplan.cli.simulate_replanned import play_replanned, refuse_beside
 
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
@@ -45,6 +46,13 @@ Learn = Annotated[
 Baselines = Annotated[
     bool, typer.Option("--baselines", help="Beside static peak, target-utilisation autoscaling and the cheapest type.")
 ]
+Replan = Annotated[
+    float | None,
+    typer.Option(
+        "--replan", min=0.1, metavar="S",
+        help="Plan anew every S seconds for the rates seen, under demand.series of the SLO file (variants).",
+    ),
+]  # fmt: skip
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
 Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
 
@@ -64,24 +72,29 @@ def simulate(
     misprediction: Misprediction = 0.0,
     learn: Learn = False,
     baselines: Baselines = False,
+    replan: Replan = None,
     svg: Svg = None,
     threads: Threads = 2,
     as_json: AsJson = False,
 ) -> None:
     """Play a plan under its demand and set promised against simulated, line by line.
 
+    With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
     A promise by a model without queueing is reported, not failed. Exit 6 when simulation breaks a wish of the SLO
     file or a simulated promise.
     """
     with Output("simulate", as_json=as_json) as out:
         if trace is not None and arrivals is not None:
             _refuse_both(arrivals)
-        how: dict[str, Any] = {"seeds": seeds, "seed": seed, "duration_s": duration, "noise": noise}
-        how |= {"arrivals": arrivals, "trace": _trace(trace), "threads": threads, "misprediction": misprediction}
-        how["learn"] = learn
+        how: dict[str, Any] = {"seeds": seeds, "seed": seed, "noise": noise, "threads": threads}
+        beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
+        refuse_beside(replan, {**beside, "--learn": learn, "--baselines": baselines})
+        if replan is None:
+            how |= {"duration_s": duration, "arrivals": arrivals, "trace": _trace(trace), "learn": learn}
+            how["misprediction"] = misprediction
         if svg is not None:
             _check_writable(svg)
-        reports = _run(out, plan, profiles, slo, state, measured, how=how, baselines=baselines)
+        reports = _run(out, plan, profiles, slo, state, measured, how=how, baselines=baselines, replan=replan)
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
@@ -99,6 +112,7 @@ def _run(
     *,
     how: dict[str, Any],
     baselines: bool,
+    replan: float | None,
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.interrupt import interruptible
     from hetplan.cli.progress import progress
@@ -110,6 +124,10 @@ def _run(
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
+        if replan is not None:
+            return {
+                "plan": play_replanned(tried, profiles, inputs, every_s=replan, on_event=show, cancel=cancel, **how)
+            }
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
         return {"plan": run(tried, inputs, on_event=show, cancel=cancel, **how)}

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from hetplan.errors import InputError
 from hetplan.planner.plan import Dispatch, Plan
 from hetplan.profiles.canonical import digest, rounded
+from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.schema import schema_of
 from hetplan.profiles.validate import validate
@@ -49,8 +50,9 @@ def plan_digest(plan: Plan) -> str:
 
 def with_digest(plan: Plan) -> Plan:
     """The plan as it reads back from its own file, with its digest: rounding happens once, here."""
-    settled = Plan.model_validate({**plan_dict(plan), "digest": None})
-    return settled.model_copy(update={"digest": plan_digest(settled)})
+    with collector_at_rest():
+        settled = Plan.model_validate({**plan_dict(plan), "digest": None})
+        return settled.model_copy(update={"digest": plan_digest(settled)})
 
 
 def plan_bytes(plan: Plan) -> bytes:

@@ -50,6 +50,7 @@ from hetplan.problems.variants_options import GreedyOptions, PaperOptions, Simpl
 from hetplan.problems.variants_snapshot import Kind, MachineType, Slot, read_kinds, read_slots, read_types
 from hetplan.problems.variants_waiting import leaving_room_to_wait
 from hetplan.problems.variants_wish import Asked, Serves, find_serving, read_asked, why_not_variants
+from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Worker
 
@@ -112,6 +113,7 @@ class Variants:
         return why_not_variants(inputs)
 
     @classmethod
+    @collector_at_rest()
     def from_inputs(
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> Variants:
@@ -302,7 +304,8 @@ class Variants:
             from hetplan.problems.variants_simulated import sized
 
             return sized(self, ask, ways[self.formulation])
-        return ways[self.formulation](self, ask)
+        with collector_at_rest():
+            return ways[self.formulation](self, ask)
 
 
 def _known_machines(types: tuple[MachineType, ...]) -> bool:

@@ -42,6 +42,8 @@ class _Scaler:
     rooms: list[Room] = field(default_factory=list)
     uses: list[list[float]] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
+    cost: list[float] = field(default_factory=list)
+    loading: list[float] = field(default_factory=list)
     serving: dict[int, dict[int, float]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
 
@@ -58,6 +60,7 @@ class _Scaler:
                 left[item.kind] = 0
         made.rooms = rooms(v, typed=v.level != "aggregate")
         made.uses = [room.use.tolist() for room in made.rooms]
+        made.cost, made.loading = v.C.tolist(), v.loading.tolist()
         made.used = [float(room.use @ made.counts()) for room in made.rooms]
         return made
 
@@ -98,8 +101,10 @@ class _Scaler:
 
     def price(self, change: Mapping[int, int]) -> float:
         """Cost(delta): what comes is loaded, what goes is saved."""
-        v = self.v
-        return sum(float(v.C[i]) * n + float(v.loading[i]) * max(n, 0) for i, n in change.items())
+        total = 0.0
+        for i, n in change.items():
+            total += (self.cost[i] + self.loading[i]) * n if n > 0 else self.cost[i] * n
+        return total
 
     def scale_up(self, b: int) -> None:
         """Replicate what runs, or bring up another variant, on top or instead: the cheapest that fits."""
@@ -125,8 +130,7 @@ class _Scaler:
 
     def _as_much_as_fits(self, b: int, need: float) -> None:
         """Nothing serves all: what still fits, the cheapest rate first; the rest asks for a worker."""
-        v = self.v
-        for i in sorted(self.serving.get(b, {}), key=lambda i: (v.C[i] / self.serving[b][i], i)):
+        for i in sorted(self.serving.get(b, {}), key=lambda i: (self.cost[i] / self.serving[b][i], i)):
             while self.rate(b) < need * (1 - CEILING) and self.fits({i: 1}):
                 self.apply(b, {i: 1})
 
@@ -134,7 +138,7 @@ class _Scaler:
         """One instance fewer, or a cheaper variant: after T_v looks in a row at which it would have done."""
         need = self.v.asked[b].need_qps
         now = {i: count for i, count in self.own[b].items() if count > 0}
-        for i in sorted(now, key=lambda i: (-self.v.C[i], i)):
+        for i in sorted(now, key=lambda i: (-self.cost[i], i)):
             change = self._less(b, i, need)
             slots = self.v.slots_of_kind.get(self.v.items[i].kind, ())
             before = max((self._counter(s.load.id) for s in slots), default=0)
@@ -158,13 +162,15 @@ class _Scaler:
         if self.rate(b) - qps >= need * (1 - CEILING):
             return {i: -1}
         rest = need - (self.rate(b) - qps * count)
-        others = [
-            {j: math.ceil(rest / rate - CEILING), i: -count}
-            for j, rate in self.serving[b].items()
-            if j != i and rest > 0
-        ]
-        fitting = [c for c in others if self.price(c) < 0 and self.fits(c)]
-        return min(fitting, key=lambda c: (self.price(c), sorted(c.items()))) if fitting else None
+        if rest <= 0:
+            return None
+        others = []
+        for j, rate in self.serving[b].items():
+            number = math.ceil(rest / rate - CEILING)
+            saved = self.cost[i] * count - (self.cost[j] + self.loading[j]) * number
+            if j != i and saved > 0:
+                others.append((-saved, sorted({j: number, i: -count}.items())))
+        return next((dict(change) for _, change in sorted(others) if self.fits(dict(change))), None)
 
     def _counter(self, load: str) -> int:
         state = self.v.inputs.state

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
 __all__ = ["canonical_bytes", "digest", "number_text", "rounded"]
 
 _WHOLE = 1 << 53
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
+_KEYS_OF_A_SHAPE = 24
 
 
 def number_text(value: float) -> str:
@@ -62,6 +65,11 @@ def rounded(document: Any) -> Any:
     >>> rounded({"gap": 1 / 3, "counts": (1, 2)})
     {'gap': 0.333333333333, 'counts': [1, 2]}
     """
+    kind = type(document)
+    if kind is dict:
+        return {key: value if type(value) in _AS_THEY_ARE else rounded(value) for key, value in document.items()}
+    if kind is list or kind is tuple:
+        return [value if type(value) in _AS_THEY_ARE else rounded(value) for value in document]
     if isinstance(document, float):
         return float(f"{document:.12g}")
     if isinstance(document, Mapping):
@@ -76,13 +84,24 @@ def _text(value: Any) -> str:
 
 
 def _object_text(value: Mapping[str, Any]) -> str:
-    keys = sorted(value)
-    if not "".join(keys).isascii():
+    writers = _WRITERS
+    keys = tuple(value)
+    written = _common_shape(keys) if len(keys) <= _KEYS_OF_A_SHAPE else _shape(keys)
+    members = [f"{key_text}{writers.get(type(item := value[key]), _other_text)(item)}" for key, key_text in written]
+    return f"{{{','.join(members)}}}"
+
+
+def _shape(keys: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Keys in their order, each with its text."""
+    order = sorted(keys)
+    if not "".join(order).isascii():
         # The standard sorts by UTF-16 units, in which characters beyond U+FFFF come before U+E000.
-        keys.sort(key=lambda key: key.encode("utf-16-be"))
-    writers, quoted = _WRITERS, encode_basestring
-    members = [(key, value[key]) for key in keys]
-    return f"{{{','.join([f'{quoted(key)}:{writers.get(type(item), _other_text)(item)}' for key, item in members])}}}"
+        order.sort(key=lambda key: key.encode("utf-16-be"))
+    return [(key, f"{encode_basestring(key)}:") for key in order]
+
+
+_common_shape = lru_cache(maxsize=1024)(_shape)
+"""Most objects of a file have one of a few shapes."""
 
 
 def _list_text(value: Iterable[Any]) -> str:

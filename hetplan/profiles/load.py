@@ -6,10 +6,8 @@ references of everything else are still checked.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +17,7 @@ from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import Inputs
@@ -29,6 +28,7 @@ from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References, known_ids
+from hetplan.profiles.sampled import refuse_foreign_measurements
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace
@@ -59,6 +59,11 @@ class Loaded(Generic[M]):
         return digest(self.document)
 
     @cached_property
+    def suspicions(self) -> Warnings:
+        """Numbers of a profile that look like another unit, told with every plan made from it."""
+        return list(suspicious_profile(self.model)) if isinstance(self.model, Profile) else []
+
+    @cached_property
     def known(self) -> dict[str, set[str]]:
         """The ids of every section, for references to them."""
         return known_ids(self.document)
@@ -66,7 +71,7 @@ class Loaded(Generic[M]):
 
 def read_profile(*sources: Given) -> Loaded[Profile]:
     """A profile read, merged and checked once, for many calls of `load_inputs`."""
-    with _collector_at_rest():
+    with collector_at_rest():
         loaded = _read(sources, "profile", Profile)
         if loaded.model is not None:
             references = References(loaded.model, loaded.known, loaded.file_of)
@@ -88,7 +93,7 @@ def load_inputs(
 
     Paths in an SLO (of traces) are relative to its file, or to the working directory where there is none.
     """
-    with _collector_at_rest():
+    with collector_at_rest():
         return _load_inputs(profiles, slo, state, measured)
 
 
@@ -117,14 +122,14 @@ def _load_inputs(
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
         raise InputError(dict.fromkeys(faults))
-    warnings += [*suspicious_profile(profile.model), *suspicious_slo(read_slo.model)]
+    warnings += [*profile.suspicions, *suspicious_slo(read_slo.model)]
     digests = {"profile": profile.digest, "slo": read_slo.digest}
     files = {"profile": profile.name, "slo": read_slo.name}
     if read_state is not None:
         digests["state"], files["state"] = read_state.digest, read_state.name
     if measured is not None:
         digests["measured"], files["measured"] = digest(measured_document), source_name(measured, "measured")
-    return Inputs(
+    inputs = Inputs(
         profile=profile.model,
         slo=read_slo.model,
         state=read_state.model if read_state else None,
@@ -135,6 +140,8 @@ def _load_inputs(
         files=files,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+    refuse_foreign_measurements(inputs)
+    return inputs
 
 
 def load_profile(*sources: Given) -> Profile:
@@ -161,18 +168,6 @@ def load_state(source: Given) -> State:
     if loaded.faults or loaded.model is None:
         raise InputError(loaded.faults)
     return loaded.model
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: of the 10^5 objects made none is garbage, yet sweeps double the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> Loaded[M]:

@@ -109,7 +109,8 @@ class References:
             self._fault(steps, tier, f"there is no tier {tier!r}", f"{near}Tiers are: {listed}.")
 
     def _check_variant(self, name: str, variant: Variant) -> None:
-        self._known("tasks", variant.task, "variants", name, "task")
+        if variant.task not in self.known["tasks"]:
+            self._known("tasks", variant.task, "variants", name, "task")
         if variant.quality is not None:
             self._known("sources", variant.quality.source, "variants", name, "quality", "source")
             task = self.profile.tasks.get(variant.task)
@@ -128,14 +129,16 @@ class References:
         self._fault(steps, value, f"a quality in its metric's range, {low:g} to {high:g}", remedy)
 
     def _check_run(self, run: Run, at: Steps) -> None:
-        self._known("hardware", run.hardware, *at, "hardware")
+        if run.hardware not in self.known["hardware"]:
+            self._known("hardware", run.hardware, *at, "hardware")
         for key, quantity in _QUANTITIES.items():
             table_id = getattr(run, key)
             if table_id is None:
                 continue
-            self._known("tables", table_id, *at, key)
             table = self.profile.tables.get(table_id)
-            if table is not None and table.quantity != quantity:
+            if table is None:
+                self._known("tables", table_id, *at, key)
+            elif table.quantity != quantity:
                 why = f"a table of {quantity}; {table_id} is one of {table.quantity}"
                 keys = [other for other, held in _QUANTITIES.items() if held == table.quantity]
                 remedy = f'Write it under "{keys[0]}".' if keys else "Name another table."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -87,7 +86,7 @@ class Table(Model):
         for name, axis in self.axes.items():
             _check_axis(name, axis)
         names = list(self.axes)
-        if names != sorted(names):
+        if len(names) > 1 and names != sorted(names):
             listed = ", ".join(sorted(names))
             raise wrong(
                 "axes stand in alphabetical order",
@@ -251,7 +250,8 @@ class Table(Model):
 def _check_axis(name: str, axis: tuple[float, ...]) -> None:
     if not axis:
         raise wrong("an axis has at least one point", f"List the points of {name}.", at=("axes", name))
-    for number, (before, after) in enumerate(pairwise(axis), start=1):
+    for number in range(1, len(axis)):
+        before, after = axis[number - 1], axis[number]
         if not before < after:
             raise wrong(
                 f"the points of an axis grow; {after:g} follows {before:g}",

@@ -13,7 +13,7 @@ from statistics import median
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.tables import Table
+from hetplan.profiles.tables import STATISTICS, Table
 
 __all__ = ["Suspicion", "suspicious_profile", "suspicious_slo", "unit_hint"]
 
@@ -73,7 +73,8 @@ def _told(usual: _Usual, value: float | None, at: str, key: str) -> Iterator[Sus
 
 def _memory(needs: dict[str, float], at: str) -> Iterator[Suspicion]:
     for key, amount in needs.items():
-        if key.endswith("_gib"):
+        # Nearly all are between what is small and what is large of either kind.
+        if key.endswith("_gib") and not _MEMORY_GPU.low <= amount <= _MEMORY_GPU.high:
             yield from _told(_MEMORY_GPU if "gpu" in key else _MEMORY, amount, f"{at}.{key}", key)
 
 
@@ -91,8 +92,9 @@ def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
     for name, variant in profile.variants.items():
         for number, run in enumerate(variant.runs):
             at = f"variants.{name}.runs[{number}]"
-            yield from _told(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
-            if run.price_per_hour is not None:
+            if run.load_s > _SECONDS.high:
+                yield from _told(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
+            if run.price_per_hour is not None and run.price_per_hour > _PRICE.high * NANO:
                 yield from _told(_PRICE, run.price_per_hour / NANO, f"{at}.price_per_hour", "price_per_hour")
             if run.needs:
                 yield from _memory(run.needs, f"{at}.needs")
@@ -118,7 +120,7 @@ def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
     """A whole table below a tenth of a millisecond, or above an hour, was written in another unit."""
     if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
         return
-    statistic = next(statistic for statistic in table.statistics if statistic != "std")
+    statistic = next(one for one in STATISTICS if one != "std" and getattr(table, one) is not None)
     cells = [getattr(table, statistic)]
     while cells and isinstance(cells[0], tuple):
         cells = [cell for row in cells for cell in row]

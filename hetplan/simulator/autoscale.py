@@ -26,6 +26,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.plan_service import NoiseName
 from hetplan.simulator.plan_system import planned_systems, slo_ms_of
+from hetplan.simulator.plan_transition import load_s_of
+from hetplan.simulator.promises import lines_of
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation
 from hetplan.simulator.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
@@ -73,15 +75,17 @@ def autoscale(
     """Play a plan and its successors under loads given as rates of successive periods.
 
     Every `every_s` seconds the planner hears the rate of each application: the highest of the last `hold` looks, so
-    that what chance takes away for a second is not unloaded and loaded again. Figures in the
-    report are those of the queries (late and dropped ones are violations); its cost counts workers while they are paid
-    for, loading included.
+    that what chance takes away for a second is not unloaded and loaded again. Figures in the report are those of the
+    queries (late and dropped ones are violations), its lines the wishes of the SLO file over the whole time; its cost
+    counts workers while they are paid for, loading included.
     """
     demands = _demands(inputs, series, period_s, offline)
     first = _with_offline(_system(plan, inputs, noise), offline)
 
     def control(run: Simulation) -> None:
-        scaling = _Scaling(run, plan, lambda wanted: _system(wanted, inputs, noise), offline)
+        scaling = _Scaling(
+            run, plan, lambda wanted, now: _going_on(_system(wanted, inputs, noise), wanted, now, inputs), offline
+        )
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
 
         def look() -> None:
@@ -98,10 +102,15 @@ def autoscale(
         run.at(1000.0 * every_s, look)
 
     length_s = period_s * max(len(rates) for rates in series.values())
-    return simulate_system(
+    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    report = simulate_system(
         first, demands, seeds=seeds, seed=seed, duration_s=length_s, noise=noise, control=control, threads=threads,
-        on_event=on_event, cancel=cancel,
+        on_event=on_event, cancel=cancel, slo_percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked),
     )  # fmt: skip
+    # What the first plan promises is no promise of those that follow it: the wishes are judged.
+    online = replace(report, apps={name: report.apps[name] for name in series if name in report.apps})
+    lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, online)
+    return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
 
 
 def _demands(
@@ -136,6 +145,21 @@ def _system(plan: Plan, inputs: Inputs, noise: NoiseName) -> System:
     return replace(system, routes=routes)
 
 
+def _going_on(system: System, plan: Plan, now: Plan | None, inputs: Inputs) -> System:
+    """The same, where a machine that runs already only loads what it has not: it does not start anew."""
+    running = {worker.id: worker for worker in (now.workers if now is not None else ())}
+    ready_ms: dict[str, float] = {}
+    for worker in plan.workers:
+        before = running.get(worker.id)
+        if before is None or before.hardware != worker.hardware or worker.count > before.count:
+            continue
+        had = {(load.variant, load.serve.max_batch): load.instances for load in before.loads}
+        new = [load for load in worker.loads if load.instances > had.get((load.variant, load.serve.max_batch), 0)]
+        ready_ms[worker.id] = 1000.0 * max((load_s_of(inputs, load, worker.hardware) for load in new), default=0.0)
+    groups = tuple(replace(group, ready_ms=ready_ms.get(group.id, group.ready_ms)) for group in system.groups)
+    return replace(system, groups=groups)
+
+
 def _with_offline(system: System, offline: OfflineWork | None) -> System:
     """With offline work, a lane for it on every worker."""
     if offline is None:
@@ -168,14 +192,14 @@ class _Scaling:
     """
 
     def __init__(
-        self, run: Simulation, plan: Plan, system_of: Callable[[Plan], System], offline: OfflineWork | None
+        self, run: Simulation, plan: Plan, system_of: Callable[[Plan, Plan | None], System], offline: OfflineWork | None
     ) -> None:
         self.run, self.plan, self.system_of, self.offline = run, plan, system_of, offline
         self.names: dict[str, list[Group]] = {}
         self.ready_ms: dict[str, float] = {}
         self.waiting: dict[str, tuple[_Part, float]] = {}
         """Applications that are about to go over, and the rates for which."""
-        first = self._named(system_of(plan))
+        first = self._named(system_of(plan, None))
         self.apps, self.links = first.apps, first
         self.in_force = _parts(first)
         self.counts = {group.id: group.count for group in first.groups}
@@ -189,8 +213,8 @@ class _Scaling:
         if plan.workers == self.plan.workers and plan.routing == self.plan.routing:
             self.plan = plan
             return
-        self.plan, now = plan, self.run.now_ms
-        parts = _parts(self._named(self.system_of(plan)))
+        system, now = self.system_of(plan, self.plan), self.run.now_ms
+        self.plan, parts = plan, _parts(self._named(system))
         for app, part in parts.items():
             for group in part.groups.values():
                 if group.count > self.counts.get(group.id, 0):
@@ -225,7 +249,7 @@ class _Scaling:
 
     def _named(self, system: System) -> System:
         """The same with a name of its own for every content that a group of that name ever had."""
-        called: dict[str, str] = {}
+        called = dict[str, str]()
         for group in system.groups:
             known = self.names.setdefault(group.id, [])
             number = next((n for n, other in enumerate(known) if _same(other, group)), len(known))
@@ -251,5 +275,6 @@ def _parts(system: System) -> dict[str, _Part]:
 
 
 def _same(one: Group, other: Group) -> bool:
-    """Whether they hold the same, whatever their number."""
-    return pickle.dumps(replace(one, count=1, standby=0)) == pickle.dumps(replace(other, count=1, standby=0))
+    """Whether they hold the same, whatever their number and however they came to it."""
+    alike = (replace(group, count=1, standby=0, ready_ms=0.0) for group in (one, other))
+    return len({pickle.dumps(group) for group in alike}) == 1

@@ -230,7 +230,7 @@ class Simulation:
         self._flush()
         for group in system.groups:
             current = builder.crews[group.id].wanted
-            self.scale(group.id, max(group.count, current) if overlap else group.count)
+            self.scale(group.id, max(group.count, current) if overlap else group.count, ready_ms=group.ready_ms)
         gone = [name for name, crew in builder.crews.items() if name not in wanted and crew.wanted]
 
         def switch() -> None:
@@ -466,8 +466,9 @@ def _last_arrival(streams: Sequence[Stream]) -> float:
 
 
 def _same_group(before: Group, after: Group) -> bool:
-    """Whether workers of one group can go on as workers of the other: all but their number is equal."""
-    return bool(_content(replace(before, count=0)) == _content(replace(after, count=0)))
+    """Whether workers of one group can go on as workers of the other: all but number and time to come is equal."""
+    one, other = (_content(replace(group, count=0, ready_ms=0.0)) for group in (before, after))
+    return bool(one == other)
 
 
 def _content(value: Any) -> Any:

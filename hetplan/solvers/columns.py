@@ -1,9 +1,10 @@
-"""Dantzig-Wolfe for `Columns` forms: prices of shared rows by cutting planes, exact pricing, then whole counts.
+"""Dantzig-Wolfe for `Columns` forms: prices of shared rows by cutting planes, exact pricing, then a tree of choices.
 
 The dual has a dimension per shared row only, so its best prices are found by Kelley's cuts: first over all columns of
 at most two items, priced at once as arrays; then over all columns, by the form's exact oracle. At those prices each
-block keeps its few cheapest columns; a greedy choice among them is made to fit and then improved, and where the gap to
-the certified bound is still too large a mixed-integer program chooses among them.
+block keeps its few cheapest columns; a greedy choice among them is made to fit and then improved. Where the gap to the
+certified bound is still too large, all columns are found that a better choice may take, and a tree over them ends the
+search with a proof (`columns_tree`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.columns import Columns, Priced
+from hetplan.planner.forms.columns_near import near_columns
 from hetplan.planner.gap import relative_gap
 from hetplan.solvers.columns_choice import Choices, chosen_by_program, fitted
 from hetplan.solvers.columns_dual import Cuts
 from hetplan.solvers.columns_pairs import Pairs, pairs_of
+from hetplan.solvers.columns_tree import CLOSED, search
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -35,6 +38,10 @@ EXACT_ROUNDS = 8
 ROUGH_ROUNDS = 60
 SETTLED = 1e-5
 """Cuts have settled when the best they allow is this near (relative) to the best bound found."""
+FEW = 200
+"""So many blocks are searched to the end whatever the wanted gap: it takes milliseconds."""
+FARTHER = (0.01, 0.1, 1.0, 10.0)
+"""How far above the bound (of the bound, or of the dearest item) counts are sought while none at hand fit."""
 KEPT = 8
 """Columns of each block that the choice is made from."""
 
@@ -81,6 +88,9 @@ class _Run:
         self.began, self.pricings, self.stop = time.monotonic(), 0, Stop.FINISHED
         self.best: Vector | None = None if start is None else self._usable(np.rint(start))
         self.bound, self.prices = -np.inf, np.zeros(form.capacity.size)
+        self.at_prices = -np.inf
+        self.tree: dict[str, Any] = {}
+        self.programs = 0
         self.found: list[Vector] = []
 
     def answer(self) -> Answer[Vector]:
@@ -98,7 +108,16 @@ class _Run:
         self._exact(cuts)
         choices = Choices.of(form, pairs, self.found, self.prices, keep=KEPT)
         self._improved(fitted(form, choices, self.prices))
-        if self._gap() > self._target() and not self._over():
+        if self.best is None and not self._over():
+            self._improved(chosen_by_program(form, choices, self.limits, self._target()))
+        dearest = float(form.cost.max(initial=0.0) + form.surcharge.max(initial=0.0))
+        scale = max(abs(self.bound), dearest, 1e-9)
+        for share in FARTHER:
+            if self.best is None and not self._over():
+                self._searched(share * scale)
+        enough = self._target() if form.need.size > FEW else CLOSED
+        more = self.best is not None and self._gap() > enough and not self._over()
+        if more and not self._searched(self._value() - self.at_prices):
             self._improved(chosen_by_program(form, choices, self.limits, self._target()))
         if self.best is None:
             return self._nothing("no choice among the columns at hand fits", proved=False)
@@ -131,12 +150,25 @@ class _Run:
             if most - self.bound <= 20 * SETTLED * max(abs(most), 1e-9) or self._over():
                 break
 
+    def _searched(self, slack: float) -> bool:
+        """The best choice at most `slack` above the prices' bound, with a tree as proof; false: too many columns."""
+        near = near_columns(self.form, self.prices, slack)
+        if near is None:
+            return False
+        searched = search(near, min(self._value(), near.ceiling), self._target(), self._over)
+        self.programs += searched.programs
+        if searched.x is not None:
+            self._improved(self._usable(searched.x))
+        if searched.bound > self.bound:
+            self.bound, self.tree = searched.bound, {"slack": slack, **searched.proof}
+        return True
+
     def _price(self, prices: Vector) -> Priced:
         priced = self.form.price(prices)
         self.pricings += 1
         self.found.append(priced.x)
         if np.isfinite(priced.bound) and priced.bound > self.bound:
-            self.bound, self.prices = priced.bound, prices
+            self.bound, self.at_prices, self.prices = priced.bound, priced.bound, prices
             if self.on_event is not None:
                 self.on_event(Event("bound", bound=self.bound, value=None if self.best is None else self._value()))
         return priced
@@ -176,8 +208,8 @@ class _Run:
         bound = min(self.bound, value)
         status = Status.OPTIMAL if relative_gap(value, bound) <= 1e-6 else Status.FEASIBLE
         return Answer(
-            status, self.stop, point=x, value=value, bound=bound, proof={"prices": self.prices},
-            work={"pricings": float(self.pricings)}, engine=self.engine,
+            status, self.stop, point=x, value=value, bound=bound, proof={"prices": self.prices, **self.tree},
+            work={"pricings": float(self.pricings), "programs": float(self.programs)}, engine=self.engine,
         )  # fmt: skip
 
     def _nothing(self, why: str, *, proved: bool) -> Answer[Vector]:

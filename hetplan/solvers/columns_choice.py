@@ -68,12 +68,8 @@ class Choices:
 
 def _whole(form: Columns, x: Vector, number: int) -> tuple[Any, ...]:
     """A full choice (a column of every block) cut into its columns."""
-    in_group = np.bincount(form.group, weights=x, minlength=form.free.size)
-    block_of_group = np.zeros(form.free.size, dtype=np.int64)
-    block_of_group[form.group] = form.block
     size = form.need.size
-    cost = np.bincount(form.block, weights=form.cost * x, minlength=size)
-    cost += np.bincount(block_of_group, weights=form.surcharge * np.maximum(in_group - form.free, 0.0), minlength=size)
+    cost = form.by_block(x, form.cost)
     use = np.array([np.bincount(form.block, weights=row * x, minlength=size) for row in form.use])
     use = use.reshape(form.capacity.size, size)
     used = np.flatnonzero(x)

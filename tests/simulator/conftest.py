@@ -1,8 +1,10 @@
-"""Small systems that several tests simulate."""
+"""Small systems that several tests simulate; and lets these tests import the shared cases (`tests/cases/`)."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
 from hetplan.simulator.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 class Queues:

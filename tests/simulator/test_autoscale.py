@@ -1,6 +1,7 @@
 """Plans that come into force while loads change: what waits for what, who is told what, who keeps serving."""
 
 import pytest
+from cases.variants import machines
 
 import hetplan as hp
 from hetplan.planner.next_state import next_state
@@ -94,3 +95,40 @@ def test_what_has_no_plan_stays_as_it_is():
 def test_offline_work_goes_where_plans_go():
     report = played({"a": 0.5}, {"a": [20.0, 150.0, 20.0]}, offline=OfflineWork(job_ms=20.0, rate_qps=5.0))
     assert report.apps["offline-work"].figures["rate_qps"].value > 0
+
+
+def test_a_machine_that_runs_only_loads_what_it_has_not():
+    profile, slo, _ = machines(
+        {"cpu": (1, {"cpu_cores": 8.0})}, {"a-v": ("cpu", 10.0, 100.0, 1.0, {"cpu_cores": 2.0})}, {"a": 40.0}
+    )
+    profile["hardware"]["cpu"]["startup_s"] = 1000.0
+    planner = hp.Planner(profile)
+    first = planner.plan(slo, question="variants").require()
+
+    def plan_for(rates, now):
+        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
+
+    series = {"a": [40.0, 250.0, 250.0]}
+    inputs = load_inputs(profile, slo)
+    stays = autoscale(first, inputs, lambda rates, now: None, series=series, period_s=10.0)
+    follows = autoscale(first, inputs, plan_for, series=series, period_s=10.0, hold=2)
+    assert late(stays, "a") > 0.8
+    assert late(follows, "a") < 0.4
+    assert {line.by for line in follows.lines} == {"slo"}
+
+
+def test_what_a_machine_had_before_is_not_started_anew():
+    """One instance, three for a while, and one again: nobody waits for the machine, nor pays for both."""
+    profile, slo, _ = machines(
+        {"cpu": (1, {"cpu_cores": 8.0})}, {"a-v": ("cpu", 10.0, 100.0, 1.0, {"cpu_cores": 2.0})}, {"a": 40.0}
+    )
+    profile["hardware"]["cpu"]["startup_s"] = 1000.0
+    planner = hp.Planner(profile)
+    first = planner.plan(slo, question="variants").require()
+
+    def plan_for(rates, now):
+        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
+
+    series = {"a": [40.0, 250.0, 40.0, 40.0, 40.0, 40.0]}
+    report = autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
+    assert 1.2 < report.cost_per_hour.value < 2.0

@@ -13,7 +13,8 @@ choice of counts that covers a block. For any prices mu >= 0 of the rows::
     L(mu) = sum_b min { cost + mu use of a column of b } - mu capacity
 
 bounds the value from below over *all* columns, generated or not, because each minimum is taken exactly (a bounded
-covering knapsack, by depth-first branch and bound). So `certify` re-proves a bound from the prices alone.
+covering knapsack, by depth-first branch and bound). So `certify` re-proves a bound from the prices alone; and where a
+few large blocks leave a gap that no prices close, from a tree of choices with prices at its leaves (`columns_near`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.columns_knapsack import cheapest_cover
+from hetplan.planner.forms.columns_near import bound_of_tree
 from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, VALUE
 
@@ -122,17 +124,30 @@ class Columns(Form[Vector]):
         slip = ROUNDING * (abs(total) + abs(spent))
         return Priced(x, total - spent - slip, prices)
 
+    def by_block(self, x: Vector, plain: Vector) -> Vector:
+        """What the counts of each block cost at `plain` per item, with what loading costs."""
+        in_group = np.bincount(self.group, weights=x, minlength=self.free.size)
+        block = np.zeros(self.free.size, dtype=np.int64)
+        block[self.group] = self.block
+        loaded = self.surcharge * np.maximum(in_group - self.free, 0.0)
+        size = self.need.size
+        return np.asarray(np.bincount(self.block, plain * x, size) + np.bincount(block, loaded, size), dtype=np.float64)
+
     @cached_property
-    def _lists(self) -> tuple[list[int], list[float], list[float], list[float]]:
-        """Group and gain of every item, what is free and how many there may be of every group, as plain numbers."""
-        most = np.bincount(self.group, weights=self.upper, minlength=self.free.size)
-        return self.group.tolist(), self.gain.tolist(), self.free.tolist(), most.tolist()
+    def lists(self) -> tuple[list[int], list[float], list[float]]:
+        """Group and gain of every item, what is free of every group, as plain numbers."""
+        return self.group.tolist(), self.gain.tolist(), self.free.tolist()
+
+    @cached_property
+    def _most(self) -> list[float]:
+        """How many there may be of every group."""
+        return list(np.bincount(self.group, weights=self.upper, minlength=self.free.size).tolist())
 
     def _cheapest(
         self, items: range, need: float, plain: list[float], extra: list[float]
     ) -> tuple[float, list[tuple[int, int]]] | None:
         """The least reduced cost of a column of one block, and its counts by item."""
-        group, gain, free_of, most_of = self._lists
+        (group, gain, free_of), most_of = self.lists, self._most
         best: dict[int, int] = {}
         for j in items:
             g = group[j]
@@ -170,6 +185,8 @@ class Columns(Form[Vector]):
             return Certificate(faults=tuple(faults))
         value = self.value(np.rint(answer.point))
         proved_bound = self.price(prices).bound if prices is not None else -np.inf
+        if prices is not None and "splits" in answer.proof:
+            proved_bound = max(proved_bound, bound_of_tree(self, answer.proof))
         if answer.bound is not None and answer.bound > value + BOUND_SLIP * max(1.0, abs(value)):
             return Certificate(faults=(f"bounds all by {answer.bound:.9g} from below, and {value:.9g} was found",))
         if np.isfinite(proved_bound):

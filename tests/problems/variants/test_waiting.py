@@ -1,9 +1,13 @@
 """How busy an instance may be: the formula against queries played one by one, and plans that leave room to wait."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from cases.variants import counts, money, solve, table2
 
+import hetplan as hp
+from hetplan.planner.contract import Tools
 from hetplan.problems.variants_waiting import busy_limit
 
 
@@ -61,3 +65,31 @@ def test_every_way_leaves_room(formulation):
     found = solve(table2(90.0, 100.0), formulation, size="estimated")
     assert found.exit_code == 0, found.violations
     assert money(found, "gross_cost_per_hour") >= 6
+
+
+class Shown:
+    """A simulator that shows the same response time whatever is planned, and counts how often it was asked."""
+
+    def __init__(self, value, low, high):
+        self.held, self.asked = SimpleNamespace(value=value, low=low, high=high), 0
+
+    def __call__(self, plan, inputs, *, seeds, seed):
+        self.asked += 1
+        return SimpleNamespace(apps={app: SimpleNamespace(percentiles_ms={99.0: self.held}) for app in plan.routing})
+
+
+def simulated(shown):
+    profile, slo, state = table2(90.0, 100.0)
+    tools = Tools(simulate=shown)
+    return hp.solve(profile, slo, state=state, question="variants", options={"size": "simulated"}, tools=tools)
+
+
+def test_what_may_be_late_on_other_seeds_is_not_promised():
+    sure, unsure = Shown(80.0, 70.0, 99.0), Shown(80.0, 50.0, 110.0)
+    (promise,) = [one for one in simulated(sure).require().promises if one.model == "simulation/1"]
+    assert (promise.value, promise.interval) == (100.0, (70.0, 99.0))
+    assert sure.asked == 1
+    missed = simulated(unsure)
+    assert missed.exit_code == 3
+    assert unsure.asked > 1
+    assert "simulation/1" not in {one.model for one in missed.plan.promises}

@@ -1,0 +1,72 @@
+"""`hetplan simulate --replan`: a plan and its successors under loads that change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetplan.cli.app import build_app
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "variants"
+PROFILE, SLO = (str(EXAMPLE / f"{name}.json") for name in ("profile", "slo"))
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(build_app(), [str(one) for one in arguments])
+
+
+def last(output: str) -> dict[str, Any]:
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A plan for the example's loads, and a wish in which one of them more than trebles."""
+    folder = tmp_path_factory.mktemp("variants")
+    plan, wish = folder / "plan.json", folder / "rising.json"
+    made = run("solve", PROFILE, SLO, "-o", str(plan))
+    assert made.exit_code == 0, made.output
+    slo = json.loads(Path(SLO).read_text())
+    slo["horizon"] = {"period_s": 15, "periods": 3}
+    slo["apps"]["thumbnails"]["demand"] = {"series": [120, 400, 400]}
+    wish.write_text(json.dumps(slo))
+    return str(plan), str(wish)
+
+
+def played(files: tuple[str, str], *more: str) -> dict[str, Any]:
+    result = run("simulate", files[0], PROFILE, files[1], "--seeds", "1", "--noise", "mean", *more, "--json")
+    assert result.exit_code in (0, 6), result.output
+    return last(result.stdout)["report"]
+
+
+def test_who_plans_anew_follows_the_load(files: tuple[str, str]) -> None:
+    stands, follows = played(files), played(files, "--replan", "2")
+    late = [report["apps"]["thumbnails"]["figures"]["violations"]["value"] for report in (stands, follows)]
+    assert late[1] < 0.7 * late[0]
+    assert follows["cost_per_hour"]["value"] > stands["cost_per_hour"]["value"]
+    assert {line["by"] for line in follows["lines"]} == {"slo"}
+
+
+@pytest.mark.parametrize("more", [("--duration", "5"), ("--arrivals", "poisson"), ("--baselines",), ("--learn",)])
+def test_what_is_not_played_together_is_refused(files: tuple[str, str], more: tuple[str, ...]) -> None:
+    result = run("simulate", files[0], PROFILE, files[1], "--replan", "2", *more)
+    assert result.exit_code == 2
+    assert more[0] in result.output
+
+
+def test_loads_that_do_not_change_are_refused(files: tuple[str, str]) -> None:
+    result = run("simulate", files[0], PROFILE, SLO, "--replan", "2")
+    assert result.exit_code == 2
+    assert "demand.series" in result.output
+
+
+def test_plans_of_other_questions_are_refused(files: tuple[str, str], tmp_path: Path) -> None:
+    pool, plan = EXAMPLE.parent / "pool", tmp_path / "pool.json"
+    assert run("solve", str(pool / "profile.json"), str(pool / "slo.json"), "-o", str(plan)).exit_code == 0
+    result = run("simulate", str(plan), str(pool / "profile.json"), str(pool / "slo.json"), "--replan", "2")
+    assert result.exit_code == 2
+    assert "variants" in result.output
