@@ -206,5 +206,7 @@ class Pipeline:
         }
         found = ways[self.for_size().formulation](self, ask)
         if isinstance(found, Infeasible):
-            return found if found.why or not explained else pipeline_infeasible.explain(self, ask)
+            if found.why or not explained:
+                return found
+            return pipeline_infeasible.explain(self, ask, proved=found.proved)
         return pipeline_draft.draft(self, found)

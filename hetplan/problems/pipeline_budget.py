@@ -41,7 +41,7 @@ from hetplan.planner.gap import relative_gap
 from hetplan.problems.pipeline_exact import by_config, by_programs
 from hetplan.problems.pipeline_fleet import Fleet
 from hetplan.problems.pipeline_flows import Forest, add_flows, add_qualities, largest_gains, set_costs
-from hetplan.problems.pipeline_levels import Solved
+from hetplan.problems.pipeline_levels import KEPT, Solved, best_quality, kept_best
 from hetplan.problems.pipeline_levels_of import all_levels, at_levels, best_at, thinned
 from hetplan.problems.pipeline_priced import can_be_priced, priced_levels
 from hetplan.problems.pipeline_rows import Asked, Places, Written
@@ -99,7 +99,7 @@ def levels_form(
 ) -> Levels:
     """Stage 1: levels whole, servers in parts."""
     m = Builder("max" if asked.goal in ("quality", "fairest", "rate") else "min", name=f"budget {asked.goal}")
-    flows, _ = add_flows(m, forest, fleet, asked)
+    flows, rate = add_flows(m, forest, fleet, asked)
     w = [
         [
             m.columns(f"w {tree.app}/{task.id}", str, size=ms.size, upper=1.0, whole=True)
@@ -108,7 +108,7 @@ def levels_form(
         for tree, own in zip(trees, levels, strict=True)
     ]
     rooms: dict[int, tuple[list[Places], list[Any]]] = {}
-    costs: dict[int, float] = {}
+    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     for i, tree in enumerate(trees):
         for t in range(len(tree.tasks)):
             m.add(m.rows(f"one level {tree.app}/{tree.tasks[t].id}", ["all"], lower=1.0, upper=1.0), w[i][t], 1.0)
@@ -119,7 +119,7 @@ def levels_form(
             for t in tree.path(sink):
                 m.add(row, w[i][t], levels[i][t])
     _limits(m, rooms, fleet, asked, costs)
-    add_qualities(m, forest, flows, asked, costs, None)
+    add_qualities(m, forest, flows, asked, costs, rate)
     return Levels(set_costs(m.build(), costs), w, levels, flows)
 
 
@@ -184,7 +184,7 @@ def by_budget(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
     for _ in range(_passes(problem)):
         chosen = _choose(problem, ask, levels)
         if isinstance(chosen, Infeasible):
-            return chosen if best is None else best
+            return _exactly(problem, ask, chosen) if best is None else best
         if chosen.levels == levels:
             break
         levels = chosen.levels
@@ -193,7 +193,7 @@ def by_budget(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
             if best is None:
                 return _exactly(problem, ask, found)
             break
-        if best is None or _value(found) > _value(best):
+        if best is None or _is_better(problem, found, best):
             best, backed = found, chosen.answer
     assert best is not None
     assert backed is not None
@@ -206,12 +206,20 @@ def by_budget(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
 
 
 def _exactly(problem: Pipeline, ask: Ask, failed: Infeasible) -> Solved | Infeasible:
-    """What the exact program finds where whole servers do not fit the levels of the relaxation, if it is small."""
+    """What the exact program finds where the levels, or whole servers at them, do not do, if it is small."""
     return by_config(problem, ask) if sum(map(count_prefixes, problem.served)) <= SMALL else failed
 
 
 def _passes(problem: Pipeline) -> int:
     return int(getattr(problem.options, "passes", 1))
+
+
+def _is_better(problem: Pipeline, found: Solved, best: Solved) -> bool:
+    """More accurate; or as accurate on fewer servers, where these are counted."""
+    more = _value(found) - _value(best)
+    if more > KEPT or "servers" not in problem.levels[1:2]:
+        return more > 0
+    return more >= -KEPT and sum(int(n.sum()) for n in found.counts) < sum(int(n.sum()) for n in best.counts)
 
 
 def _value(found: Solved) -> float:
@@ -230,14 +238,33 @@ def _choose(problem: Pipeline, ask: Ask, around: list[list[float]] | None) -> Ch
         for i, tree in enumerate(trees)
     ]
     about = "latency levels, servers in parts" if around is None else "finer latency levels around the choice"
+    asked = problem.asked(problem.levels[0])
+    chosen: Chosen | Infeasible | None = None
     if can_be_priced(problem, levels):
         priced = priced_levels(problem, ask, levels)
         if priced is not None:
             bound, used = priced
-            chosen = _solve_levels(problem, ask, forest, used, about)
+            chosen = _solve_levels(problem, ask, forest, used, about, asked)
             if isinstance(chosen, Chosen) and (len(trees) > 1 or _meets(chosen, bound)):
-                return replace(chosen, answer=bound)
-    return _solve_levels(problem, ask, forest, levels, about)
+                chosen = replace(chosen, answer=bound)
+            else:
+                chosen = None
+    chosen = chosen or _solve_levels(problem, ask, forest, levels, about, asked)
+    return chosen if isinstance(chosen, Infeasible) else _with_fewest(problem, ask, forest, levels, chosen)
+
+
+def _with_fewest(problem: Pipeline, ask: Ask, forest: Forest, levels: list[list[np.ndarray]], chosen: Chosen) -> Chosen:
+    """Where the best accuracy in time is reached, the levels that reach it with the least of servers (or cost)."""
+    goals = problem.levels
+    if len(goals) < 2 or goals[0] != "quality" or goals[1] not in ("servers", "cost"):
+        return chosen
+    best = sum(tree.weight * best_quality(tree, own)[0] for tree, own in forest)
+    if chosen.answer.value is None or chosen.answer.value < best - KEPT:
+        return chosen
+    kept = [(tree, kept_best(tree, own)) for tree, own in forest]
+    about = f"latency levels, least {goals[1]} in parts at the best accuracy"
+    fewest = _solve_levels(problem, ask, kept, levels, about, problem.asked(goals[1]), gap=GAP)
+    return chosen if isinstance(fewest, Infeasible) else replace(fewest, answer=chosen.answer)
 
 
 def _meets(chosen: Chosen, bound: Answer[Any]) -> bool:
@@ -248,13 +275,20 @@ def _meets(chosen: Chosen, bound: Answer[Any]) -> bool:
 
 
 def _solve_levels(
-    problem: Pipeline, ask: Ask, forest: Forest, levels: list[list[np.ndarray]], about: str
+    problem: Pipeline,
+    ask: Ask,
+    forest: Forest,
+    levels: list[list[np.ndarray]],
+    about: str,
+    asked: Asked,
+    *,
+    gap: float = GAP / 10,
 ) -> Chosen | Infeasible:
-    goal = problem.levels[0]
-    written = levels_form(problem.served, forest, levels, problem.wish.fleet, problem.asked(goal))
-    answer = ask(written.form, gap=GAP / 10, about=about)
+    written = levels_form(problem.served, forest, levels, problem.wish.fleet, asked)
+    answer = ask(written.form, gap=gap, about=about)
     if answer.status is Status.INFEASIBLE:
-        return Infeasible(why=(), answer=answer)
+        # Of one level per step, chosen from some: no proof that there is no plan.
+        return Infeasible(why=(), answer=answer, proved=False)
     if answer.point is None:
         return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
     return Chosen(written.chosen(answer.point), answer)

@@ -10,10 +10,11 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported, Scope
 from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_flows import Forest
+from hetplan.problems.pipeline_flows import Forest, flows_form
 from hetplan.problems.pipeline_levels import GAP, KEPT, SLIPS, Solved, climb, cut, kept_best, polished
 from hetplan.problems.pipeline_rows import Asked, Written
 from hetplan.problems.pipeline_tree import Level, Tree, prefixes
+from hetplan.problems.pipeline_variants import merged
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
@@ -62,17 +63,21 @@ def _hardware_scaling(
         shares = polished(ask, problem.served, written.counts(point), problem.wish.fleet)
         if shares is not None:
             found = Solved(*shares, mode="hardware", reported=())
+            best_claim = problem.valued(found, best_in_time(problem, ask))
+            if best_claim.value is not None and best_claim.answer is not None and best_claim.answer.bound is not None:
+                # At latency levels that were chosen before, the best there may be less than the best there is.
+                reached = best_claim.value >= best_claim.answer.bound - KEPT
+                found = replace(found, mode="hardware" if reached else "accuracy")
             rest = tuple(problem.valued(found, one) for one in reported)
-            return replace(found, reported=(best_in_time(problem, ask, found), *rest))
+            return replace(found, reported=(best_claim, *rest))
     return None
 
 
-def best_in_time(problem: Pipeline, ask: Ask, found: Solved) -> Reported:
-    """The claim that no number of servers gives a better accuracy in time."""
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
-    written = config_form(forest, problem.wish.fleet, Asked("quality", free=True, whole=False, floors=False))
-    answer = ask(written.form, about="best accuracy in time, however many servers")
-    return problem.valued(found, Reported("quality", "max", "problem", answer))
+def best_in_time(problem: Pipeline, ask: Ask) -> Reported:
+    """The claim that no number of servers gives a better accuracy in time: flows alone, on each variant's fastest."""
+    forest = [(tree, prefixes(tree)) for tree in map(merged, problem.considered)]
+    form = flows_form(forest, problem.wish.fleet, Asked("quality", free=True, floors=False))
+    return Reported("quality", "max", "problem", ask(form, about="best accuracy in time, however many servers"))
 
 
 def _accuracy_scaling(
@@ -87,7 +92,9 @@ def _accuracy_scaling(
         climbed = climb(ask, lambda asked: write(forest, asked), goals[:upto], base, scope=scope, gap=gap)
         if isinstance(climbed, Answer):
             if climbed.status is Status.INFEASIBLE:
-                return Infeasible(why=(), answer=climbed)
+                # Neither a restriction nor capacities that were tightened prove anything.
+                proved = scope == "problem" and slip == SLIPS[0]
+                return Infeasible(why=(), answer=climbed, proved=proved)
             return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         shares = polished(ask, problem.served, written.counts(point), fleet, fair=problem.fair)

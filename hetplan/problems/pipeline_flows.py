@@ -12,7 +12,16 @@ from hetplan.problems.pipeline_fleet import Fleet
 from hetplan.problems.pipeline_rows import Asked, Places
 from hetplan.problems.pipeline_tree import Level, Tree
 
-__all__ = ["Forest", "add_flows", "add_qualities", "flow_unit", "is_absolute", "largest_gains", "set_costs"]
+__all__ = [
+    "Forest",
+    "add_flows",
+    "add_qualities",
+    "flow_unit",
+    "flows_form",
+    "is_absolute",
+    "largest_gains",
+    "set_costs",
+]
 
 Forest = Sequence[tuple[Tree, list[Level]]]
 
@@ -36,7 +45,8 @@ def add_flows(m: Builder, forest: Forest, fleet: Fleet, asked: Asked) -> tuple[l
     """Columns n per tree and task with the rows (1); and the column of the rate, where that is the goal."""
     rate = None
     if asked.goal == "rate":
-        rate = int(m.columns("rate", ["all"], unit="qps" if asked.rate_of is not None else "times the demand")[0])
+        unit, most = "qps" if asked.rate_of is not None else "times the demand", asked.rate_most
+        rate = int(m.columns("rate", ["all"], upper=np.inf if most is None else most, unit=unit)[0])
     return [_flows(m, i, forest, fleet, asked, rate) for i in range(len(forest))], rate
 
 
@@ -95,6 +105,15 @@ def add_qualities(
             costs.update(zip(columns.tolist(), quality.tolist(), strict=True))
     if least is not None:
         costs[least] = 1.0
+
+
+def flows_form(forest: Forest, fleet: Fleet, asked: Asked) -> Milp:
+    """Flows and what they are worth, without a server in sight."""
+    m = Builder("max", name=f"flows {asked.goal}")
+    flows, rate = add_flows(m, forest, fleet, asked)
+    costs: dict[int, float] = {}
+    add_qualities(m, forest, flows, asked, costs, rate)
+    return set_costs(m.build(), costs)
 
 
 def set_costs(form: Milp, costs: dict[int, float]) -> Milp:

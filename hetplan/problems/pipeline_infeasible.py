@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.pipeline_config import config_form
+from hetplan.problems.pipeline_infeasible_at_levels import explain_at_levels, is_beyond_all
 from hetplan.problems.pipeline_levels import best_quality
 from hetplan.problems.pipeline_rows import Places
 from hetplan.problems.pipeline_tree import Tree, count_prefixes, prefixes, without_dominated
@@ -19,12 +19,24 @@ from hetplan.problems.pipeline_tree import Tree, count_prefixes, prefixes, witho
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = ["explain", "more_servers", "too_few", "too_slow"]
+__all__ = [
+    "explain",
+    "more_servers",
+    "slo_ms_of",
+    "slo_repair",
+    "stated_ms",
+    "too_few",
+    "too_slow",
+    "with_limit",
+]
 
 MOST_PREFIXES = 200_000
-"""Beyond, the whole-number programs of an explanation would take longer than the plan; only the reason is told."""
+"""Beyond, the exact programs of an explanation would take longer than the plan; latency levels explain."""
 
 MOST_SUMS = 2_000_000
+
+ALL_OF_IT = 1e-7
+"""Less than this short of the demand is an engine's tolerance."""
 
 NO_RATE = 1e-6
 """A rate this small beside the demand is an engine's tolerance, not something that can be served."""
@@ -37,9 +49,9 @@ def too_slow(problem: Pipeline) -> Infeasible | None:
     for tree in problem.considered:
         if all(task.size for task in without_dominated(tree).tasks):
             continue
-        needs = {sink: _slo_ms(problem, tree, sink, tree.fastest_ms(sink)) for sink in tree.sinks}
+        needs = {sink: slo_ms_of(problem, tree, sink, tree.fastest_ms(sink)) for sink in tree.sinks}
         sink = max(needs, key=lambda s: needs[s])
-        slo, path = _stated_ms(problem, tree), tree.path(sink)
+        slo, path = stated_ms(problem, tree), tree.path(sink)
         fastest = ", ".join(
             f"{tree.tasks[t].id}={tree.tasks[t].variants[tree.tasks[t].variant[int(np.argmin(tree.tasks[t].ms))]]}"
             for t in path
@@ -48,7 +60,7 @@ def too_slow(problem: Pipeline) -> Infeasible | None:
             f"latency: no path of {tree.app} to {tree.tasks[sink].id} can be in time; the fastest, {fastest}, takes "
             f"{tree.fastest_ms(sink):.6g} ms of the {tree.limit_ms[sink]:.6g} ms that {slo:g} ms leave for execution"
         )
-        repairs.append(_slo_repair(problem, tree, needs[sink]))
+        repairs.append(slo_repair(problem, tree, needs[sink]))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
@@ -62,13 +74,17 @@ def too_few(problem: Pipeline, ask: Ask) -> Infeasible | None:
     return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
 
 
-def explain(problem: Pipeline, ask: Ask) -> Infeasible:
-    """What binds, and the repairs."""
+def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
+    """What binds, and the repairs; `proved` where an exact program found that there is no plan.
+
+    Where only levels found none, a relaxation may prove it; else all that is said is that none was found.
+    """
     floors = _floors(problem)
     if floors is not None:
         return floors
-    if sum(count_prefixes(tree) for tree in problem.served) > MOST_PREFIXES:
-        return Infeasible(why=("capacity: the servers do not carry the demand",))
+    proved = proved or is_beyond_all(problem, ask)
+    if not proved or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES:
+        return explain_at_levels(problem, ask, proved=proved)
     repairs = [*_less_demand(problem, ask), *_more_servers(problem, ask), *_more_money(problem, ask)]
     why = [_binding(problem, ask)]
     for i, tree in enumerate(problem.served):
@@ -86,8 +102,10 @@ def _floors(problem: Pipeline) -> Infeasible | None:
     """Accuracy floors above the best accuracy in time."""
     why, repairs = [], []
     for tree in problem.served:
+        if tree.floor is None:
+            continue
         best, _ = best_quality(tree, prefixes(tree))
-        if tree.floor is not None and tree.floor > best + 1e-9:
+        if tree.floor > best + 1e-9:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
             at = f"slo.apps.{tree.app}.quality.min"
             repairs.append(
@@ -142,8 +160,10 @@ def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     asked = replace(problem.asked("cost" if fleet.priced else "servers"), free=True)
     written = config_form(forest, fleet, asked)
     answer = ask(written.form, about="fewest servers for the demand")
-    if answer.point is None:
+    if answer.point is None or answer.value is None:
         return
+    if fleet.priced and fleet.budget is not None and answer.value > fleet.budget * (1 + 1e-9):
+        return  # servers alone do not help where the money does not reach
     yield from more_servers(problem, problem.served, written.counts(answer.point))
 
 
@@ -197,18 +217,19 @@ def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
 # The smallest limit on latency
 
 
-def _stated_ms(problem: Pipeline, tree: Tree) -> float:
+def stated_ms(problem: Pipeline, tree: Tree) -> float:
+    """The limit on response that the user states."""
     app = problem.inputs.slo.apps[tree.app]
     return min(target.max_ms for target in app.latency if target.of == "response")
 
 
-def _slo_ms(problem: Pipeline, tree: Tree, sink: int, ms: float) -> float:
+def slo_ms_of(problem: Pipeline, tree: Tree, sink: int, ms: float) -> float:
     """The limit on response under which a path of this execution time is in time."""
     app = problem.inputs.slo.apps[tree.app]
     return ms * problem.options.slo_divisor + len(tree.path(sink)) * app.network_ms_per_hop
 
 
-def _with_limit(problem: Pipeline, tree: Tree, slo_ms: float) -> Tree:
+def with_limit(problem: Pipeline, tree: Tree, slo_ms: float) -> Tree:
     """The pipeline under another limit on response."""
     app = problem.inputs.slo.apps[tree.app]
     limits = {
@@ -218,29 +239,42 @@ def _with_limit(problem: Pipeline, tree: Tree, slo_ms: float) -> Tree:
     return without_dominated(replace(tree, limit_ms=limits))
 
 
-def _slo_repair(problem: Pipeline, tree: Tree, slo_ms: float) -> Repair:
-    at, now = f"slo.apps.{tree.app}.latency", _stated_ms(problem, tree)
+def slo_repair(problem: Pipeline, tree: Tree, slo_ms: float) -> Repair:
+    """The repair that this limit would be."""
+    at, now = f"slo.apps.{tree.app}.latency", stated_ms(problem, tree)
     text = f"raise {at} by {slo_ms - now:.6g} ms to {slo_ms:.6g} ms"
     return Repair(at, "raise", slo_ms - now, slo_ms, "ms", text)
 
 
 def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
-    """The smallest limit on response that helps, by bisection over the sums of latencies; or why none does."""
+    """The smallest limit on response that helps, by bisection over the sums of latencies; or why none does.
+
+    Servers in parts are bisected first: they are asked in no time, and whole ones need as much or a little more.
+    """
     full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
     sums = _sums(problem, full)
     if sums is None:
         return "there are too many paths to try"
-    sums = sums[sums > _stated_ms(problem, full) * (1 + 1e-9)]
-    if not sums.size or not _carries(problem, ask, i, float(sums[-1])):
-        return "the servers do not carry the demand however long it may take"
+    sums = sums[sums > stated_ms(problem, full) * (1 + 1e-9)]
+    none = "the servers do not carry the demand however long it may take"
+    if not sums.size or not all(_carries(problem, ask, i, float(sums[-1]), whole=whole) for whole in (False, True)):
+        return none
+    least = _least_limit(problem, ask, i, sums, whole=False)
+    if not _carries(problem, ask, i, float(sums[least]), whole=True):
+        least += 1 + _least_limit(problem, ask, i, sums[least + 1 :], whole=True)
+    return slo_repair(problem, full, float(sums[least]))
+
+
+def _least_limit(problem: Pipeline, ask: Ask, i: int, sums: np.ndarray, *, whole: bool) -> int:
+    """Which of these limits is the first that helps; the last one does."""
     low, high = 0, sums.size - 1
     while low < high and ask.remaining > 0:
         middle = (low + high) // 2
-        if _carries(problem, ask, i, float(sums[middle])):
+        if _carries(problem, ask, i, float(sums[middle]), whole=whole):
             high = middle
         else:
             low = middle + 1
-    return _slo_repair(problem, full, float(sums[high]))
+    return high
 
 
 def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
@@ -253,19 +287,23 @@ def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
             if sums.size * own.size > MOST_SUMS:
                 return None
             sums = np.unique(np.round(sums[:, None] + own[None, :], 9))
-        found.append(np.array([_slo_ms(problem, tree, sink, float(ms)) for ms in sums]))
+        found.append(np.array([slo_ms_of(problem, tree, sink, float(ms)) for ms in sums]))
     return np.unique(np.concatenate(found))
 
 
-def _carries(problem: Pipeline, ask: Ask, i: int, slo_ms: float) -> bool:
+def _carries(problem: Pipeline, ask: Ask, i: int, slo_ms: float, *, whole: bool) -> bool:
+    """Whether the demand fits under this limit: asked as how much of it does, which always has an answer to certify."""
     full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
     trees: Sequence[Tree] = [
-        _with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)
+        with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)
     ]
     forest = [(tree, prefixes(tree)) for tree in trees]
-    about = f"is {slo_ms:.6g} ms enough for {full.app}"
-    for whole in (False, True):
-        form = config_form(forest, problem.wish.fleet, problem.asked("servers", whole=whole)).form
-        if ask(form, gap=1.0 if whole else None, about=about).status is Status.INFEASIBLE:
+    asked = replace(problem.asked("rate", whole=whole), rate_most=1.0)
+    form, about = config_form(forest, problem.wish.fleet, asked).form, f"is {slo_ms:.6g} ms enough for {full.app}"
+    for gap in (None, ALL_OF_IT):  # the usual gap decides, but for the last bit of the demand
+        answer = ask(form, gap=gap, about=about)
+        if answer.value is not None and answer.value >= 1.0 - ALL_OF_IT:
+            return True
+        if answer.bound is None or answer.bound < 1.0 - ALL_OF_IT:
             return False
-    return True
+    return False

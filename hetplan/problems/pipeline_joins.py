@@ -102,7 +102,8 @@ def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
         if isinstance(climbed, Answer):
             if climbed.status is Status.INFEASIBLE:
                 why = "capacity: the servers do not carry the demand in time"
-                return Infeasible(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed)
+                proved = slip == SLIPS[0]  # else by capacities that were tightened
+                return Infeasible(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed, proved=proved)
             return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         counts = written.counts(point)

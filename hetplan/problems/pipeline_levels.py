@@ -20,7 +20,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported, Scope
 from hetplan.planner.forms.milp import Vector
 from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_rows import Asked, Places, Written
+from hetplan.problems.pipeline_rows import ONE_MORE, Asked, Places, Written
 from hetplan.problems.pipeline_tree import Level, Tree, prefixes
 
 if TYPE_CHECKING:
@@ -118,6 +118,12 @@ def climb(
     best: tuple[Written, Vector] | None = None
     point: Vector | None = None
     for goal in goals:
+        if goal == "servers" and best is not None:
+            needed = _as_few_as_there_are(ask, write, asked, best, gap)
+            if needed is not None:
+                reported.append(Reported("servers", "min", scope, needed))
+                asked = _keeping(asked, goal, needed.value or 0.0)
+                continue
         written = write(replace(asked, goal=goal))  # type: ignore[arg-type]
         hint = point if point is not None and point.size == written.form.cost.size else None
         try:
@@ -135,6 +141,22 @@ def climb(
         asked = _keeping(asked, goal, value)
     assert best is not None
     return best[0], best[1], reported
+
+
+def _as_few_as_there_are(
+    ask: Ask, write: Write, asked: Asked, best: tuple[Written, Vector], gap: float
+) -> Answer[Any] | None:
+    """The proof that the servers of the best point so far are the fewest; None where one fewer would do.
+
+    Most often none is to spare, and an engine that may count no lower sees so many times faster.
+    """
+    written, point = best
+    now = sum(int(counts.sum()) for counts in written.counts(point))
+    form = write(replace(asked, goal="servers", servers_above=now - 1)).form
+    start = np.insert(point, next(block.start for block in form.columns if block.name == ONE_MORE), 1.0)
+    answer = ask(form, start=start, gap=gap, about="whether one server fewer would do")
+    # The objective does not count below one fewer, so a bound of no more than that (under a wide gap) proves nothing.
+    return answer if answer.bound is not None and answer.bound > now - 1 + KEPT and answer.point is not None else None
 
 
 _ABOUT = {

@@ -16,7 +16,20 @@ from hetplan.planner.forms.milp import Builder, Milp, Vector
 from hetplan.problems.pipeline_fleet import Fleet
 from hetplan.problems.pipeline_tree import Tree
 
-__all__ = ["Asked", "Places", "Servers", "Written", "add_batch_rule", "add_goal", "add_servers", "bound_of_servers"]
+__all__ = [
+    "ONE_MORE",
+    "Asked",
+    "Places",
+    "Servers",
+    "Written",
+    "add_batch_rule",
+    "add_goal",
+    "add_servers",
+    "bound_of_servers",
+]
+
+ONE_MORE = "one more server"
+"""The column of whether all servers are needed, see `Asked.servers_above`."""
 
 Places = NDArray[np.int64]
 Goal = Literal["quality", "fairest", "servers", "cost", "moves", "rate"]
@@ -34,9 +47,13 @@ class Asked:
     quality_least: float | None = None
     each_least: float | None = None
     servers_most: float | None = None
+    servers_above: int | None = None
+    """For the goal "servers": whether one more than these is needed; the objective does not count below."""
     cost_most: float | None = None
     moves_most: float | None = None
     rate_of: int | None = None
+    rate_most: float | None = None
+    """For the goal "rate": more is not asked for. In proportions, where 1 is the demand."""
     free: bool = False
     floors: bool = True
     counts: Sequence[Places] | None = None
@@ -51,6 +68,7 @@ class Servers:
     """Columns of servers: `x` per tree and configuration, `moved`, `rented`; and their rows per hardware."""
 
     x: list[Places]
+    one_more: Places = field(default_factory=lambda: np.zeros(0, np.int64))
     rented: Places = field(default_factory=lambda: np.zeros(0, np.int64))
     moved: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -74,7 +92,7 @@ def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, a
     """At most how many servers of each configuration of a task can be of use."""
     task = tree.tasks[t]
     limit = np.full(task.size, np.inf) if asked.free else fleet.most[task.hardware]
-    if asked.goal == "rate":
+    if asked.goal == "rate" and asked.rate_most is None:
         return limit
     useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9)
     # Servers beyond need are wanted only where a least number is stated.
@@ -136,6 +154,12 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     if not asked.free:
         _limit_resources(m, trees, fleet, found)
     _count_moves(m, trees, fleet, asked, found)
+    if asked.servers_above is not None:
+        found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
+        row = m.rows("servers but for one", ["all"], upper=asked.servers_above, unit="servers")
+        m.add(row, x, 1.0)
+        m.add(row, found.one_more, -1.0)
+        m.offset += asked.servers_above
     for name, most in (("servers", asked.servers_most), ("cost", asked.cost_most)):
         if most is not None:
             row = m.rows(f"{name} so far", ["all"], upper=most)
@@ -224,7 +248,7 @@ def add_goal(
     """Objective coefficients of the columns of servers, for goals that are about servers."""
     x = np.concatenate(found.x)
     if asked.goal == "servers":
-        costs.update(dict.fromkeys(x.tolist(), 1.0))
+        costs.update(dict.fromkeys((found.one_more if found.one_more.size else x).tolist(), 1.0))
     elif asked.goal == "cost":
         cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
         costs.update(zip(x.tolist(), cost.tolist(), strict=True))

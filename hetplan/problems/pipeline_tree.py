@@ -159,13 +159,27 @@ class Level:
 def without_dominated(tree: Tree) -> Tree:
     """The same pipeline without configurations that are never worth choosing.
 
-    Too slow for any path; or slower than another batch of the same variant and hardware that carries no less.
+    Too slow for any path; or slower than another batch of the same variant and hardware that carries no less; or faster
+    than one that carries no less and is in time whatever else is chosen.
     """
     before = -1
     while before != (now := sum(task.size for task in tree.tasks)):
         before, least = now, _least_before(tree)
         tree = tree.keeping([task.ms + least[t] <= tree.room_ms[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
-    return tree.keeping([_worth(task) for task in tree.tasks])
+    anyhow = _anyhow_ms(tree)
+    return tree.keeping([_worth(task, float(anyhow[t])) for t, task in enumerate(tree.tasks)])
+
+
+def _anyhow_ms(tree: Tree) -> Vector:
+    """Per task, how long it may take beside the slowest of all others; nothing where branches join (see `factor`)."""
+    if any(set(task.factor) != set(below) for task, below in zip(tree.tasks, tree.children, strict=True)):
+        return np.full(len(tree.tasks), -np.inf)
+    slowest = np.array([task.ms.max(initial=0.0) for task in tree.tasks])
+    anyhow = np.full(len(tree.tasks), np.inf)
+    for sink in tree.sinks:
+        path = list(tree.path(sink))
+        anyhow[path] = np.minimum(anyhow[path], tree.limit_ms[sink] - slowest[path].sum() + slowest[path])
+    return anyhow
 
 
 def with_least_loads(tree: Tree) -> Tree:
@@ -193,8 +207,9 @@ def _least_before(tree: Tree) -> Vector:
     return least
 
 
-def _worth(task: Task) -> Mask:
-    order = np.lexsort((-task.qps, task.ms))
+def _worth(task: Task, anyhow_ms: float) -> Mask:
+    """Slower ones carry more; of those that are in time anyhow, only the one that carries most is kept."""
+    order = np.lexsort((-task.qps, np.where(task.ms <= anyhow_ms, -np.inf, task.ms)))
     keep = np.zeros(task.size, dtype=bool)
     best: dict[tuple[int, int], float] = {}
     for place in order:

@@ -5,6 +5,13 @@ from cases.pipelines import HAND
 
 import hetplan as hp
 from benchmarks.datasets import loki_by_hand
+from hetplan.front_door import choose, pose
+from hetplan.planner.answer import Answer, Limits, Status
+from hetplan.problems.pipeline_config import config_form
+from hetplan.problems.pipeline_levels import climb
+from hetplan.problems.pipeline_tree import prefixes
+from hetplan.profiles.load import load_inputs
+from hetplan.solvers.highs import Highs
 
 
 def claimed(outcome, about="quality"):
@@ -103,3 +110,51 @@ def test_a_floor_on_accuracy_is_a_demand_like_any_other():
     assert outcome.exit_code == 3
     lowered = next(repair for repair in outcome.repairs if "quality" in repair.field)
     assert lowered.to == pytest.approx(0.84)
+
+
+def test_servers_that_are_of_no_use_are_left_alone():
+    """v1 runs on the one h only, v2 on g: accuracy is bounded by h, however many g there are."""
+    profile, slo = loki_by_hand.two_gpus(90)
+    for name, gpu in (("v1", "h"), ("v2", "g")):
+        runs = profile["variants"][name]["runs"]
+        profile["variants"][name]["runs"] = [run for run in runs if run["hardware"] == gpu]
+    slo["limits"]["instances"] = {"g": [0, 10], "h": [0, 1]}
+    outcome = hp.solve(profile, slo)
+    assert claimed(outcome) == pytest.approx((50 + 0.8 * 40) / 90)
+    assert claimed(outcome, "servers") == 2
+
+
+def test_several_first_steps_are_all_entered_by_every_query():
+    """Without the step in front of them, B and C of the two ends are served side by side, and count alike."""
+    profile, slo = loki_by_hand.two_sinks(20)
+    pipeline = profile["pipelines"]["p"]
+    del pipeline["nodes"]["a"]
+    pipeline["edges"] = []
+    for demand, accuracy, count in ((10, 1.0, 2), (20, 1.0, 3), (40, 0.8125, 4)):
+        slo["apps"]["x"]["demand"]["rate_qps"] = demand
+        check(hp.solve(profile, slo), accuracy, count)
+
+
+def test_a_bound_that_counts_no_lower_proves_no_number_of_servers():
+    """Under a wide gap an engine may stop where one fewer might do: then the fewest are asked for outright."""
+    inputs = load_inputs(*loki_by_hand.tiny(0.2, 20))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    asked = []
+
+    def ask(form, *, start=None, gap=None, about=""):
+        asked.append(about)
+        if "one server fewer" in about:
+            value = form.value(start)
+            return Answer(Status.OPTIMAL, point=start, value=value, bound=value - 1)
+        return Highs().solve(form, Limits(gap=gap))
+
+    _, _, reported = climb(
+        ask,
+        lambda one: config_form(forest, problem.wish.fleet, one),
+        ("quality", "servers"),
+        problem.asked("quality"),
+        scope="problem",
+    )
+    assert asked == ["best accuracy", "whether one server fewer would do", "fewest servers"]
+    assert reported[-1].answer.bound == pytest.approx(3)

@@ -3,8 +3,9 @@
 import pytest
 
 import hetplan as hp
-from benchmarks.datasets import loki, loki_by_hand
+from benchmarks.datasets import loki, loki_by_hand, loki_generator
 from benchmarks.datasets.sources import present
+from hetplan.problems import pipeline_budget, pipeline_infeasible
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 
@@ -80,3 +81,84 @@ def test_money_that_does_not_reach():
     slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
     outcome = hp.solve(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
+
+
+@pytest.fixture
+def by_levels(monkeypatch):
+    """As where the exact program would be too large to explain with."""
+    monkeypatch.setattr(pipeline_infeasible, "MOST_PREFIXES", 0)
+
+
+def test_the_repairs_at_latency_levels_suffice(by_levels):
+    profile, slo = loki_by_hand.tiny(0.2, 101)
+    outcome = hp.solve(profile, slo)
+    assert outcome.exit_code == 3
+    assert "step a of x binds" in outcome.why[0]
+    assert "no latency limit of x was found to help" in outcome.why[1]
+    rate, count = repair(outcome, "rate_qps"), repair(outcome, "instances")
+    assert rate.to == pytest.approx(100, rel=1e-3)
+    assert count.to == 6
+    assert "may" in rate.text
+    assert hp.solve(*loki_by_hand.tiny(0.2, rate.to)).exit_code == 0
+    assert hp.solve(*loki_by_hand.tiny(0.2, 101, servers=int(count.to))).exit_code == 0
+
+
+def test_several_are_lowered_together_at_latency_levels(by_levels):
+    outcome = hp.solve(*loki_by_hand.two_pipelines(1))
+    assert outcome.exit_code == 3  # fewer servers than steps
+    profile, slo = loki_by_hand.two_pipelines(2)
+    for app in slo["apps"].values():
+        app["demand"]["rate_qps"] *= 3
+    outcome = hp.solve(profile, slo)
+    part = repair(outcome, "rate_qps").to
+    assert part == pytest.approx(60 / 180, rel=1e-3)
+    for app in slo["apps"].values():
+        app["demand"]["rate_qps"] *= part * (1 - 1e-9)
+    assert hp.solve(profile, slo).exit_code == 0
+
+
+@published
+def test_a_latency_limit_at_latency_levels_suffices(by_levels):
+    top = {"variants": "top"}
+    profile, slo = loki.traffic_chain(208)
+    to = repair(hp.solve(profile, slo, options=top), "latency").to
+    assert to >= 336.78
+    slo["apps"]["cars"]["latency"][0]["max_ms"] = to
+    assert hp.solve(profile, slo, options=top).exit_code == 0
+
+
+def test_a_large_tree_has_a_binding_step_and_repairs():
+    outcome = hp.solve(*loki_generator.inputs(loki_generator.T5, servers=20, utilisation=30, variants=3))
+    assert outcome.exit_code == 3
+    assert "binds" in outcome.why[0]
+    assert {one.verb for one in outcome.repairs} == {"lower", "raise"}
+
+
+def levelled(demand: float) -> tuple[dict, dict]:
+    """Two steps on two servers; batches of 1, 8 and 32 take 10, 50 and 90 of 100 ms: 160 qps, 100 by the outermost."""
+    profile, slo = loki_by_hand.tiny(0.2, demand, servers=2)
+    profile["pipelines"]["p"]["edges"][0]["fanout"] = 1.0
+    for table in profile["tables"].values():
+        table |= {"axes": {"batch": [1, 8, 32]}, "mean": [10, 50, 90], "p50": [10, 50, 90]}
+    return profile, slo
+
+
+@pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
+def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
+    monkeypatch.setattr(pipeline_budget, "SMALL", 0)
+    outcome = hp.solve(*levelled(demand), formulation="budget", options={"levels": 2})
+    assert (outcome.status, outcome.exit_code) == (status, 3)
+    assert ("no plan was found" in outcome.why[0]) == (status == "not-found")
+    assert repair(outcome, "rate_qps").to < demand
+    assert hp.solve(*levelled(demand)).exit_code == (0 if demand < 160 else 3)
+
+
+def test_money_at_latency_levels(by_levels):
+    """More servers are no repair where the money for the cheapest does not reach."""
+    profile, slo = loki_by_hand.tiny(0.2, 100)
+    profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
+    slo["limits"]["cost_per_hour"] = "9"
+    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    outcome = hp.solve(profile, slo)
+    assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
+    assert repair(outcome, "instances") is None

@@ -62,6 +62,20 @@ def test_one_latency_level_per_step(demand, percent):
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
 
 
+def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best():
+    outcome = hp.solve(*loki.traffic_chain(30), formulation="budget", options={"levels": 2})
+    assert claimed(outcome) < 0.99  # 0.9964 is to be had
+    assert outcome.plan.claims[0].scope == "restriction"
+    assert outcome.plan.status == "feasible"
+    assert next(p.basis for p in outcome.plan.promises if p.quantity == "quality") == "mode accuracy"
+
+
+def test_levels_are_chosen_for_few_servers_where_the_best_accuracy_fits():
+    outcome = hp.solve(*loki.traffic_chain(100), formulation="budget")
+    assert 100 * claimed(outcome) == pytest.approx(99.6441, abs=1e-3)
+    assert servers(outcome) <= 11  # the exact program needs 10
+
+
 def test_different_batches_of_one_variant():
     assert 100 * claimed(hp.solve(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
     outcome = hp.solve(*loki.traffic_chain(520), options={"multibatch": True})
