@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.dispatch.compiled import bare_kernel
 
 __all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "assign", "match", "scratch"]
 
@@ -24,40 +24,45 @@ Costs = tuple[Floats, Floats, float, bool]
 IDLE = -1.0
 """In place of the time at which an instance will be free: it is free now."""
 
+LANES = 4
+"""Columns come in multiples of this, so that compiled loops over them have no odd ones left to do one by one."""
+
 
 def scratch(instances: int, window: int) -> Scratch:
     """Room for matching up to `window` queries with up to `instances` instances."""
-    side = max(instances, window, 1)
+    side = LANES * -(-max(instances, window, 1) // LANES)
     return np.zeros((max(min(instances, window), 1), side)), np.zeros((5, side)), np.zeros((5, side), np.int64)
 
 
-@kernel
+@bare_kernel
 def nearest_open(best: Floats, columns: int) -> Any:
-    """The least of ``best[:columns]``; four running minima, which a processor finds side by side."""
+    """The least of ``best[:columns]``, whole lanes: four running minima, which a processor finds side by side."""
     one, two, three, four = np.inf, np.inf, np.inf, np.inf
-    even = columns - columns % 4
-    for column in range(0, even, 4):
+    for column in range(0, columns, LANES):
         one = best[column] if best[column] < one else one
         two = best[column + 1] if best[column + 1] < two else two
         three = best[column + 2] if best[column + 2] < three else three
         four = best[column + 3] if best[column + 3] < four else four
-    for column in range(even, columns):
-        one = best[column] if best[column] < one else one
     return min(min(one, two), min(three, four))
 
 
-@kernel
+@bare_kernel
 def assign(rows: int, columns: int, room: Scratch) -> None:
     """Give each row its own column at least total cost; `rows` must not exceed `columns`.
 
     Costs are read from ``room[0][:rows, :columns]``; the column of each row is left in ``room[2][0, :rows]``.
     Rows enter one by one; each takes the cheapest path of exchanges to a free column, with the costs reduced by
     prices (`of_row`, `of_column`) that keep every reduced cost at or above zero. A column that is `settled` leaves the
-    search by an infinite price, so that the inner loop has no branch.
+    search by an infinite price, and columns of infinite cost fill up the last lanes, so that the loops have no branch.
     """
     cost, real, whole = room
     of_row, of_column, distance, best, price = real[0], real[1], real[2], real[3], real[4]
     column_of, row_of, via, settled = whole[0], whole[1], whole[2], whole[3]
+    given = columns
+    columns = (columns + LANES - 1) // LANES * LANES
+    for column in range(given, columns):
+        for row in range(rows):
+            cost[row, column] = np.inf
     for column in range(columns):
         of_column[column] = 0.0
         row_of[column] = -1
@@ -73,14 +78,12 @@ def assign(rows: int, columns: int, room: Scratch) -> None:
                 via[column] = owner if better else via[column]
                 best[column] = reduced if better else best[column]
             lowest = nearest_open(best, columns)
-            nearest = -1
+            # Of columns equally near a free one ends the search, else the first is taken: the least of these numbers.
+            nearest = 2 * columns - 1
             for column in range(columns):
-                if best[column] == lowest:
-                    # Of columns equally near a free one ends the search.
-                    if row_of[column] < 0:
-                        nearest = column
-                        break
-                    nearest = column if nearest < 0 else nearest
+                place = column if row_of[column] < 0 else columns + column
+                nearest = min(nearest, place if best[column] == lowest else 2 * columns - 1)
+            nearest = nearest if nearest < columns else nearest - columns
             if row_of[nearest] < 0:
                 break
             settled[count] = nearest
@@ -104,7 +107,7 @@ def assign(rows: int, columns: int, room: Scratch) -> None:
             nearest = previous
 
 
-@kernel
+@bare_kernel
 def candidates(queries: int, first: Integers, ends: Floats, merge: bool, chosen: Integers) -> int:
     """Write into `chosen` the instances worth looking at, and return how many.
 
@@ -134,13 +137,13 @@ def candidates(queries: int, first: Integers, ends: Floats, merge: bool, chosen:
     return count
 
 
-@kernel
+@bare_kernel
 def busy_ms(ends_ms: Any, now_ms: float) -> Any:
     """How long an instance is still expected to be busy; one that is overdue is expected to end now."""
     return ends_ms - now_ms if ends_ms > now_ms else 0.0
 
 
-@kernel
+@bare_kernel
 def write_costs(
     now_ms: float,
     waiting: Integers,
@@ -184,7 +187,7 @@ def write_costs(
                 cost[place, k] = price
 
 
-@kernel
+@bare_kernel
 def older_first(
     now_ms: float,
     waiting: Integers,
@@ -218,7 +221,7 @@ def older_first(
                 mates[older], mates[younger] = sooner, later
 
 
-@kernel
+@bare_kernel
 def late_stand_back(
     now_ms: float,
     waiting: Integers,
@@ -260,7 +263,7 @@ def late_stand_back(
                 break
 
 
-@kernel
+@bare_kernel
 def match(
     now_ms: float,
     waiting: Integers,

@@ -3,6 +3,7 @@
 The bound of a configuration is its fluid rate with all the lateness that the target leaves, which no dispatcher can
 exceed, or the estimate of Eq. 15, which proves nothing. Kairos+ (Algorithm 1) tries configurations in the order of the
 bound and leaves out those whose bound is below the best value found; the other searches do so too unless told not to.
+Where the order does not depend on values, the simulation of a pool ends as soon as it is known not to beat the best.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ ENGINES = {
     "bo": "gaussian-process",
 }
 """Formulation -> the engine that searches."""
+
+FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
+"""Of a pool that is not the best these need not know what it is worth."""
 
 
 def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
@@ -152,9 +156,11 @@ def _evaluator(
 
         return measured
     check_can_simulate(pool)
+    to_beat = pool.formulation in FIXED_ORDER
 
     def simulated(i: int) -> float:
-        tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed)
+        best = max((value.median for value in tried.values()), default=0.0) if to_beat else 0.0
+        tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed, above=best)
         return tried[i].median
 
     return simulated

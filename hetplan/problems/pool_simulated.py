@@ -7,8 +7,10 @@ The simulator is handed in (`Tools.simulate`); nothing here imports it. It is ca
 with a row per type and a column per class, classes in growing size where there is one axis; and, where option
 `noise` is not "mean", also ``noise=..., std_ms=..., max_ms=...`` (arrays like latency_ms). It returns an object with
 `per_seed`: of each seed the highest rate (queries/s) at which no more than `most_late` of the queries were late, 0
-where none was found. With option `dispatch` "threshold" the rule is the name ``threshold/1``, with
-``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best `threshold` too.
+where none was found. A search hands in ``above=`` besides, the best median so far: a pool that does not beat it may get
+any rates that do not either, so that its simulation can end early. With option `dispatch` "threshold" the rule is the
+name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best
+`threshold` too.
 """
 
 from __future__ import annotations
@@ -105,8 +107,12 @@ def simulate(
     *,
     first_seed: int,
     look: Literal["climb", "sweep"] = "climb",
+    above: float = 0.0,
 ) -> Simulated:
-    """The allowable rate of a pool whose fluid rate is `lam`, per seed; `look` is how a threshold is looked for."""
+    """The allowable rate of a pool whose fluid rate is `lam`, per seed; `look` is how a threshold is looked for.
+
+    Where its median is not more than `above`, the rates are only known not to be.
+    """
     assert pool.tools.simulate is not None
     order, sizes = _by_size(pool)
     more: dict[str, Any] = {}
@@ -114,6 +120,8 @@ def simulate(
         more = {"noise": pool.options.noise, "std_ms": pool.times.std_ms[order].T, "max_ms": pool.times.max_ms[order].T}
     if pool.options.dispatch == "threshold":
         more["threshold"] = look
+    if above > 0:
+        more["above"] = above
     found = pool.tools.simulate(
         pool.L[order].T,
         tuple(int(count) for count in per_type),

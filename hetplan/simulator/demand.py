@@ -84,7 +84,8 @@ class AppDemand:
     """What one application asks for: a rate and a process, or a recorded trace, or rates of successive periods.
 
     `percentile` is the strictest that anything is said of, `states_accuracy` tells whether an accuracy is, too;
-    `from_start` that the start of a run is part of the question.
+    `from_start` that the start of a run is part of the question. With `queries_seed` every run gets the queries of that
+    seed, whatever its own.
     """
 
     app: str
@@ -101,6 +102,7 @@ class AppDemand:
     clients: int = 0
     states_accuracy: bool = False
     from_start: bool = False
+    queries_seed: int | None = None
 
     @property
     def stationary(self) -> bool:
@@ -172,7 +174,8 @@ class AppDemand:
         return max(self.length_s(), needed / self.rate_qps if self.rate_qps > 0 else 0.0)
 
     def stream(self, seed: int, duration_s: float) -> Stream:
-        """The queries of one seed."""
+        """The queries of a run with this seed."""
+        seed = seed if self.queries_seed is None else self.queries_seed
         times = self._times(seeded(seed, 2 * self.number), duration_s)
         kinds = draw_kinds(self.mix, len(times), seeded(seed, 2 * self.number + 1))
         return Stream(self.app, times * 1000.0, kinds)

@@ -10,10 +10,10 @@ percentiles above p99.99: where too few queries lie beyond them, the report warn
 first 20 latency limits' worth where that is more, never more than a fifth. Where the load follows a day or a trace
 nothing is left out: then the start is part of the question.
 
-**Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds. With a single seed the
-value is that of the whole run, and the interval around it as wide as five stretches of the run, taken for seeds, make
-it; the report warns that several seeds tell more. Figures that cannot be below 0, or above 1, have intervals that are
-not.
+**Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds: of shares on the scale of
+their log odds, of percentiles through the shares of queries beyond (`percentiles`). With a single seed the value is
+that of the whole run, and the interval around it as wide as five stretches of the run, taken for seeds, make it; the
+report warns that several seeds tell more. Figures that cannot be below 0, or above 1, have intervals that are not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.slo import Arrivals
+from hetplan.simulator.percentiles import Responses, percentile_over, responses_of, share_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,8 @@ __all__ = [
     "Estimate",
     "estimate",
     "estimate_of_one",
+    "estimate_of_percentile",
+    "estimate_of_share",
     "figures_of",
     "run_length_s",
     "warm_up_queries",
@@ -110,6 +113,34 @@ def estimate_of_one(whole: float, stretches: Sequence[float]) -> Estimate:
     return Estimate(whole, whole - half, whole + half)
 
 
+def estimate_of_share(values: Sequence[float], stretches: Sequence[float] = ()) -> Estimate:
+    """The mean of a share over runs; of a single run its own, with the interval that its stretches make.
+
+    >>> estimate_of_share([0.0, 0.0])
+    Estimate(value=0.0, low=0.0, high=0.0)
+    """
+    import numpy as np
+
+    found = [value for value in values if not math.isnan(value)]
+    if not found:
+        return Estimate(math.nan, math.nan, math.nan)
+    mean = float(np.mean(found))
+    seen = found if len(values) > 1 else [value for value in stretches if not math.isnan(value)]
+    return _around(mean, *(share_interval(seen) if seen else (math.nan, math.nan)))
+
+
+def estimate_of_percentile(runs: Sequence[AppFigures], percentile: float, stretches: Sequence[AppFigures]) -> Estimate:
+    """A percentile over runs; of a single run its own, with the interval that its stretches make."""
+    seen = [item.responses for item in (runs if len(runs) > 1 else stretches) if item.queries]
+    value, low, high = percentile_over(seen, percentile)
+    return _around(value if len(runs) > 1 else runs[0].percentiles_ms[percentile], low, high)
+
+
+def _around(value: float, low: float, high: float) -> Estimate:
+    """An interval that holds its value, which stretches of a run need not give."""
+    return Estimate(value, value if low > value else low, value if high < value else high)
+
+
 def queries_needed(percentile: float, *, rate_qps: float, slo_ms: float) -> int:
     """How many queries a run must have to say something about a percentile.
 
@@ -167,6 +198,7 @@ class AppFigures:
     rate_qps: float
     goodput_qps: float
     unfinished: int
+    responses: Responses
 
 
 def figures_of(
@@ -184,7 +216,8 @@ def figures_of(
     count = len(mine)
     if not count:
         empty = dict.fromkeys(percentiles, math.nan)
-        return AppFigures(0, math.nan, empty, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0, 0.0, 0)
+        nan, nothing = math.nan, responses_of([])
+        return AppFigures(0, nan, empty, nan, nan, nan, nan, nan, 0.0, 0.0, 0, nothing)
     served = mine["status"] == 1
     response = np.where(served, mine["finish"] - mine["arrival"], np.inf)
     in_time = served & (mine["finish"] <= mine["deadline"] + LATE_SLACK_MS)
@@ -202,6 +235,7 @@ def figures_of(
         rate_qps=count / span_s,
         goodput_qps=float(in_time.sum()) / span_s,
         unfinished=int((mine["status"] == 0).sum()),
+        responses=responses_of(ordered),
     )
 
 

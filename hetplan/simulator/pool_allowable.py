@@ -3,6 +3,8 @@
 The share of late queries need not grow with the rate (a pool with a noisy type can be worse at a trickle than at a
 stream), so plain bisection would be wrong: twelve rates up to 1.1 times the fluid bound are tried from the top, and
 only the cell above the highest that passes is bisected. A run that has more late queries than allowed stops at once.
+Where only a pool that beats a known rate is wanted (`above`), a seed's search ends when all that is left of it lies
+below, and the pool's when most of its seeds have ended so. What beats the rate is found as if nothing were left out.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Literal
 
@@ -33,8 +36,10 @@ ORACLE = ("oracle", "orcl")
 class AllowableRate:
     """The rate in queries per second, per seed and over seeds; 0 where every rate that was tried failed.
 
-    `feasible` is false when most seeds found no rate at all: infeasible at any rate. `threshold` is the best batch-size
-    threshold where the rule has one. `evaluations` counts runs, all seeds and thresholds together.
+    `feasible` is false when most seeds are known to have no rate at all: infeasible at any rate. `threshold` is the
+    best batch-size threshold where the rule has one. `evaluations` counts runs, all seeds and thresholds together.
+    `not_above` is the rate to beat where the search ended because most seeds carry less; then the seeds are those
+    looked at until then, and their rates what they were seen to carry so far.
     """
 
     median: float
@@ -46,6 +51,7 @@ class AllowableRate:
     feasible: bool
     rule: str
     threshold: float | None = None
+    not_above: float | None = None
 
     @property
     def why(self) -> str:
@@ -66,6 +72,7 @@ class Search:
     most_late: float = 0.01
     least_queries: int = 20_000
     threshold: Literal["sweep", "climb"] = "sweep"
+    above: float = 0.0
 
 
 def queries_needed(rate_qps: float, qos_ms: float, *, least: int = 20_000) -> int:
@@ -78,11 +85,12 @@ def queries_needed(rate_qps: float, qos_ms: float, *, least: int = 20_000) -> in
 
 
 def highest_passing(
-    passes: Callable[[float], bool], top_qps: float, *, cells: int = 12, precision: float = 0.005
+    passes: Callable[[float], bool], top_qps: float, *, cells: int = 12, precision: float = 0.005, above: float = 0.0
 ) -> float:
     """The highest rate found to pass: a grid from the top, then bisection of the cell above the highest that passes.
 
     Where the whole grid fails, rates are halved from its lowest downwards, to a thousandth of it; 0 when all fail.
+    With `above` it ends as soon as the answer must lie below that, with the highest rate that passed until then.
 
     >>> round(highest_passing(lambda rate: rate <= 61.0 and not 20 < rate < 40, 100), 1)
     60.9
@@ -96,16 +104,18 @@ def highest_passing(
             low = rate
             break
         high = rate
+        if high <= above:
+            return low
     if low == 0.0:
         rate = high / 2.0
-        while rate > top_qps / cells / 1024.0 and low == 0.0:
+        while rate > top_qps / cells / 1024.0 and low == 0.0 and high > above:
             if passes(rate):
                 low = rate
             else:
                 high, rate = rate, rate / 2.0
     if low == 0.0 or high == 0.0:
         return low
-    while high - low > precision * high:
+    while high - low > precision * high and high > above:
         middle = 0.5 * (low + high)
         if passes(middle):
             low = middle
@@ -132,6 +142,7 @@ def allowable_rate(
     most_late: float = 0.01,
     least_queries: int = 20_000,
     threshold: Literal["sweep", "climb"] = "sweep",
+    above: float = 0.0,
     threads: int = 1,
 ) -> AllowableRate:
     """The allowable rate of a pool: latencies by type and bin, instances by type, the share of each bin, the target.
@@ -139,7 +150,9 @@ def allowable_rate(
     `rule` is a rule, its name, or ``oracle``; the name ``threshold/1`` tries thresholds by `threshold`. `lp_qps` is
     the fluid bound of the pool, solved here when not given. A rate passes when at most `most_late` of the queries are
     late in a run of at least `least_queries`. `noise`, `std_ms` and `max_ms` may be given here instead of in
-    `conditions`. Seeds run in parallel on `threads`.
+    `conditions`. Seeds run in parallel on `threads`. `above` is a rate to beat: the median is exact if it is higher,
+    and if it is not, the search ends once that is certain (see `AllowableRate.not_above`); a rule whose thresholds are
+    tried is searched to the end.
 
     >>> found = allowable_rate([[10, 40], [20, 200]], (1, 3), [0.75, 0.25], 100, least_queries=2000)
     >>> found.feasible, found.min <= found.median <= found.max
@@ -149,7 +162,7 @@ def allowable_rate(
     given = conditions or Conditions()
     if noise is not None:
         given = replace(given, noise=noise, std_ms=std_ms, max_ms=max_ms)
-    search = Search(pool, pmf, rule, seeds, lp_qps, given, most_late, least_queries, threshold)
+    search = Search(pool, pmf, rule, seeds, lp_qps, given, most_late, least_queries, threshold, above)
     return next(allowable_rates([search], threads=threads))
 
 
@@ -167,17 +180,35 @@ def allowable_rates(
     total, done = sum(len(search.seeds) for search in searches), 0
     with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:
         pending = [
-            [pool.submit(_of_seed, search, seed, top) for seed in search.seeds]
+            [_begun(pool if threads > 1 else None, search, seed, top) for seed in search.seeds]
             for search, top in zip(searches, tops, strict=True)
         ]
-        for search, futures in zip(searches, pending, strict=True):
-            found = []
-            for future in futures:
-                found.append(future.result())
+        for search, top, of_seeds in zip(searches, tops, pending, strict=True):
+            found: list[_Found] = []
+            for of_seed in of_seeds:
+                if not _most_below(search, found):
+                    found.append(of_seed())
                 done += 1
                 if on_progress is not None:
                     on_progress(done, total)
+            if not _most_below(search, found):
+                # The median may beat the rate: the seeds that ended early are searched to the end.
+                found = [
+                    one if one.complete else _of_seed(search, seed, top)
+                    for one, seed in zip(found, search.seeds, strict=True)
+                ]
             yield _over_seeds(search, found)
+
+
+def _begun(pool: ThreadPoolExecutor | None, search: Search, seed: int, top_qps: float) -> Callable[[], _Found]:
+    """One seed's search, which a thread begins now, or which is done when it is called."""
+    work = partial(_of_seed, search, seed, top_qps, above=search.above)
+    return work if pool is None else pool.submit(work).result
+
+
+def _most_below(search: Search, found: Sequence[_Found]) -> bool:
+    """Whether so many seeds are known to carry no more than `above` that the median of all must be below it."""
+    return 2 * sum(not one.complete for one in found) > len(search.seeds)
 
 
 def _top_qps(search: Search) -> float:
@@ -194,19 +225,23 @@ def _top_qps(search: Search) -> float:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one seed found: the rate of each threshold (None where the rule has none), and how many runs it took."""
+    """What one seed found: the rate of each threshold (None where the rule has none), and how many runs it took.
+
+    Not `complete`: the rate is below what was to be beaten, and was not searched for any further.
+    """
 
     rates: dict[float | None, float]
     evaluations: int
+    complete: bool = True
 
 
-def _of_seed(search: Search, seed: int, top_qps: float) -> _Found:
+def _of_seed(search: Search, seed: int, top_qps: float, *, above: float = 0.0) -> _Found:
     draws, conditions = Draws(search.pmf, seed=seed), search.conditions or Conditions()
-    evaluations = 0
+    evaluations, least_failing_qps = 0, math.inf
 
-    def rate_of(rule: Rule) -> float:
+    def rate_of(rule: Rule, beat_qps: float = 0.0) -> float:
         def passes(rate_qps: float) -> bool:
-            nonlocal evaluations
+            nonlocal evaluations, least_failing_qps
             evaluations += 1
             count = queries_needed(rate_qps, search.pool.qos_ms, least=search.least_queries)
             most_late = math.floor(search.most_late * count)
@@ -220,9 +255,11 @@ def _of_seed(search: Search, seed: int, top_qps: float) -> _Found:
                 most_late=most_late,
                 draws=draws,
             )
+            if run.late > most_late:
+                least_failing_qps = min(least_failing_qps, rate_qps)
             return run.late <= most_late
 
-        return highest_passing(passes, top_qps) if top_qps > 0.0 else 0.0
+        return highest_passing(passes, top_qps, above=beat_qps) if top_qps > 0.0 else 0.0
 
     if isinstance(search.rule, str) and search.rule.lower() in ORACLE:
         count = queries_needed(max(top_qps, 1e-9), search.pool.qos_ms, least=search.least_queries)
@@ -234,7 +271,8 @@ def _of_seed(search: Search, seed: int, top_qps: float) -> _Found:
         tried = walk(lambda value: rate_of(Threshold(value, base)), _candidates(search.pool)).tried
         return _Found(dict(tried.items()), evaluations)
     rule = default_rule(search.rule, search.pool) if isinstance(search.rule, str) else search.rule
-    return _Found({None: rate_of(rule)}, evaluations)
+    rate_qps = rate_of(rule, above)
+    return _Found({None: rate_qps}, evaluations, complete=least_failing_qps > above)
 
 
 def _candidates(pool: Pool) -> tuple[float, ...]:
@@ -251,6 +289,7 @@ def _over_seeds(search: Search, found: Sequence[_Found]) -> AllowableRate:
     seen = {key for one in found for key in one.rates}
     best = max(sorted(seen, key=lambda key: -1.0 if key is None else key), key=lambda key: _median(found, key))
     rates = tuple(one.rates.get(best, 0.0) for one in found)
+    below = _most_below(search, found)
     if isinstance(search.rule, str):
         name = "oracle" if search.rule.lower() in ORACLE else rule_name(search.rule)
     else:
@@ -260,11 +299,12 @@ def _over_seeds(search: Search, found: Sequence[_Found]) -> AllowableRate:
         min=min(rates),
         max=max(rates),
         per_seed=rates,
-        seeds=tuple(search.seeds),
+        seeds=tuple(search.seeds[: len(found)]),
         evaluations=sum(one.evaluations for one in found),
-        feasible=median(rates) > 0.0,
+        feasible=below or median(rates) > 0.0,
         rule=name,
         threshold=best,
+        not_above=search.above if below else None,
     )
 
 

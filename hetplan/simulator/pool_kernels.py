@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.dispatch.compiled import bare_kernel, kernel
 from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, match
 from hetplan.dispatch.queue_kernels import earliest_completion, first_free
 
@@ -122,7 +122,7 @@ def run_earliest(
     return late, queries, end_ms
 
 
-@kernel
+@bare_kernel
 def free_instances(now_ms: float, ends_ms: Floats, expected_ms: Floats) -> tuple[int, Any]:
     """Set free the instances that end by now; how many those are, and when the next one ends."""
     freed, next_ms = 0, np.inf

@@ -5,8 +5,7 @@ a run, some 200 bytes per query, stay in memory until its figures are taken.
 
 **Near capacity.** A queue forgets slowly there: it takes about ``1 / (1 - utilisation)^2`` services. A run spans 600
 times that, judged by the utilisation that a run of the usual length shows. (Of an M/M/1 queue at a load of 0.97, 95%
-intervals over five seeds then hold the mean in 95 of 100 cases and the 99th percentile in 92; 200 times would do for
-93 and 86: few long queues make most of a high percentile, so that its estimates are skewed.)
+intervals over five seeds then hold the mean and the 99th percentile in 95 or 96 of 100 cases each.)
 
 **Accuracy.** Where a plan or a wish states an accuracy, runs are so long that their accuracies differ by a standard
 deviation of a fifth of a percent.

@@ -6,7 +6,6 @@ each wish and each promise beside the simulated figure. `SimulationReport.broken
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,16 @@ from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
-from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, AppFigures, Estimate, estimate, estimate_of_one
+from hetplan.simulator.figures import (
+    BATCHES,
+    HIGHEST_PERCENTILE,
+    AppFigures,
+    Estimate,
+    estimate,
+    estimate_of_one,
+    estimate_of_percentile,
+    estimate_of_share,
+)
 from hetplan.simulator.learning import learning
 from hetplan.simulator.lifetimes import lifetime_lines
 from hetplan.simulator.plan_service import NOISES, NoiseName, noise_of
@@ -69,6 +77,7 @@ def simulate(
     noise: NoiseName = "table",
     arrivals: str | Mapping[str, Any] | Arrivals | None = None,
     trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
+    queries_seed: int | None = None,
     misprediction: float = 0.0,
     learn: bool = False,
     failures: Sequence[Failure] = (),
@@ -83,9 +92,10 @@ def simulate(
 
     The load is the wish's rate; where that is "max", the rate that the plan promises. `duration_s` defaults to what
     the strictest percentile needs (`figures`). `noise` says how service times vary (`plan_service.NOISES`),
-    `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `learn` the
-    dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back another
-    system to go over to.
+    `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `queries_seed`
+    every run plays the queries of that seed, and only service times and the draws of the dispatch differ. With `learn`
+    the dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back
+    another system to go over to.
     """
     if noise not in NOISES:
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
@@ -93,7 +103,7 @@ def simulate(
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
     stages = planned_systems(plan, inputs, noise=noise, services=services)
     demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
-    demands = [replace(demand, from_start=learn) for demand in demands]
+    demands = [replace(demand, from_start=learn, queries_seed=queries_seed) for demand in demands]
     reports = simulate_system(
         stages,
         demands,
@@ -117,15 +127,14 @@ def simulate(
         going |= {"threads": threads, "on_event": on_event, "cancel": cancel}
         way = play_transition(plan, inputs, demands, run_seeds=reports.seeds, **going)
     lines = (*lines_of(plan, inputs, reports), *lifetime_lines(plan, inputs, seeds=reports.seeds))
-    notes = [note for stage in stages for note in stage.notes]
-    told = (*_other_inputs(plan, inputs), *reports.warnings, *notes, *unplayed_rates(lines))
+    notes = (*reports.warnings, *(note for stage in stages for note in stage.notes), *unplayed_rates(lines))
     return replace(
         reports,
         plan=plan.digest,
         currency=inputs.slo.limits.currency,
         lines=lines,
         transition=way,
-        warnings=tuple(dict.fromkeys((*told, *_late_on_the_way(way, demands)))),
+        warnings=tuple(dict.fromkeys((*_other_inputs(plan, inputs), *notes, *_late_on_the_way(way, demands)))),
     )
 
 
@@ -392,28 +401,21 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary]) -> AppReport:
     wholes = [run.apps[demand.app] for run in runs]
     stretches = runs[0].stretches[demand.app]
 
-    def over_runs(figure: Callable[[AppFigures], float], *, most: float = math.inf) -> Estimate:
-        values = [figure(item) for item in wholes]
-        found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [figure(one) for one in stretches])
+    def over_runs(name: str, figure: Callable[[AppFigures], float]) -> Estimate:
+        values, parts = [figure(item) for item in wholes], [figure(one) for one in stretches]
+        if name in _SHARES:
+            return estimate_of_share(values, parts)
+        found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], parts)
         # An interval does not go where the figure cannot.
-        return replace(
-            found,
-            low=max(found.low, 0.0) if found.value >= 0.0 else found.low,
-            high=min(found.high, max(found.value, most)),
-        )
+        return replace(found, low=max(found.low, 0.0) if found.value >= 0.0 else found.low)
 
     return AppReport(
         id=demand.app,
         offered_qps=demand.rate_qps,
         queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
         arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
-        figures={
-            name: over_runs(figure, most=1.0 if name in _SHARES else math.inf) for name, figure in _FIGURES.items()
-        },
-        percentiles_ms={
-            at: over_runs(lambda item, at=at: item.percentiles_ms[at])  # type: ignore[misc]
-            for at in wholes[0].percentiles_ms
-        },
+        figures={name: over_runs(name, figure) for name, figure in _FIGURES.items()},
+        percentiles_ms={at: estimate_of_percentile(wholes, at, stretches) for at in wholes[0].percentiles_ms},
     )
 
 

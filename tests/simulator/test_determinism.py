@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,14 @@ def test_queries_meet_the_same_luck_under_another_rule(queues: Any) -> None:
     ]
     np.testing.assert_allclose(responses[0], responses[1])
     np.testing.assert_allclose(responses[0], responses[2])
+
+
+def test_the_same_queries_in_every_run_leave_only_service_and_dispatch_to_chance(queues: Any) -> None:
+    demand = AppDemand("ask", 0, rate_qps=150.0, arrivals=Arrivals(), slo_ms=100.0, percentile=99.0, queries_seed=7)
+    first, second = (demand.stream(seed, 20.0) for seed in (1, 2))
+    np.testing.assert_array_equal(first.times_ms, second.times_ms)
+    np.testing.assert_array_equal(first.times_ms, replace(demand, queries_seed=None).stream(7, 20.0).times_ms)
+    still = simulate_system(queues.system(2), [demand], seeds=3, duration_s=20.0, noise="mean").apps["ask"]
+    noisy = simulate_system(queues.system(2), [demand], seeds=3, duration_s=20.0, noise="exponential").apps["ask"]
+    assert still.figures["mean_ms"].low == still.figures["mean_ms"].high
+    assert noisy.figures["mean_ms"].low < noisy.figures["mean_ms"].high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,34 @@ def test_rates_of_several_at_once_are_not_simulated_as_single_queries() -> None:
 
 
 # Searches.
+
+
+@pytest.mark.parametrize("formulation", ["kairos-plus", "exhaustive", "rand"])
+@pytest.mark.parametrize("bound", ["lp", "eq15"])
+def test_simulations_that_end_early_change_no_plan(formulation: str, bound: str) -> None:
+    """The same pool, promises, claims and number of pools tried as where each is simulated to the end."""
+    from hetplan.simulator.pool_allowable import allowable_rate
+
+    spent = {True: 0, False: 0}
+
+    def simulator(early: bool) -> Any:
+        def run(*given: Any, above: float = 0.0, **options: Any) -> Any:
+            found = allowable_rate(*given, **options, above=above if early else 0.0, least_queries=2000)
+            spent[early] += found.evaluations
+            return found
+
+        return run
+
+    plans = []
+    for early in (True, False):
+        case = g3(budget=3, instances={"base": [1, None], "b": [0, 0]})
+        found = drafted(case, Tools(simulate=simulator(early)), formulation=formulation, bound=bound, seeds=3)
+        plans.append(
+            (found.workers, found.promises, found.dispatch, [replace(one, answer=None) for one in found.reported])
+        )
+    assert plans[0] == plans[1]
+    # Listed from the smallest on, each of these pools beats those before it.
+    assert spent[True] < spent[False] or formulation == "exhaustive"
 
 
 @pytest.mark.parametrize("formulation", SEARCHES)

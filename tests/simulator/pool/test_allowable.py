@@ -55,6 +55,44 @@ def test_below_the_grid_rates_are_tried_down_to_a_thousandth() -> None:
     assert min(asked) < 1e-3
 
 
+@given(st.integers(0, 2**32), st.floats(0.0, 1.1))
+def test_a_search_that_only_has_to_beat_a_rate_finds_what_beats_it(seed: int, above: float) -> None:
+    """Whatever rates pass, nearer the top the fewer: the same answer if it is higher, else one that is not either."""
+
+    def passes(rate_qps: float) -> bool:
+        return bool(np.random.default_rng((seed, round(1e9 * rate_qps))).random() > rate_qps)
+
+    runs = [0, 0]
+
+    def counted(which: int, rate_qps: float) -> bool:
+        runs[which] += 1
+        return passes(rate_qps)
+
+    whole = highest_passing(lambda tried: counted(0, tried), 1.0)
+    found = highest_passing(lambda tried: counted(1, tried), 1.0, above=above)
+    assert found == whole if whole > above else found <= above
+    assert runs[1] <= runs[0]
+
+
+def test_a_pool_that_does_not_beat_a_rate_is_not_searched_to_the_end() -> None:
+    given: dict[str, object] = {"latency_ms": LATENCY, "counts": COUNTS, "pmf": PMF, "qos_ms": 100.0}
+    given |= {"least_queries": 4000, "seeds": range(5)}
+    whole = allowable_rate(**given)  # type: ignore[arg-type]
+    for above in (0.5 * whole.median, 0.999 * whole.median):
+        found = allowable_rate(**given, above=above)  # type: ignore[arg-type]
+        assert (found.per_seed, found.seeds, found.not_above) == (whole.per_seed, whole.seeds, None)
+    # A rate is found to half a percent: nothing of that cell is left to search at the median itself.
+    for above in (whole.median, 1.01 * whole.median, 1.05 * whole.max):
+        found = allowable_rate(**given, above=above)  # type: ignore[arg-type]
+        assert found.median <= above
+        assert (found.not_above is None) == (above == whole.median)
+        two = allowable_rate(**given, above=above, threads=2)  # type: ignore[arg-type]
+        assert (two.per_seed, two.not_above) == (found.per_seed, found.not_above)
+    assert found.feasible
+    assert len(found.seeds) == 3
+    assert found.evaluations < whole.evaluations / 2
+
+
 def test_runs_are_long_enough_for_their_queue() -> None:
     assert queries_needed(500, 100) == 20_000
     assert queries_needed(2000, 100) == 40_000
