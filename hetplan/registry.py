@@ -104,7 +104,10 @@ TOOLS = {
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
-    "policy": {"simulate_policy": "hetplan.simulator.policy:simulate_policy"},
+    "policy": {
+        "simulate_policy": "hetplan.simulator.policy:simulate_policy",
+        "keep_lines": "hetplan.measure.kept_lines:keep_lines",
+    },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
 
@@ -169,7 +172,7 @@ def check_of(question: str) -> Callable[..., Any] | None:
 
 
 def tools_of(question: str, given: Tools | None = None) -> Tools:
-    """What a question is handed: hetplan's own simulators, each loaded when first called; what is given comes first."""
+    """What a question is handed: hetplan's own tools, each loaded when first called; what is given comes first."""
     from hetplan.planner.contract import Tools
 
     own = {name: _on_first_call(where) for name, where in TOOLS.get(question, {}).items()}

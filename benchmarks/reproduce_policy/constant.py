@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from benchmarks.reproduce_policy.lab import CALLED, WAYS, Lab
+from benchmarks.reproduce_policy.lab import AVERAGED, CALLED, WAYS, Lab
 from benchmarks.reproduce_policy.published import (
     ARTIFACT_CONSTANT,
     CONSTANT_LATE,
@@ -23,10 +24,8 @@ WORKERS = {"image": 60, "text": 20}
 PLOTTED = 0.05
 """The paper's figures leave out points with more violations than this."""
 SAME_SIMULATION = "the artifact's own simulator with its own seeds; 30 s per load there"
-MARGINAL = (
-    "at 2800 qps Jellyfish+'s rule is a close call (60 workers carry 2818 qps within half the SLO): by the rule as "
-    "stated it keeps the 73.0 % model there; 15.04 points is what falling back to the 58.0 % one gives"
-)
+ALL_LATE = 0.999
+"""The few in time before a queue grows beyond all bounds are no measure of accuracy."""
 NEVER_WORSE = "the simulation's noise (three seeds)"
 
 
@@ -50,7 +49,12 @@ def constant(task: str, slo_ms: int, data: Path, *, quick: bool) -> list[Row]:
         rows.append(Row("Table 4", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, told=late))
     rows += _words(task, slo_ms, found)
     if (task, slo_ms) == ("image", 150):
-        rows += artifact_rows("Fig. 6, artifact", found, ARTIFACT_CONSTANT, notes={"jellyfish": MARGINAL})
+        found[AVERAGED] = [lab.served(AVERAGED, float(load)) for load in LOADS]
+        # Two readings of a model's throughput: at 2800 qps the largest keeps the 73.0 % model (60 workers carry 2818),
+        # the average over batches (2427) falls back to the 58.0 % one, as the artifact's figures do.
+        mean, highest = gains(found["paper"], found["jellyfish"], 1.0)
+        told = {AVERAGED: f"with the largest throughput of a model: mean {mean:.2f}, highest {highest:.2f}"}
+        rows += artifact_rows("Fig. 6, artifact", found, ARTIFACT_CONSTANT, most=1.0, told=told)
     return rows
 
 
@@ -59,12 +63,15 @@ def late_cell(percents: Sequence[float]) -> str:
     return " / ".join(f"{percent:.3g}" for percent in percents)
 
 
-def gains(mine: Sequence[Any], theirs: Sequence[Any]) -> tuple[float, float]:
-    """Mean and largest gain in accuracy, in points, where the figures show both; NaN where they never do."""
+def gains(mine: Sequence[Any], theirs: Sequence[Any], most: float = PLOTTED) -> tuple[float, float]:
+    """Mean and largest gain in accuracy, in points, where neither has more late; NaN where that is never so.
+
+    Where all of one are late there is no accuracy to compare, and no gain.
+    """
     found = [
-        100 * (a.accuracy - b.accuracy)
+        100 * (a.accuracy - b.accuracy) if max(a.violation, b.violation) < ALL_LATE else 0.0
         for a, b in zip(mine, theirs, strict=True)
-        if a.violation < PLOTTED and b.violation < PLOTTED
+        if a.violation <= most and b.violation <= most
     ]
     return (float(np.mean(found)), float(np.max(found))) if found else (float("nan"), float("nan"))
 
@@ -94,17 +101,19 @@ def artifact_rows(
     found: Mapping[str, Sequence[Any]],
     printed: Mapping[str, tuple[float, float]],
     *,
-    notes: Mapping[str, str],
+    notes: Mapping[str, str] = MappingProxyType({}),
+    told: Mapping[str, str] = MappingProxyType({}),
+    most: float = PLOTTED,
 ) -> list[Row]:
-    """Gains over the baselines beside those that the artifact prints."""
+    """Gains over the baselines beside those that the artifact prints, over points with so many late at most."""
     rows = []
     for way, numbers in printed.items():
-        for name, mine, theirs in zip(("mean", "highest"), gains(found["paper"], found[way]), numbers, strict=True):
+        found_here = gains(found["paper"], found[way], most)
+        for name, mine, theirs in zip(("mean", "highest"), found_here, numbers, strict=True):
             check = between("artifact", theirs - 1.0, theirs + 1.0, SAME_SIMULATION)
-            row = Row(
-                figure, f"RAMSIS over {CALLED[way]}, {name}", "points", mine, paper=f"{theirs:.2f}", checks=[check]
-            )
+            what = f"RAMSIS over {CALLED[way]}, {name}"
+            row = Row(figure, what, "points", mine, paper=f"{theirs:.2f}", checks=[check], told=told.get(way, ""))
             rows.append(row.noted_if_off(notes.get(way, "")))
-        mean, most = gains(found["ours"], found[way])
-        rows.append(Row(figure, f"hetplan over {CALLED[way]}, mean", "points", mean, told=f"highest {most:.2f}"))
+        mean, highest = gains(found["ours"], found[way], most)
+        rows.append(Row(figure, f"hetplan over {CALLED[way]}, mean", "points", mean, told=f"highest {highest:.2f}"))
     return rows

@@ -46,7 +46,8 @@ class Options(BaseModel):
 class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
-    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` stand for a simulation and a measurement.
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` stand for a simulation and a measurement; `extra` for
+    what a question alone needs, by name: its simulator, a place to keep what is done.
     """
 
     simulate: Callable[..., Any] | None = None

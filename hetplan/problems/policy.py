@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.plan import Notice
 from hetplan.problems import policy_targets
 from hetplan.problems.policy_baselines import BASELINES
-from hetplan.problems.policy_checkpoint import Checkpoint, asked_for
+from hetplan.problems.policy_checkpoint import WHAT, Checkpoint, asked_for
 from hetplan.problems.policy_draft import draft
 from hetplan.problems.policy_group import Group
 from hetplan.problems.policy_models import Models, read_models
@@ -233,8 +234,16 @@ class Policy:
     def _checkpoint(self, ask: Ask) -> Checkpoint | None:
         if self.options.checkpoint is None:
             return None
+        keep_lines = self.tools.extra.get("keep_lines")
+        if keep_lines is None:
+            raise InputError.one(
+                path="options.checkpoint",
+                value=self.options.checkpoint,
+                why="nothing was handed in that keeps lines",
+                remedy='Hand in Tools(extra={"keep_lines": ...}), or leave the option out.',
+            )
         of = asked_for(self.inputs, self.options, self.formulation, ask.limits.seed)
-        return Checkpoint.open(self.options.checkpoint, of)
+        return Checkpoint.begin(keep_lines(self.options.checkpoint, WHAT), of)
 
     def _check(self, faults: Faults) -> None:
         """What needs several parts of the files at once."""

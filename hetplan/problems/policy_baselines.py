@@ -19,7 +19,10 @@ from hetplan.problems.policy_models import capacity_qps
 from hetplan.problems.policy_solved import Solved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetplan.problems.policy_group import Group
+    from hetplan.problems.policy_models import Models
     from hetplan.problems.policy_options import SingleOptions
     from hetplan.problems.policy_solved import Bench
 
@@ -51,13 +54,19 @@ def _cap(group: Group, model: int, limit_s: float) -> int:
     return int(rates.argmax()) + 1 if rates.max() > 0 else 1
 
 
-def jellyfish(bench: Bench, group: Group, load_qps: float) -> Solved:
-    """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest."""
+def jellyfish(
+    bench: Bench, group: Group, load_qps: float, *, rate_qps: Callable[[Models, int, float], float] = capacity_qps
+) -> Solved:
+    """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest.
+
+    `rate_qps(models, m, limit_s)` is what a worker is taken to serve with model m in batches that take no longer: the
+    most, or as the paper's words "average profiled throughput" may also be read, the average over batches.
+    """
     half = 0.5 * group.wish.slo_s
     enough = [
         m
         for m in range(group.models.accuracy.size)
-        if group.models.latency_s[m, 0] <= half and group.workers * capacity_qps(group.models, m, half) > load_qps
+        if group.models.latency_s[m, 0] <= half and group.workers * rate_qps(group.models, m, half) > load_qps
     ]
     model = max(enough, key=lambda m: float(group.models.accuracy[m])) if enough else 0
     return _shared(bench, group, load_qps, model, _cap(group, model, half))

@@ -1,38 +1,38 @@
-"""Policies that are done, on disk: a long search that was killed goes on where it stopped.
+"""Policies that are done, as lines that are kept: a long search that was killed goes on where it stopped.
 
-JSON lines, flushed to disk one by one; the first says for which inputs and options they hold, and a last line that was
-cut off is dropped. What is recalled was certified by the run that wrote it; a plan made of it says so (`claimed`).
+The first line says for which inputs and options they hold. What is recalled was certified by the run that wrote it; a
+plan made of it says so (`claimed`). Where the lines are kept is not known here: `Tools.extra["keep_lines"]` is called
+with the option's text and what the lines are, and hands out an object with `lines`, `append(line)` and `refused(why)`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.forms.queue_process import QueuePolicy
 from hetplan.planner.forms.queue_process_measures import Measures
 from hetplan.planner.plan_policy import read_runs, write_runs
 
 if TYPE_CHECKING:
+    from hetplan.errors import InputError
     from hetplan.planner.forms.queue_process import QueueProcess
     from hetplan.problems.policy_options import PolicyOptions
     from hetplan.problems.policy_solved import Solved
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Checkpoint", "Recalled", "asked_for"]
+__all__ = ["WHAT", "Checkpoint", "Kept", "Recalled", "asked_for"]
 
 FORMAT = "hetplan/policies/1.0"
+WHAT = "checkpoint of policies"
 
 _SIMULATED = (
     "queries",
@@ -106,28 +106,42 @@ class Recalled:
         return str(self.line["beaten"])
 
 
+class Kept(Protocol):
+    """Lines that outlive this process."""
+
+    lines: list[Any]
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Keep one more."""
+        ...
+
+    def refused(self, why: str, remedy: str = ..., *, line: int = ...) -> InputError:
+        """What to raise where the lines are not what was hoped for."""
+        ...
+
+
 @dataclass
 class Checkpoint:
-    """A file of policies that are done; opened once, added to as more are."""
+    """Policies that are done; opened once, added to as more are."""
 
-    path: Path
-    of: str
+    kept: Kept
     _done: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path, of: str) -> Checkpoint:
-        """Read what is there, and cut off a line that was not finished; raises InputError where it is another's."""
-        found = cls(Path(path), of)
-        try:
-            content = found.path.read_bytes() if found.path.exists() else b""
-            whole = content[: content.rfind(b"\n") + 1]
-            found._take_in(whole)
-            if not whole:
-                found.path.write_bytes(_line({"format": FORMAT, "of": of}))
-            elif len(whole) < len(content):
-                os.truncate(found.path, len(whole))
-        except OSError as error:
-            raise found._refused(f"the checkpoint cannot be used: {error.strerror}", "Name a file of yours.") from None
+    def begin(cls, kept: Kept, of: str) -> Checkpoint:
+        """Take in what is there; raises InputError where it is another's."""
+        if not kept.lines:
+            kept.append({"format": FORMAT, "of": of})
+        head, found = kept.lines[0], cls(kept)
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise kept.refused(f"this is no {WHAT}")
+        if head.get("of") != of:
+            remedy = "Name another file: the inputs, options, seed or version changed."
+            raise kept.refused("this checkpoint was written for another plan", remedy)
+        for number, line in enumerate(kept.lines[1:], start=2):
+            if not isinstance(line, dict) or not isinstance(line.get("key"), str):
+                raise kept.refused(f"this is no {WHAT}", line=number)
+            found._done[line["key"]] = line
         return found
 
     def __len__(self) -> int:
@@ -139,7 +153,7 @@ class Checkpoint:
         return None if line is None else Recalled(line)
 
     def keep(self, key: str, solved: Solved) -> None:
-        """Write a policy down, whole and on disk before this returns."""
+        """Write a policy down; it is kept once this returns."""
         answer, run = solved.answer, solved.simulated
         if key in self._done or answer is None or answer.status is not Status.OPTIMAL or solved.measures is None:
             return
@@ -160,35 +174,9 @@ class Checkpoint:
             "simulated": None if run is None else {name: getattr(run, name) for name in _SIMULATED},
             "beaten": solved.beaten,
         }
-        with open(self.path, "ab") as file:
-            file.write(_line(line))
-            file.flush()
-            os.fsync(file.fileno())
+        self.kept.append(line)
         self._done[key] = line
-
-    def _take_in(self, content: bytes) -> None:
-        for number, raw in enumerate(content.splitlines()):
-            try:
-                line = json.loads(raw)
-                if number:
-                    self._done[line["key"]] = line
-                    continue
-                if line["format"] != FORMAT:
-                    raise ValueError("another format")
-            except (ValueError, KeyError, TypeError):
-                remedy = "Name another file, or delete this one."
-                raise self._refused("this is no checkpoint of policies", remedy, number + 1) from None
-            if line.get("of") != self.of:
-                remedy = "Name another file: the inputs, options, seed or version changed."
-                raise self._refused("this checkpoint was written for another plan", remedy)
-
-    def _refused(self, why: str, remedy: str, line: int = 0) -> InputError:
-        return InputError.one(file=str(self.path), path=f"line {line}" if line else "", why=why, remedy=remedy)
 
 
 def _matrix(rows: Sequence[str]) -> NDArray[np.int64]:
     return np.array([[int(item) for item in read_runs(text)] for text in rows], dtype=np.int64)
-
-
-def _line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), allow_nan=False, default=float).encode() + b"\n"

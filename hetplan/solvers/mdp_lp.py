@@ -12,20 +12,20 @@ whole proof: states that do not recur take the greedy pair under them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver, SolverFailed
+from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
 from hetplan.planner.forms.milp import Builder, Milp, Vector
+from hetplan.solvers.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
 
 __all__ = ["MdpLp", "mdp_to_milp"]
 
@@ -69,11 +69,12 @@ def mdp_to_milp(form: Mdp) -> tuple[Milp, Callable[[Answer[Vector]], tuple[Choic
     return milp, read
 
 
-class MdpLp:
+class MdpLp(OneByOne[Mdp, Choice]):
     """Answers `Mdp` forms through the linear program and HiGHS."""
 
     name: ClassVar[str] = "mdp-lp"
     form: ClassVar[str] = "mdp"
+    takes = Mdp
 
     def version(self) -> str:
         """The version of the engine behind it."""
@@ -81,23 +82,16 @@ class MdpLp:
 
         return Highs().version()
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a decision process, one with an end, or too large a program."""
-        if not isinstance(form, Mdp):
-            return f"takes mdp forms, not {form.kind}"
+    def why_not(self, form: Mdp) -> str:
+        """One with an end, or too large a program."""
         if form.criterion is Criterion.HORIZON:
             return "a horizon needs a policy per decision, not one for all"
         return f"{form.moves.nnz} numbers are too many" if form.moves.nnz > _MOST_NUMBERS else ""
 
-    def solve(
-        self, form: Mdp, limits: Limits, *, start: Choice | None = None, on_event: OnEvent | None = None
-    ) -> Answer[Choice]:
+    def answer(self, form: Mdp, limits: Limits, *, start: Choice | None, on_event: OnEvent | None) -> Answer[Choice]:
         """The best policy, by the linear program."""
         from hetplan.solvers.highs import Highs
 
-        reason = self.refuses(form)
-        if reason:
-            raise NoSolver(form.kind, {self.name: reason})
         del start  # a policy is no basis
         milp, read = mdp_to_milp(form)
         answer = Highs().solve(milp, limits, on_event=on_event)
@@ -116,12 +110,6 @@ class MdpLp:
             engine=self.name,
             deterministic=answer.deterministic,
         )
-
-    def solve_all(
-        self, forms: Iterable[Mdp], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[Choice]]:
-        """One after another."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
 
 
 def _worth(form: Mdp, choice: Choice, answer: Answer[Vector]) -> float | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver, SolverFailed
+from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
+from hetplan.solvers.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
 
 __all__ = ["MdpPolicy"]
 
@@ -26,11 +25,12 @@ _BETTER = 1e-12
 """An action replaces the current one only when it is better by more than rounding."""
 
 
-class MdpPolicy:
+class MdpPolicy(OneByOne[Mdp, Choice]):
     """Howard's policy iteration; with weights, the ratio of the policy is the gain that the next one must beat."""
 
     name: ClassVar[str] = "mdp-pi"
     form: ClassVar[str] = "mdp"
+    takes = Mdp
 
     def version(self) -> str:
         """The version of scipy, whose sparse factorisation does the work."""
@@ -38,21 +38,14 @@ class MdpPolicy:
 
         return str(scipy.__version__)
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a decision process, one with an end, or too many states for a factorisation."""
-        if not isinstance(form, Mdp):
-            return f"takes mdp forms, not {form.kind}"
+    def why_not(self, form: Mdp) -> str:
+        """One with an end, or too many states for a factorisation."""
         if form.criterion is Criterion.HORIZON:
             return "a horizon needs a policy per decision, not one for all"
         return f"{form.states} states are too many to factor" if form.states > _MOST_STATES else ""
 
-    def solve(
-        self, form: Mdp, limits: Limits, *, start: Choice | None = None, on_event: OnEvent | None = None
-    ) -> Answer[Choice]:
+    def answer(self, form: Mdp, limits: Limits, *, start: Choice | None, on_event: OnEvent | None) -> Answer[Choice]:
         """The best policy, by improvement until nothing is better."""
-        reason = self.refuses(form)
-        if reason:
-            raise NoSolver(form.kind, {self.name: reason})
         del on_event  # it takes a handful of policies
         began = time.monotonic()
         chosen = np.array(form.first[:-1] if start is None else start)
@@ -89,12 +82,6 @@ class MdpPolicy:
             engine=self.name,
             deterministic=stop is not Stop.TIME,
         )
-
-    def solve_all(
-        self, forms: Iterable[Mdp], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[Choice]]:
-        """One after another."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
 
 
 def _evaluate(form: Mdp, chosen: Choice) -> tuple[float, Floats]:

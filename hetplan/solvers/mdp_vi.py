@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
 from hetplan.solvers.mdp_iteration import Iteration, Solved
+from hetplan.solvers.one_by_one import OneByOne
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
+    from hetplan.solvers.mdp_wide_matrix import WideMatrix
 
 __all__ = ["MatrixSweeps", "MdpModifiedPolicy", "MdpRelative", "MdpValue", "answer_of"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_WIDE = 1_000_000
+"""A matrix of fewer numbers does not repay loading the compiled product, a third of a second."""
 
-class MdpValue:
+
+class MdpValue(OneByOne[Mdp, Choice]):
     """Value iteration as it stands in the books: undiscounted values grow, and their span says when to stop."""
 
     name: ClassVar[str] = "mdp-vi"
     form: ClassVar[str] = "mdp"
+    takes = Mdp
     evaluations: ClassVar[int] = 0
     relative: ClassVar[bool] = False
     patience: ClassVar[int] = 1_000_000
@@ -39,17 +44,8 @@ class MdpValue:
 
         return str(scipy.__version__)
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a decision process."""
-        return "" if isinstance(form, Mdp) else f"takes mdp forms, not {form.kind}"
-
-    def solve(
-        self, form: Mdp, limits: Limits, *, start: Choice | None = None, on_event: OnEvent | None = None
-    ) -> Answer[Choice]:
+    def answer(self, form: Mdp, limits: Limits, *, start: Choice | None, on_event: OnEvent | None) -> Answer[Choice]:
         """The best policy, by sweeps."""
-        reason = self.refuses(form)
-        if reason:
-            raise NoSolver(form.kind, {self.name: reason})
         run = Iteration(
             MatrixSweeps(form),
             limits,
@@ -68,12 +64,6 @@ class MdpValue:
             solved = run.ratio(form.first[:-1] if start is None else start)
         return answer_of(form, run, solved, engine=self.name)
 
-    def solve_all(
-        self, forms: Iterable[Mdp], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[Choice]]:
-        """One after another."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
-
 
 class MdpRelative(MdpValue):
     """Relative value iteration: the value of one state is kept at 0."""
@@ -81,11 +71,10 @@ class MdpRelative(MdpValue):
     name: ClassVar[str] = "mdp-rvi"
     relative: ClassVar[bool] = True
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a decision process, or not one judged by its average."""
-        if isinstance(form, Mdp) and form.criterion is not Criterion.AVERAGE:
-            return f"relative values are for the average criterion, not {form.criterion}"
-        return super().refuses(form)
+    def why_not(self, form: Mdp) -> str:
+        """One that is not judged by its average."""
+        average = form.criterion is Criterion.AVERAGE
+        return "" if average else f"relative values are for the average criterion, not {form.criterion}"
 
 
 class MdpModifiedPolicy(MdpValue):
@@ -97,11 +86,21 @@ class MdpModifiedPolicy(MdpValue):
     patience: ClassVar[int] = 4
 
 
-@dataclass(frozen=True)
+@dataclass
 class MatrixSweeps:
     """The sweeps of an explicit process."""
 
     mdp: Mdp
+
+    def __post_init__(self) -> None:
+        from hetplan.dispatch.compiled import is_compiled
+
+        self._wide: WideMatrix | None = None
+        self._followed: tuple[Integers, csr_array] | None = None
+        if self.mdp.moves.nnz >= _WIDE and is_compiled():
+            from hetplan.solvers.mdp_wide_matrix import WideMatrix
+
+            self._wide = WideMatrix(self.mdp.moves)
 
     @property
     def states(self) -> int:
@@ -121,11 +120,11 @@ class MatrixSweeps:
     def follow(self, values: Floats, chosen: Integers, gain: float) -> Floats:
         """The worth of the chosen pairs."""
         mdp = self.mdp
-        return np.asarray((mdp.reward - gain * mdp.weights)[chosen] + mdp.moves[chosen] @ values)
+        return np.asarray((mdp.reward - gain * mdp.weights)[chosen] + self._rows_of(chosen) @ values)
 
     def push(self, mass: Floats, chosen: Integers) -> Floats:
         """Where a distribution is one decision later."""
-        return np.asarray(self.mdp.moves[chosen].T @ mass)
+        return np.asarray(self._rows_of(chosen).T @ mass)
 
     def earned(self, mass: Floats, chosen: Integers) -> tuple[float, float]:
         """Expected reward and weight of a decision."""
@@ -133,7 +132,14 @@ class MatrixSweeps:
 
     def _scores(self, values: Floats, gain: float) -> Floats:
         # The iteration hands in values that are discounted already.
-        return np.asarray(self.mdp.reward - gain * self.mdp.weights + self.mdp.moves @ values)
+        future = self.mdp.moves @ values if self._wide is None else self._wide.times(values)
+        return np.asarray(self.mdp.reward - gain * self.mdp.weights + future)
+
+    def _rows_of(self, chosen: Integers) -> csr_array:
+        """The matrix of a policy; one is followed many times on end."""
+        if self._followed is None or self._followed[0] is not chosen:
+            self._followed = chosen, self.mdp.moves[chosen]
+        return self._followed[1]
 
 
 def answer_of(form: Mdp, run: Iteration, solved: Solved, *, engine: str) -> Answer[Choice]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
+from hetplan.solvers.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
 
 __all__ = ["QueueNumpy"]
 
@@ -23,36 +21,24 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class QueueNumpy:
+class QueueNumpy(OneByOne[QueueProcess, QueuePolicy]):
     """Answers `QueueProcess` forms with numpy alone."""
 
     name: ClassVar[str] = "queue-numpy"
     form: ClassVar[str] = "queue-process"
+    takes = QueueProcess
 
     def version(self) -> str:
         """The version of numpy."""
         return np.__version__
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a queue process."""
-        return "" if isinstance(form, QueueProcess) else f"takes queue-process forms, not {form.kind}"
-
-    def solve(
-        self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None = None, on_event: OnEvent | None = None
+    def answer(
+        self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None, on_event: OnEvent | None
     ) -> Answer[QueuePolicy]:
         """The best policy, by modified policy iteration on the form's operator."""
         from hetplan.solvers.queue_structured import answer_queue
 
-        reason = self.refuses(form)
-        if reason:
-            raise NoSolver(form.kind, {self.name: reason})
         return answer_queue(form, _Operated(form), limits, start=start, on_event=on_event, engine=self.name)
-
-    def solve_all(
-        self, forms: Iterable[QueueProcess], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[QueuePolicy]]:
-        """One after another."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
 
 
 @dataclass(frozen=True)

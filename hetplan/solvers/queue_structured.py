@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import PerWhat, QueuePolicy, QueueProcess
+from hetplan.solvers.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
     from hetplan.solvers.mdp_iteration import Iteration, Solved, Sweeps
+    from hetplan.solvers.queue_structured_tables import Tables
 
 __all__ = ["QueueStructured", "answer_queue"]
 
@@ -35,11 +35,12 @@ _LARGEST = 3e9
 """Bytes of tables that the engine allows itself."""
 
 
-class QueueStructured:
+class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     """The default engine for `QueueProcess` forms."""
 
     name: ClassVar[str] = "queue-structured"
     form: ClassVar[str] = "queue-process"
+    takes = QueueProcess
 
     def version(self) -> str:
         """The version of numba, which compiles the sweeps."""
@@ -50,10 +51,8 @@ class QueueStructured:
         except PackageNotFoundError:
             return ""
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why not: not a queue process, no compiler, or tables larger than memory allows."""
-        if not isinstance(form, QueueProcess):
-            return f"takes queue-process forms, not {form.kind}"
+    def why_not(self, form: QueueProcess) -> str:
+        """No compiler, or tables larger than memory allows."""
         if not self.version():
             return "numba is not installed; queue-numpy does the same, slower"
         # Phase weights and the rows of full services, at the widest they get.
@@ -61,13 +60,10 @@ class QueueStructured:
         room = 8.0 * form.stages * (form.queue * form.slacks + 8.0 * services)
         return f"its tables would take {room / 1e9:.1f} GB" if room > _LARGEST else ""
 
-    def solve(
-        self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None = None, on_event: OnEvent | None = None
+    def answer(
+        self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None, on_event: OnEvent | None
     ) -> Answer[QueuePolicy]:
         """The best policy, by modified policy iteration on compiled sweeps."""
-        reason = self.refuses(form)
-        if reason:
-            raise NoSolver(form.kind, {self.name: reason})
         return answer_queue(form, _Compiled(form), limits, start=start, on_event=on_event, engine=self.name)
 
     def solve_all(
@@ -101,6 +97,7 @@ class _Compiled:
         self._kernels = queue_structured_kernels
         self._tables = prepare(self.form)
         self._rewards: dict[float, tuple[Floats, float, float]] = {}
+        self._followed: tuple[Integers, Tables] | None = None
 
     @property
     def states(self) -> int:
@@ -117,23 +114,42 @@ class _Compiled:
 
     def follow(self, values: Floats, chosen: Integers, gain: float) -> Floats:
         result = np.empty(self.states)
-        self._kernels.follow(self._tables, *self._reward(gain), values, result, chosen)
+        price, over, idle = self._reward(gain)
+        self._kernels.follow(self._only(chosen), price[chosen], over, idle, values, result, np.arange(chosen.size))
         return result
 
     def push(self, mass: Floats, chosen: Integers) -> Floats:
         result = np.empty(self.states)
-        self._kernels.push(self._tables, mass, chosen, result)
+        self._kernels.push(self._only(chosen), mass, np.arange(chosen.size), result)
         return result
 
     def earned(self, mass: Floats, chosen: Integers) -> tuple[float, float]:
         return self.form.earned(mass, chosen)
 
+    def _only(self, chosen: Integers) -> Tables:
+        """The tables of one policy, its rows side by side: it is followed many times on end."""
+        if self._followed is None or self._followed[0] is not chosen:
+            service = self._tables.action_service[chosen]
+            partial = np.flatnonzero(service < 0)
+            rows = self.form.partial_moves.moves[-1 - service[partial]]
+            service[partial] = -1 - np.arange(partial.size)
+            tables = self._tables._replace(
+                action_service=service,
+                partial_first=rows.indptr.astype(np.int64),
+                partial_state=rows.indices.astype(np.int32, copy=False),
+                partial=rows.data,
+            )
+            self._followed = chosen, tables
+        return self._followed[1]
+
     def _reward(self, gain: float) -> tuple[Floats, float, float]:
         """Reward less the price of the weight: of actions, of "over", of idling."""
         if gain not in self._rewards:
+            self._rewards.clear()
             over, idle = self.form.over_reward(), self.form.empty_reward()
             actions = self.form.actions
-            price = actions.reward - gain * actions.weight
+            price = actions.weight * -gain
+            price += actions.reward
             self._rewards = {gain: (price, over[0] - gain * over[1], idle[0] - gain * idle[1])}
         return self._rewards[gain]
 

@@ -177,7 +177,8 @@ def _landings(
                 rows = np.zeros((form.stages, form.queue + 2))
                 _mix(window.low, window.probability, form.stages, table, first, last, rows)
             kept = rows[:, 1:-1] > _NOTHING
-            parts.append((int(i), kept.argmax(axis=1) + 1, kept.sum(axis=1), rows[:, 1:-1][kept], rows[:, -1]))
+            # A copy of the last column: a view would hold all the rows.
+            parts.append((int(i), kept.argmax(axis=1) + 1, kept.sum(axis=1), rows[:, 1:-1][kept], rows[:, -1].copy()))
     parts.sort(key=lambda part: part[0])
     low, length, data, over = (np.concatenate([part[k] for part in parts]) for k in range(1, 5))
     first = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)

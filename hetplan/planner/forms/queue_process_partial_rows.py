@@ -1,7 +1,8 @@
 """The rows of partial actions, compiled: one binomial tail per (action, bucket edge), and recursions over the phase.
 
 With v the share of the wait that has passed at an edge, P(Binomial(k + 1, v) >= h) = P(Binomial(k, v) >= h) +
-v P(Binomial(k, v) = h - 1): one tail for the smallest phase gives all phases.
+v P(Binomial(k, v) = h - 1): one tail for the smallest phase gives all phases. The edges of an action go side by side
+through every sum, which is what makes the loops fast.
 """
 
 from __future__ import annotations
@@ -28,19 +29,29 @@ Places = NDArray[np.int32]
 
 _BLOCK = 1 << 25
 """Entries of one block of rows: 400 MB of address space."""
-_NOTHING = 1e-16
-"""Mass beyond an edge that is left with its neighbour; rows still sum to 1."""
+_NOTHING = 1e-15
+"""Mass that is left with its neighbour; rows still sum to 1."""
+_LOG_NOTHING = -48.0
+"""Log of the probability P(Binomial = h - 1) beyond which an edge has all or nothing below it."""
+_UNLIKELY = 1e-22
+"""Phases that are less likely do not count."""
 
 
 def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
     """A sparse row over the states per partial action."""
     from scipy.sparse import csr_array
+    from scipy.special import gammaln
 
     actions = form.actions
-    tables, first_of, low_of, width_of = _joins(form, action)
+    tables, *joins = _joins(form, action)
+    log_factorial = gammaln(np.arange(form.queue * form.stages + 1) + 1.0)
+    services, service_of = np.unique(form.latency_s, return_inverse=True)
+    # A service of no time stands last: that of a dropped head.
+    left_s = form.slo_s - form.grid_s[None, :] - np.append(services, 0.0)[:, None]
+    log_left, service_of = np.log(np.maximum(left_s, 1e-300)), service_of.reshape(form.latency_s.shape)
     waiting, slacks = actions.waiting[action], actions.slack[action]
     alone = action[waiting == 1]
-    most = form.slacks * int(width_of.max()) + 1
+    most = form.slacks * int(joins[-1].max()) + 1
     rows = _Rows(most, action.size * most)
     # A dropped head leaves an empty queue.
     rows.append(np.ones(alone.size, np.int64), np.full(alone.size, form.after_idling), np.ones(alone.size))
@@ -52,15 +63,14 @@ def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
         weights = phase_weights(waiting=n, stages=form.stages, means=rate * (form.slo_s - form.grid_s))
         model, batch = actions.model[here], actions.batch[here]
         code = _code(form, form.rates_by_queue[n], model, batch)
-        latency = np.where(batch > 0, form.latency_s[model, batch - 1], 0.0)
-        process = (n, form.queue, form.stages, form.grid_s, weights)
-        slack, taken = slacks[waiting == n], actions.taken[here]
-        first, low, width = first_of[code], low_of[code], width_of[code]
+        service = np.where(batch > 0, service_of[model, batch - 1], services.size)
+        latency = np.append(services, 0.0)[service]
+        process = (n, form.queue, form.stages, form.grid_s, weights, log_factorial, log_left, tables)
+        parts = (slacks[waiting == n], np.maximum(batch, 1), service, latency, *(x[code] for x in joins))
         done = 0
         while done < here.size:
             columns, data = rows.room()
-            left = (part[done:] for part in (slack, taken, latency, first, low, width))
-            given: Any = (*process, tables, *left, most, columns, data)
+            given: Any = (*process, *(part[done:] for part in parts), most, columns, data)
             counts, used = _rows_of_queue(*given)
             rows.took(counts, used)
             done += counts.size
@@ -105,7 +115,10 @@ class _Rows:
     def all(self) -> tuple[Integers, Places, Floats]:
         """Where each row begins, its columns, its probabilities."""
         first = np.concatenate([[0], np.cumsum(np.concatenate(self._counts))]).astype(np.int64)
-        last = (self._columns[: self._used], self._data[: self._used])
+        # Cut to what was written, in place: scipy copies arrays that are small parts of others.
+        self._columns.resize(self._used, refcheck=False)
+        self._data.resize(self._used, refcheck=False)
+        last = (self._columns, self._data)
         if not self._full:
             return first, *last
         blocks = [*self._full, last]
@@ -143,132 +156,158 @@ def _joins(form: QueueProcess, action: Integers) -> tuple[Floats, Integers, Inte
     return np.concatenate([table.probability.ravel() for table in tables]), first, low, width
 
 
-def _binomial_tail(k: int, h: int, v: float) -> tuple[float, float]:
-    """P(Binomial(k, v) >= h) and P(Binomial(k, v) = h - 1), for 1 <= h <= k and 0 < v < 1."""
-    odds = v / (1.0 - v)
-    log_before = math.lgamma(k + 1.0) - math.lgamma(h) - math.lgamma(k - h + 2.0)
-    before = math.exp(log_before + (h - 1) * math.log(v) + (k - h + 1) * math.log1p(-v))
-    if h > k * v:
-        term = before * (k - h + 1) / h * odds
-        total, i = term, h
-        while term > 1e-18 * total and i < k:
-            term *= (k - i) / (i + 1.0) * odds
-            total += term
-            i += 1
-        return total, before
-    term = before
-    total, i = term, h - 1
-    while term > 1e-18 * total and i > 0:
-        term *= i / (k - i + 1.0) / odds
-        total += term
-        i -= 1
-    return 1.0 - total, before
-
-
-_tail = compiled(_binomial_tail)
-
-
-def _edge_masses(
-    v: float, k_least: int, h: int, r_low: int, weights: Floats, table: Floats, width: int, ratio: Floats, out: Floats
-) -> None:
-    """out[a] = sum over r of w(r) P(t <= v A | k_least + r) P(a | r)."""
-    out[:width] = 0.0
-    if v <= 0.0:
-        return
-    stages = weights.size
-    tail, exact = 1.0, 0.0
-    if v < 1.0:
-        tail, exact = _tail(k_least + r_low, h, v)
-    for r in range(r_low, stages):
-        share = weights[r] * tail
-        if share > 0.0:
-            for a in range(width):
-                out[a] += share * table[r * width + a]
-        if v < 1.0:
-            tail += v * exact
-            exact *= ratio[r] * (1.0 - v)
-
-
-_masses = compiled(_edge_masses)
-
-
-def _share_passed(edge: float, waited: float) -> float:
-    """Which share of a wait has passed at an edge; all or nothing of a wait of no time."""
-    if waited > 0.0:
-        return edge / waited
-    return 1.0 if edge > 0.0 else 0.0
-
-
-_passed = compiled(_share_passed)
-
-
-def _spread_over_edges(
+def _edges_between(
     grid: Floats,
     start: float,
     waited: float,
+    log_left: Floats,
     k_least: int,
+    k_most: int,
     h: int,
-    weights: Floats,
-    table: Floats,
-    width: int,
-    ratio: Floats,
-    edges: Floats,
+    log_factorial: Floats,
+    odds: Floats,
+    before: Floats,
 ) -> tuple[int, int]:
-    """edges[e, a] = P(slack' below grid[e], a join); between the edges returned lies all there is.
+    """The edges between which the new head comes, whatever the phase; P(Binomial(k, v) = h - 1) and v / (1 - v) there.
 
-    `start` is the slack' of a new head that came with the old one. Row G holds what lies below infinity.
+    `start` is the slack' of a new head that came with the old one; k = `k_least`. `log_left` is that of 1 - v, times
+    the wait.
     """
-    slacks, stages = grid.size, weights.size
-    r_low = 0
-    while weights[r_low] < 1e-22:
-        r_low += 1
-    middle = start + waited * h / (k_least + 0.5 * stages + 1.0)
+    last = grid.size - 1
+    if waited <= 0.0:
+        bottom = 0
+        while bottom + 1 < last and grid[bottom + 1] <= start:
+            bottom += 1
+        return bottom, bottom + 1
+    log_waited = math.log(waited)
+    ways = log_factorial[k_least] - log_factorial[h - 1] - log_factorial[k_least - h + 1]
+    ways_most = log_factorial[k_most] - log_factorial[h - 1] - log_factorial[k_most - h + 1]
+    middle = start + waited * h / (0.5 * (k_least + k_most) + 1.0)
     top = 1
-    while top < slacks - 1 and grid[top] <= middle:
+    while top < last and grid[top] <= middle:
         top += 1
     bottom = top - 1
-    _masses(1.0, k_least, h, r_low, weights, table, width, ratio, edges[slacks])
-    while top < slacks - 1:
-        _masses(_passed(grid[top] - start, waited), k_least, h, r_low, weights, table, width, ratio, edges[top])
-        if (edges[slacks, :width] - edges[top, :width]).sum() <= _NOTHING:
+    while top < last and grid[top] - start < waited:
+        passed = grid[top] - start
+        log_v, log_rest = math.log(passed) - log_waited, log_left[top] - log_waited
+        log_before = ways + (h - 1) * log_v + (k_least - h + 1) * log_rest
+        if log_before < _LOG_NOTHING and passed * k_least > waited * h:
             break
+        before[top], odds[top] = math.exp(log_before), passed / (waited - passed)
         top += 1
-    while bottom > 0:
-        _masses(_passed(grid[bottom] - start, waited), k_least, h, r_low, weights, table, width, ratio, edges[bottom])
-        if edges[bottom, :width].sum() <= _NOTHING:
+    while bottom > 0 and grid[bottom] > start:
+        passed = grid[bottom] - start
+        log_v, log_rest = math.log(passed) - log_waited, log_left[bottom] - log_waited
+        log_most = ways_most + (h - 1) * log_v + (k_most - h + 1) * log_rest
+        if log_most < _LOG_NOTHING and passed * k_most < waited * (h - 1):
             break
+        log_before = ways + (h - 1) * log_v + (k_least - h + 1) * log_rest
+        before[bottom], odds[bottom] = math.exp(log_before), passed / (waited - passed)
         bottom -= 1
-    edges[bottom, :width] = 0.0
-    edges[top, :width] = edges[slacks, :width]
     return bottom, top
 
 
-_spread = compiled(_spread_over_edges)
+_between = compiled(_edges_between)
+
+
+def _binomial_tails(
+    bottom: int, top: int, k: int, h: int, odds: Floats, before: Floats, term: Floats, tail: Floats
+) -> None:
+    """tail[e] = P(Binomial(k, v) >= h) between two edges, from P(Binomial(k, v) = h - 1): all edges term by term.
+
+    Summed from the end on which there is less; the edge in the middle is the last to settle.
+    """
+    split = bottom + 1
+    while split < top and odds[split] * (k - h) < h:
+        split += 1
+    for e in range(bottom + 1, split):
+        term[e] = before[e] * (k - h + 1) / h * odds[e]
+        tail[e] = term[e]
+    i = h
+    while split > bottom + 1 and i < k and term[split - 1] > 1e-18 * tail[split - 1]:
+        ratio = (k - i) / (i + 1.0)
+        for e in range(bottom + 1, split):
+            term[e] *= ratio * odds[e]
+            tail[e] += term[e]
+        i += 1
+    for e in range(split, top):
+        term[e], tail[e] = before[e], before[e]
+        odds[e] = 1.0 / odds[e]
+    i = h - 1
+    while split < top and i > 0 and term[split] > 1e-18 * tail[split]:
+        ratio = i / (k - i + 1.0)
+        for e in range(split, top):
+            term[e] *= ratio * odds[e]
+            tail[e] += term[e]
+        i -= 1
+    for e in range(split, top):
+        tail[e] = 1.0 - tail[e]
+        odds[e] = 1.0 / odds[e]
+
+
+_tails = compiled(_binomial_tails)
+
+
+def _mix_phases(
+    bottom: int,
+    top: int,
+    k: int,
+    h: int,
+    weights: Floats,
+    table: Floats,
+    odds: Floats,
+    before: Floats,
+    tail: Floats,
+    below: Floats,
+) -> None:
+    """below[a, e] = sum over phases r of w(r) P(slack' below edge e | k + r) P(a | r); the last column: below infinity.
+
+    `weights` and `table` begin with the first phase that counts.
+    """
+    width, last = below.shape[0], below.shape[1] - 1
+    for a in range(width):
+        below[a, last] = 0.0
+        for e in range(bottom, top):
+            below[a, e] = 0.0
+    for e in range(bottom + 1, top):
+        odds[e] = odds[e] / (1.0 + odds[e])
+    for r in range(weights.size):
+        for a in range(width):
+            share = weights[r] * table[r * width + a]
+            below[a, last] += share
+            if share > 1e-24:
+                for e in range(bottom + 1, top):
+                    below[a, e] += share * tail[e]
+        ratio = (k + r + 1.0) / (k + r + 2.0 - h)
+        for e in range(bottom + 1, top):
+            tail[e] += odds[e] * before[e]
+            before[e] *= ratio * (1.0 - odds[e])
+    for a in range(width):
+        below[a, top] = below[a, last]
+
+
+_mix = compiled(_mix_phases)
 
 
 def _write_row(
-    edges: Floats,
-    bottom: int,
-    top: int,
-    left: int,
-    queue: int,
-    slacks: int,
-    width: int,
-    columns: Places,
-    data: Floats,
+    below: Floats, bottom: int, top: int, left: int, queue: int, slacks: int, columns: Places, data: Floats
 ) -> int:
     """The states that the masses between edges belong to, `left` and more waiting; returns how many it wrote."""
     used, lost = 0, 0.0
-    for a in range(width):
+    for a in range(below.shape[0]):
         number = left + a
         if number > queue:
-            lost += edges[slacks, a]
+            lost += below[a, slacks]
             continue
+        begun, settled, everything = used, 0.0, below[a, top]
         for e in range(bottom, top):
-            mass = edges[e + 1, a] - edges[e, a]
-            if mass > 1e-18:
-                columns[used], data[used] = (number - 1) * slacks + e, mass
+            reached = min(below[a, e + 1], everything)
+            if reached - settled > _NOTHING:
+                columns[used], data[used] = (number - 1) * slacks + e, reached - settled
+                settled = reached
                 used += 1
+        if used > begun:
+            data[used - 1] += everything - settled
     if lost > 0.0:
         columns[used], data[used] = queue * slacks, lost
         used += 1
@@ -284,9 +323,12 @@ def _compute_rows(
     stages: int,
     grid: Floats,
     weights: Floats,
+    log_factorial: Floats,
+    log_left: Floats,
     tables: Floats,
     slack: Integers,
     taken: Integers,
+    service: Integers,
     latency: Floats,
     first_of: Integers,
     low_of: Integers,
@@ -296,21 +338,28 @@ def _compute_rows(
     data: Floats,
 ) -> tuple[Integers, int]:
     """Rows of the partial actions with n > 1 waiting, while there is room for another; entries per row, and in all."""
-    slacks = grid.size
+    slacks, k_least = grid.size, (n - 1) * stages
     counts = np.zeros(slack.size, dtype=np.int64)
-    edges, ratio = np.zeros((slacks + 1, width_of.max())), np.zeros(stages)
+    below = np.zeros((width_of.max(), slacks + 1))
+    odds, before, term, tail = np.zeros(slacks), np.zeros(slacks), np.zeros(slacks), np.zeros(slacks)
     used = 0
     for i in range(slack.size):
         if used + most > columns.size:
             return counts[:i], used
-        h, k_least, width = taken[i] * stages, (n - 1) * stages, width_of[i]
-        for r in range(stages):
-            ratio[r] = (k_least + r + 1.0) / (k_least + r + 2.0 - h)
-        table = tables[first_of[i] : first_of[i] + stages * width]
+        h, width, phases = taken[i] * stages, width_of[i], weights[slack[i]]
+        low = 0
+        while phases[low] < _UNLIKELY:
+            low += 1
         start, waited = grid[slack[i]] - latency[i], grid[slacks - 1] - grid[slack[i]]
-        bottom, top = _spread(grid, start, waited, k_least, h, weights[slack[i]], table, width, ratio, edges)
+        first = k_least + low
+        bottom, top = _between(
+            grid, start, waited, log_left[service[i]], first, k_least + stages - 1, h, log_factorial, odds, before
+        )
+        _tails(bottom, top, first, h, odds, before, term, tail)
+        table = tables[first_of[i] + low * width : first_of[i] + stages * width]
+        _mix(bottom, top, first, h, phases[low:], table, odds, before, tail, below[:width])
         left = n - taken[i] + low_of[i]
-        counts[i] = _write(edges, bottom, top, left, queue, slacks, width, columns[used:], data[used:])
+        counts[i] = _write(below[:width], bottom, top, left, queue, slacks, columns[used:], data[used:])
         used += counts[i]
     return counts, used
 

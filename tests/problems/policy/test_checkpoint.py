@@ -10,8 +10,13 @@ from cases.policy import files
 from hetplan import front_door
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
-from hetplan.planner.contract import Event
+from hetplan.planner.ask import Asking
+from hetplan.planner.contract import Event, Tools
 from hetplan.planner.plan import Plan
+from hetplan.problems.policy import Policy
+from hetplan.problems.policy_options import PolicyOptions
+from hetplan.profiles.load import load_inputs
+from hetplan.solvers.queue_structured import QueueStructured
 
 SMALL: dict[str, Any] = {
     "queue_max": 4,
@@ -68,6 +73,7 @@ def test_a_checkpoint_leaves_no_trace_in_the_plan(tmp_path: Path) -> None:
         (b"hello\n", "no checkpoint of policies"),
         (b'{"format":"hetplan/policies/1.0","of":"x"}\n', "written for another plan"),
         (b"[1]\n", "no checkpoint of policies"),
+        (b'{"somebody":"else"}', "no checkpoint of policies"),
     ],
 )
 def test_another_file_is_refused_and_left_alone(tmp_path: Path, content: bytes, why: str) -> None:
@@ -102,3 +108,12 @@ def test_lines_that_do_not_belong_are_solved_anew(tmp_path: Path) -> None:
     again, solved = made(path, batching="max")
     assert solved == 2
     assert again.policies == whole.policies
+
+
+def test_without_a_place_for_lines_the_option_is_refused(tmp_path: Path) -> None:
+    inputs = load_inputs(*files(rate_qps=RANGE))
+    options = PolicyOptions(**SMALL, checkpoint=str(tmp_path / "done.jsonl"))
+    policy = Policy.from_inputs(inputs, options, formulation="per-query", tools=Tools())
+    with pytest.raises(InputError, match="keeps lines"):
+        policy.decide(Asking([QueueStructured()], Limits()))
+    assert not list(tmp_path.iterdir())

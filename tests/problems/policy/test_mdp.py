@@ -12,7 +12,9 @@ from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import Vouched
 from hetplan.planner.forms.mdp import Criterion, Mdp
 from hetplan.planner.forms.mdp_certify import average_of
+from hetplan.solvers import mdp_vi
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy
+from hetplan.solvers.mdp_wide_matrix import WideMatrix
 
 
 def best_by_hand(form: Mdp) -> float:
@@ -111,3 +113,23 @@ def test_what_is_no_process(how: dict, why: str) -> None:  # type: ignore[type-a
     right = {"first": np.array([0, 1, 2]), "moves": csr_array(np.eye(2)), "reward": np.zeros(2)}
     with pytest.raises(ValueError, match=why):
         Mdp(**{**right, **how})
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 6, 41])
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_four_rows_side_by_side_are_scipys_product_to_the_last_bit(rows: int, kind: type) -> None:
+    rng = np.random.default_rng(rows)
+    dense = rng.random((rows, 30)) * (rng.random((rows, 30)) < rng.random((rows, 1)))
+    matrix = csr_array(dense)
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind), matrix.indptr.astype(kind)
+    values = rng.standard_normal(30)
+    assert np.array_equal(WideMatrix(matrix).times(values), matrix @ values)
+
+
+def test_a_large_matrix_is_swept_to_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = random_mdp(3, criterion=Criterion.HORIZON, horizon=7, start=1)
+    plain = mdp_vi.MdpValue().solve(form, Limits())
+    monkeypatch.setattr(mdp_vi, "_WIDE", 0)
+    wide = mdp_vi.MdpValue().solve(form, Limits())
+    assert wide.value == plain.value
+    assert np.array_equal(wide.point, plain.point)

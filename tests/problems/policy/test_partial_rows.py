@@ -1,0 +1,67 @@
+"""Where actions lead that leave some of the queue behind: compiled rows and the verifier's against incomplete betas."""
+
+import numpy as np
+import pytest
+
+from hetplan.planner.forms.queue_process import Batching, Late, QueueProcess
+from hetplan.planner.forms.queue_process_partial import reference_row
+from hetplan.planner.forms.queue_process_partial_rows import compiled_rows
+from hetplan.verifier.policy_chain import Chain, _Step
+
+
+def process(stages: int, load: float, **how: object) -> QueueProcess:
+    """Two models, a queue of eight, uneven slacks; `load` in queries per second of the one worker."""
+    batches = np.arange(1, 10)
+    return QueueProcess(
+        latency_s=np.stack([0.01 + 0.012 * batches, 0.03 + 0.02 * batches]),
+        accuracy=np.array([0.6, 0.9]),
+        grid_s=np.array([0.0, 0.008, 0.022, 0.05, 0.053, 0.09, 0.1, 0.12, 0.15]),
+        stages=stages,
+        stage_rates=np.array([stages * load]),
+        batching=Batching.VARIABLE,
+        **how,  # type: ignore[arg-type]
+    )
+
+
+CASES = [
+    (1, 20.0, {}),
+    (6, 20.0, {}),
+    (6, 60.0, {"late": Late.DROP}),
+    (60, 33.0, {}),
+    # Many stages: for a likely phase an edge has everything below it, for another nothing.
+    (200, 35.0, {}),
+    (200, 3.5, {"late": Late.DROP}),
+]
+
+
+@pytest.mark.parametrize(("stages", "load", "how"), CASES)
+def test_rows_are_those_of_the_mathematics(stages: int, load: float, how: dict[str, object]) -> None:
+    form = process(stages, load, **how)
+    action = np.flatnonzero(form.actions.partial)
+    rows = compiled_rows(form, action)
+    assert np.abs(rows.sum(axis=1) - 1.0).max() < 1e-13
+    assert rows.data.min() > 0
+    wanted = np.zeros(rows.shape)
+    for i, one in enumerate(action):
+        columns, data = reference_row(form, int(one))
+        wanted[i, columns] = data
+    assert np.abs(rows.toarray() - wanted).max() < 2e-11
+
+
+@pytest.mark.parametrize(("stages", "load", "how"), CASES)
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+def test_a_step_of_the_verifier_is_one_of_the_mathematics(
+    stages: int, load: float, how: dict[str, object], which: str
+) -> None:
+    """Under any policy at all, in every state: also in those that never come about."""
+    form = process(stages, load, **how)
+    first, end = form.actions.first[:-1], form.actions.first[1:]
+    chosen = {"first": first, "middle": (first + end) // 2, "last": end - 1}[which]
+    policy = form.policy(chosen)
+    rates = form.stage_rates[form.rates_by_queue]
+    chain = Chain(form.latency_s, form.grid_s, form.stages, rates, policy.model, policy.batch, form.over_batch)
+    values = np.random.default_rng(0).random(form.states)
+    wanted = form.operator.follow(values, chosen) - np.append(form.actions.reward[chosen], form.over_reward()[0])
+    by_state = values[: form.over].reshape(form.queue, form.slacks, 1)
+    found, over, _ = _Step(chain).apply(by_state, values[form.over :], np.zeros(1))
+    assert np.append(found.ravel(), over) == pytest.approx(wanted, abs=2e-10)
