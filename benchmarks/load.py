@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.measure.load_send import Target, send_load
 
 
@@ -52,6 +53,7 @@ def main() -> None:
     if asked.serve:
         asyncio.run(serve())
         return
+    ask_for_short_turns()
     with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1/a"

@@ -1,11 +1,11 @@
 """Router and worker under load: requests per second, and what they add to the service time, litserve beside them.
 
-    python benchmarks/router.py [--seconds 10] [--rates 1000,2000,3000,4000] [--litserve VENV/bin/python]
+    python benchmarks/router.py [--seconds 6] [--rates 1000,3000,4000] [--workers 2,4] [--litserve VENV/bin/python]
 
-A plan of one pool (rule matching/1) with `--workers` sleep models of `--service-ms`, applied on this machine. An
+A plan of one pool (rule matching/1) with so many sleep models of `--service-ms`, applied on this machine. An
 open-loop client of one process sends Poisson arrivals on schedule over `--connections` connections, whether answers
 come or not; latency counts from the scheduled moment, so a client that falls behind hides nothing. Overhead is latency
-less service time; the cores' own share of it (three processes on two cores) is told by `sender late`.
+less service time; how late the client itself was is told beside it.
 litserve serves the same sleep (its own worker, batch of 1) from an environment of its own, where one is named.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import signal
@@ -31,6 +30,7 @@ from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.processes import marked
 from hetplan.executor.serving.precise_timer import PreciseTimer
+from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.planner.plan import InputHashes, MatchingDispatch, Method, Plan, Route
 from hetplan.planner.plan_file import with_digest
 from hetplan.profiles.tables import Table
@@ -158,11 +158,25 @@ def measure(port: int, *, rate: float, seconds: float, connections: int, service
         "unanswered": len(times) - len(answered),
         "overhead_p50_ms": round(at_share(answered, 0.5) - service_ms, 3),
         "overhead_p99_ms": round(at_share(answered, 0.99) - service_ms, 3),
-        "sender_late_p50_ms": round(at_share(late, 0.5), 3), "sender_late_p99_ms": round(at_share(late, 0.99), 3),
+        "sender_late_p99_ms": round(at_share(late, 0.99), 3),
         "cpu_us_per_request": {
             kind: round(1e6 * (after[kind] - before.get(kind, 0.0)) / len(times)) for kind in after
         },
     }  # fmt: skip
+
+
+HEAD = (
+    "| server | workers | offered qps | answered qps | unanswered | overhead p50 ms | overhead p99 ms | "
+    "client late p99 ms | CPU µs per request |\n|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(server: str, workers: int, found: dict[str, Any]) -> str:
+    """A line of the table."""
+    used = ", ".join(f"{kind} {us}" for kind, us in found["cpu_us_per_request"].items() if us)
+    rates = f"{found['offered_qps']:,.0f} | {found['answered_qps']:,.0f} | {found['unanswered']}"
+    times = f"{found['overhead_p50_ms']:.2f} | {found['overhead_p99_ms']:.1f} | {found['sender_late_p99_ms']:.2f}"
+    return f"| {server} | {workers} | {rates} | {times} | {used} |"
 
 
 def cpu_s(folder: str | None) -> dict[str, float]:
@@ -213,7 +227,9 @@ def ours(workers: int, service_ms: float) -> Iterator[int]:
 
 
 @contextmanager
-def litserve(python: str, workers: int, service_ms: float, port: int = 8765) -> Iterator[int]:
+def litserve(python: str, workers: int, service_ms: float) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "serve.py"
         script.write_text(LITSERVE.format(seconds=service_ms / 1e3, workers=workers, port=port))
@@ -243,31 +259,31 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
 
 
 def main() -> None:
+    ask_for_short_turns()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rates", default="1000,2000,3000,4000")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of load per row")
+    parser.add_argument("--rates", default="1000,3000,4000")
+    parser.add_argument("--workers", default="2,4")
     parser.add_argument("--service-ms", type=float, default=0.2)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--litserve", default="", help="the Python of an environment that has litserve")
     given = parser.parse_args()
     rates = [float(rate) for rate in given.rates.split(",")]
-    served: list[tuple[str, Any]] = [("hetplan", ours(given.workers, given.service_ms))]
+    counts = [int(count) for count in given.workers.split(",")]
+    served: list[tuple[str, int, Any]] = [("hetplan", count, ours(count, given.service_ms)) for count in counts]
     if given.litserve:
-        served.append(("litserve", litserve(given.litserve, given.workers, given.service_ms)))
+        served += [("litserve", count, litserve(given.litserve, count, given.service_ms)) for count in counts]
     else:
         print("litserve: left out (no --litserve PYTHON was named)", file=sys.stderr)
-    for name, server in served:
+    print(HEAD, flush=True)
+    for name, count, server in served:
         with server as port:
             measure(port, rate=500, seconds=1.0, connections=given.connections, service_ms=given.service_ms)
             for rate in rates:
-                for _ in range(given.repeats):
-                    found = measure(
-                        port, rate=rate, seconds=given.seconds, connections=given.connections,
-                        service_ms=given.service_ms,
-                    )  # fmt: skip
-                    print(json.dumps({"server": name, **found}), flush=True)
+                found = measure(
+                    port, rate=rate, seconds=given.seconds, connections=given.connections, service_ms=given.service_ms
+                )
+                print(row(name, count, found), flush=True)
 
 
 if __name__ == "__main__":

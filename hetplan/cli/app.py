@@ -89,7 +89,7 @@ _COMMANDS = (
         (
             "hetplan apply plan.json --hosts hosts.toml",
             "hetplan apply plan.json --hosts hosts.toml --yes",
-            "hetplan apply --undo --hosts hosts.toml",
+            "hetplan apply --undo --hosts hosts.toml --yes",
         ),
     ),
     _Command(

@@ -30,7 +30,7 @@ def apply(
         Path | None, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off, at once.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
     period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
@@ -38,7 +38,7 @@ def apply(
     """Bring hosts to what a plan wants; without `--yes`, show what that would change.
 
     What ran before runs again where the wanted state cannot be reached (exit 7). An apply that was killed is finished
-    by the next one, or undone by `--undo`.
+    by the next one, or undone by `--undo --yes`.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
@@ -47,10 +47,10 @@ def apply(
 
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
-            raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply plan.json, or hetplan apply --undo.")
+            raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
         wanted = plan_from(plan) if plan is not None else None
         with Deployment(read_hosts(hosts), targets=target) as deployment:
-            if wanted is not None and not yes:
+            if not yes:
                 _preview(out, deployment, wanted, period)
                 return
             applied = interruptible(lambda cancel: _act(out, deployment, wanted, period, wait, cancel), say=out.note)
@@ -73,13 +73,15 @@ def show_difference(out: Output, found: Difference) -> int:
     return sum(sign != "=" for sign, _, _ in rows)
 
 
-def _preview(out: Output, deployment: Deployment, plan: Plan, period: str | None) -> None:
+def _preview(out: Output, deployment: Deployment, plan: Plan | None, period: str | None) -> None:
     unfinished = deployment.unfinished()
-    if unfinished is not None:
-        out.warn(f"{unfinished}; apply with --yes finishes it, apply --undo goes back")
-    changes = show_difference(out, deployment.difference(plan, period=period))
+    if unfinished is not None and plan is not None:
+        out.warn(f"{unfinished}; apply with --yes finishes it, apply --undo --yes goes back")
+    found = deployment.difference(plan, period=period) if plan is not None else deployment.difference_back()
+    changes = show_difference(out, found)
     many = f"{changes} change{'' if changes == 1 else 's'}"
-    reason = f"{many}; nothing was touched (add --yes)" if changes else "all runs as wanted"
+    as_it_is = "all runs as wanted" if plan is not None else "all runs as before"
+    reason = f"{many}; nothing was touched (add --yes)" if changes else as_it_is
     out.people.line(reason)
     out.end(Exit.OK, reason, changes=changes)
 

@@ -40,7 +40,7 @@ Trace = Annotated[
 Process = Annotated[
     str | None, typer.Option("--arrivals", metavar="PROCESS", help="poisson, deterministic, gamma:SHAPE, ...")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the arrivals: the simulation's first run gets the same ones.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the queries that are sent, and simulated.")]
 Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Real seconds of load.")]
 TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A reply later than this is none.")]
 Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to stand beside; 0 for none.")]
@@ -74,13 +74,14 @@ def load(
     """Send a plan its demand for real: promise, simulation and measurement, line by line.
 
     Requests go out when they are due, whatever became of earlier ones, and response times count from then. The
-    simulation beside it plays the same arrivals. Exit 6 when the measurement breaks a wish of the SLO file or a
-    simulated promise, with significance.
+    simulation beside it plays the very queries that are sent, in every run. Exit 6 when the measurement breaks a wish
+    of the SLO file or a simulated promise, with significance.
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.cli.simulate import _trace
         from hetplan.profiles.load import load_inputs
         from hetplan.simulator.plan_system import planned_systems
+        from hetplan.simulator.replications import seed_of
         from hetplan.simulator.simulate import demands_of
 
         tried = plan_from(plan, warn=out.warn)
@@ -95,6 +96,7 @@ def load(
         simulated = None
         if simulations and not cancelled:
             how: dict[str, Any] = {"seeds": simulations, "seed": seed, "duration_s": duration}
+            how |= {"queries_seed": seed_of(seed, 0)}
             simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
         report = _report(tried, inputs, demands, sent, simulated, duration)
         _tell(out, report, simulated)
@@ -114,7 +116,7 @@ def _template(file: Path | None) -> Any:
 
 
 def _targets(demands: Sequence[AppDemand], endpoint: str, duration_s: float, seed: int, template: Any) -> list[Target]:
-    """The requests of every application: the arrivals of the simulation's first run."""
+    """The requests of every application: the queries that the simulation plays too."""
     import json
 
     import numpy as np
@@ -164,11 +166,13 @@ def _address(endpoint: str, app: str) -> str:
 def _send(out: Output, targets: list[Target], timeout_s: float) -> tuple[list[Sent], bool]:
     from hetplan.cli.interrupt import interruptible
     from hetplan.cli.progress import progress
+    from hetplan.executor.serving.short_turns import ask_for_short_turns
     from hetplan.measure.load_send import send_load
 
     stopped = threading.Event()
 
     def work(cancel: threading.Event) -> list[Sent]:
+        ask_for_short_turns()
         found = send_load(targets, timeout_s=timeout_s, on_event=show, cancel=cancel)
         if cancel.is_set():
             stopped.set()

@@ -36,7 +36,7 @@ def status(
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             unfinished = deployment.unfinished()
             if unfinished is not None:
-                out.warn(f"{unfinished}; apply again finishes it, apply --undo goes back")
+                out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
             state = deployment.state(over_s=over)
             content = json.dumps(state.model_dump(mode="json", exclude_none=True), indent=1) + "\n"
             if output is not None:

@@ -114,6 +114,10 @@ class Deployment:
         seen = self.observe()
         return self._difference(seen, self.wanted(plan, period=period, running=seen))
 
+    def difference_back(self) -> Difference:
+        """What an `undo` would change; nothing is touched."""
+        return self._difference(self.observe(), self._goal_before(()))
+
     def unfinished(self) -> Unfinished | None:
         """What an apply that was cut off left behind."""
         return self._journal.unfinished()
@@ -226,7 +230,7 @@ class Deployment:
             for number, step in enumerate(steps, start=1):
                 if cancel is not None and cancel.is_set():
                     at = f"stopped before step {number} of {len(steps)}"
-                    raise Cancelled(f"{at}; the next apply finishes it, apply --undo goes back")
+                    raise Cancelled(f"{at}; the next apply finishes it, apply --undo --yes goes back")
                 say(Progress("step", number, len(steps), str(step)))
                 self._journal.add(number, "begin", str(step))
                 carrier.do(step)
@@ -262,7 +266,7 @@ class Deployment:
         except (ApplyFailed, OSError) as error:
             raise ApplyFailed(
                 f"{why}. Going back failed too: {error}. `hetplan status` shows what runs; apply again finishes, "
-                "apply --undo goes back"
+                "apply --undo --yes goes back"
             ) from None
         with suppress(OSError):
             self._journal.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from hetplan.executor.failures import DeploymentLocked
+from hetplan.executor.failures import ApplyFailed, DeploymentLocked
 
 __all__ = ["DeploymentLock"]
 
@@ -21,8 +22,11 @@ class DeploymentLock:
         self._file = -1
 
     def __enter__(self) -> DeploymentLock:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ApplyFailed(f"{self._path} cannot be made: {error.strerror}") from None
         until = time.monotonic() + self._wait_s
         while True:
             try:
@@ -35,7 +39,9 @@ class DeploymentLock:
                     raise DeploymentLocked(told or "unknown") from None
                 time.sleep(0.05)
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{self._holder}, process {os.getpid()}\n".encode(), 0)
+        # On a full disk the lock holds without the name of its holder: `down` has to go on there.
+        with suppress(OSError):
+            os.pwrite(self._file, f"{self._holder}, process {os.getpid()}\n".encode(), 0)
         return self
 
     def __exit__(

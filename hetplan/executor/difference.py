@@ -45,7 +45,7 @@ class Difference:
 
 def difference(seen: Sequence[Seen], wanted: Wanted, *, routed: bool) -> Difference:
     """Compare; `routed` says whether the router follows the wanted routes already."""
-    here = {one.name: one for one in seen}
+    here = {one.name: one for one in seen if not _on_its_way(one, wanted)}
     start = tuple(unit for name, unit in wanted.units.items() if name not in here)
     change = tuple(
         (here[name], unit) for name, unit in wanted.units.items() if name in here and here[name].content != unit.content
@@ -55,6 +55,13 @@ def difference(seen: Sequence[Seen], wanted: Wanted, *, routed: bool) -> Differe
     )
     stop = tuple(one for one in seen if one.name not in wanted.units)
     return Difference(start, change, stop, keep, route=not routed)
+
+
+def _on_its_way(seen: Seen, wanted: Wanted) -> bool:
+    """Whether it still comes or goes for an apply that was cut off; to start it waits for that, too."""
+    unit = wanted.units.get(seen.name)
+    comes = seen.status == "starting" and unit is not None and seen.content == unit.content
+    return comes or seen.status == "stopping"
 
 
 def _grouped(units: Sequence[Unit]) -> Iterator[tuple[tuple[str, str], list[Unit]]]:

@@ -41,6 +41,7 @@ class Keeper:
         self.router: KeptProcess | None = None
         self.routes: Mapping[str, Any] | None = None
         self.ended = asyncio.Event()
+        self._acting = asyncio.Lock()
 
     async def run(self) -> None:
         """Listen until told to end."""
@@ -74,7 +75,12 @@ class Keeper:
                 "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
                 "health": self._health, "route": self._route, "down": self._down_and_end,
             }[asked["do"]]  # fmt: skip
-            return {"result": await do(asked)}
+            if asked["do"] in ("observe", "health", "down"):
+                return {"result": await do(asked)}
+            # What an apply asked for goes on when that apply is killed; the next one waits until it is done. `down`
+            # does not: it ends whatever is under way.
+            async with self._acting:
+                return {"result": await do(asked)}
         except StartFailed as error:
             return {"failed": error.why, "about": error.about}
         except (KeyError, ValueError, OSError) as error:
@@ -185,7 +191,12 @@ class Keeper:
                 raise
         elif self.routes is None or self.routes["revision"] != routes["revision"]:
             config["router"]["port"] = self.router.port
-            await self.router.change(config, asked["limit_s"])
+            before = self.router.config
+            try:
+                await self.router.change(config, asked["limit_s"])
+            except StartFailed:
+                await self.router.change(before, asked["limit_s"])
+                raise
         self.routes = routes
         await self.router.until_linked(routes["revision"], asked["limit_s"])
         return self._router_seen()

@@ -66,8 +66,14 @@ class KeptProcess:
 
     async def change(self, config: Mapping[str, Any], limit_s: float) -> None:
         """Have it read a new configuration, and wait until it follows it."""
-        self.config.update(config)
-        self._write()
+        before = self.config
+        self.config = {**before, **config}
+        try:
+            self._write()
+        except OSError:
+            # Else it would follow what was refused once it is started again.
+            self.config = before
+            raise
         if self._process is None or self._process.returncode is not None:
             await self.until_ready(limit_s)
             return

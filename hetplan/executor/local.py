@@ -96,7 +96,8 @@ class Local:
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Ends them, children included."""
         if self._runs():
-            self._ask("stop", limit_s=self.hosts.limits.call_s, names=list(names), drain_s=drain_s)
+            # The keeper first waits for a start that is under way for an apply which was killed.
+            self._ask("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """Asks each process itself."""

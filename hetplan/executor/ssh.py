@@ -56,7 +56,9 @@ class SshTarget:
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Stop units there."""
-        self._ask({"call": "stop", "names": list(names), "drain_s": drain_s}, limit_s=drain_s)
+        # The keeper there first waits for a start that is under way for an apply which was killed.
+        limit_s = drain_s + self._setting.hosts.limits.start_s
+        self._ask({"call": "stop", "names": list(names), "drain_s": drain_s}, limit_s=limit_s)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """How units there are."""

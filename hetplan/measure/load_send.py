@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hetplan.errors import HetplanError, InputError
+from hetplan.errors import InputError
 from hetplan.measure.load_connection import Connection, Reply, new_event_loop
 from hetplan.planner.contract import Event
 
@@ -26,15 +26,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LoadFailed", "Sent", "Target", "send_load"]
+__all__ = ["Sent", "Target", "send_load"]
 
 MOST_CONNECTIONS = 4000
 _SPARE = 8
 _TICK_S = 0.1
-
-
-class LoadFailed(HetplanError):
-    """The endpoint cannot be reached at all."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +123,16 @@ class _Pool:
         self.living = 0
 
     async def fill(self, count: int) -> None:
-        """Open connections before they are needed; raises where not even one can be had."""
+        """Open connections before they are needed; `InputError` where not even one can be had."""
         for _ in range(count):
             try:
                 await self._open()
             except OSError as error:
                 why = os.strerror(error.errno) if error.errno else str(error)
-                raise LoadFailed(f"http://{self._host}:{self._port}: {why}") from None
+                raise InputError.one(
+                    file="--endpoint", value=f"http://{self._host}:{self._port}", why=f"nobody serves there ({why})",
+                    remedy="Apply the plan first; `hetplan status` tells the address.",
+                ) from None  # fmt: skip
 
     def send(self, request: int, data: bytes) -> bool:
         """Send now, or as soon as a connection is there; whether it was now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,37 @@ def test_from_nothing_to_serving_and_back(folder: Path) -> None:
     assert "2 units would be stopped" in hetplan("down", folder=folder).stdout
     assert "nothing is left" in hetplan("down", "--yes", folder=folder).stdout
     assert "nothing runs" in hetplan("status", folder=folder).stdout
+
+
+@pytest.mark.slow
+def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
+    from cases.deployments import make_plan, make_worker
+
+    from hetplan.errors import Cancelled
+    from hetplan.executor.deployment import Deployment, Progress
+    from hetplan.executor.hosts_file import read_hosts
+
+    assert hetplan("apply", "plan.json", "--yes", folder=folder).returncode == 0
+    cancel = threading.Event()
+
+    def cut_off(event: Progress) -> None:
+        if event.kind == "done":
+            cancel.set()
+
+    with Deployment(read_hosts(folder / "hosts.toml")) as deployment:
+        with pytest.raises(Cancelled, match="apply --undo --yes goes back"):
+            deployment.apply(make_plan(make_worker("w2", 1)), on_event=cut_off, cancel=cancel)
+        left = {seen.name for seen in deployment.observe()}
+        shown = hetplan("apply", "--undo", "--json", folder=folder)
+        assert shown.returncode == 0
+        told = [json.loads(line) for line in shown.stdout.splitlines()]
+        assert told[-1]["changes"] > 0
+        assert "nothing was touched" in told[-1]["exit"]["reason"]
+        assert {seen.name for seen in deployment.observe()} == left
+        assert deployment.unfinished() is not None
+        assert hetplan("apply", "--undo", "--yes", folder=folder).returncode == 0
+        assert deployment.unfinished() is None
+    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 0
 
 
 @pytest.mark.slow

@@ -19,7 +19,14 @@ from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.snapshot import Snapshot
 from hetplan.executor.serving import central_choosers
-from hetplan.executor.serving.central_choosers import InOrderChooser, MatchingChooser, PolicyChooser, Times
+from hetplan.executor.serving.central_choosers import (
+    DealtChooser,
+    InOrderChooser,
+    MatchingChooser,
+    PolicyChooser,
+    Times,
+    parts_of,
+)
 from hetplan.executor.serving.choosers import EarliestChooser, NoWorker, ShareChooser, TurnChooser, by_class
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane
@@ -109,6 +116,38 @@ def test_matching_sends_what_the_rule_decides(batches: list[float], busy: list[b
     wanted = {(tasks.index(t), lanes.index(where)) for where, (t,) in sent.pairs}
     assert wanted == {(pair.query, pair.instance) for pair in decided}
     assert len(chooser) == len(batches) - len(decided)
+
+
+def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
+    lanes = [lane("slow", f"s{i}", ms=(8.0, 90.0)) for i in range(4)]
+    lanes += [lane("fast", f"f{i}", hardware="gpu", ms=(4.0, 30.0)) for i in range(2)]
+    weight = {"gpu": 1.0, "cpu": 0.3}
+    parts = list(parts_of(lanes, 3, weight))
+    assert [[one.unit for one in part] for part in parts] == [["f0", "s0", "s1"], ["f1", "s2", "s3"]]
+    assert [len(part) for part in parts_of(lanes, 6, weight)] == [6]
+    assert [len(part) for part in parts_of(lanes[4:], 1, weight)] == [1, 1]
+    assert list(parts_of([], 1, weight)) == [[]], "workers that are not up yet"
+    sent, times = Sent(), Times(lanes, {})
+    made = [MatchingChooser(part, times, RULE, weight, sent.send, sent.soon, None) for part in parts]
+    chooser = DealtChooser(made)
+    tasks = [task() for _ in range(8)]
+    for one in tasks:
+        chooser.place(one)
+    sent.settle()
+    # Each part had every second query, and three workers for four of them.
+    for part, mine in zip(parts, (tasks[::2], tasks[1::2]), strict=True):
+        served = [(where, one) for where, (one,) in sent.pairs if where in part]
+        assert len(served) == 3
+        assert all(one in mine for _, one in served)
+    assert len(chooser) == 2
+    freed = parts[1][0]
+    freed.bound = 0
+    chooser.finished(freed, tasks[1])
+    sent.settle()
+    assert sent.pairs[-1][0] is freed
+    assert len(chooser) == 1
+    assert [one in tasks[::2] for one in chooser.left()] == [True]
+    assert len(chooser) == 0
 
 
 def test_a_query_that_no_table_holds_is_refused_at_once() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hetplan.executor import kept_process
+from hetplan.executor.keeper import Keeper
 from hetplan.executor.kept_process import KeptProcess, StartFailed
+from hetplan.executor.shares import LocalMeans
 from hetplan.executor.units import LoadSpec, Unit, named
 
 SLEEP = {"kind": "sleep", "law": {"ms": 1.0}, "statistic": "mean", "times": 1.0, "seed": 0}
@@ -110,3 +114,38 @@ def test_a_stop_is_heard_though_a_cancellation_is_swallowed(tmp_path: Path, monk
         return int(process)
 
     assert not Path(f"/proc/{asyncio.run(asyncio.wait_for(run(), 30.0))}").exists()
+
+
+def test_a_configuration_that_the_disk_does_not_take_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = worker(tmp_path)
+    before = dict(kept.config)
+
+    def full(_kept: KeptProcess) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(KeptProcess, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(kept.change({"content": "sha256:new"}, 1.0))
+    assert kept.config == before, "it would be followed after a restart"
+
+
+def test_a_router_that_does_not_take_new_routes_is_told_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def refuse(_kept: KeptProcess, config: Mapping[str, Any], _limit_s: float) -> None:
+        asked.append(config["revision"])
+        if config["revision"] == "new":
+            raise StartFailed("router", "no link to w1")
+
+    monkeypatch.setattr(KeptProcess, "change", refuse)
+    old = {"router": {"port": 0}, "revision": "old"}
+    keeper = Keeper(tmp_path, LocalMeans())
+    keeper.router, keeper.routes = KeptProcess("router", "hetplan.executor.serving.router", old, tmp_path), old
+    with pytest.raises(StartFailed, match="no link"):
+        asyncio.run(keeper._route({"routes": {**old, "revision": "new"}, "drain_s": 0.0, "limit_s": 1.0}))
+    assert asked == ["new", "old"]
+    assert keeper.routes == old

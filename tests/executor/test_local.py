@@ -234,6 +234,79 @@ def test_an_apply_killed_between_two_steps_is_finished_or_undone(
     assert Client(deployment.endpoint()).post()[1]["outcome"] == "served"
 
 
+CUT = """
+import os, signal, sys, threading
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from cases.deployments import make_hosts
+from hetplan.executor.deployment import Deployment
+from hetplan.planner.plan_file import read_plan
+
+def begin(event):
+    if event.number == 1 and event.kind == "step":
+        threading.Timer({after_s}, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+Deployment(make_hosts(Path({folder!r}), **{changes!r})).apply(read_plan({plan!r}), on_event=begin)
+signal.pause()
+"""
+
+
+def cut_off(folder: Path, plan: Path, *, after_s: float, changes: Any = None) -> subprocess.CompletedProcess[bytes]:
+    """An apply in a process of its own that is killed so long after its first step began."""
+    tests = str(Path(__file__).resolve().parents[1])
+    script = CUT.format(tests=tests, folder=str(folder), plan=str(plan), after_s=after_s, changes=changes or {})
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("worker", "after_ms", "then"),
+    [
+        *(("w2", ms, "finish") for ms in (1, 10, 30, 60, 100, 150, 200)),
+        *(("w2", ms, "undo") for ms in (1, 60, 150, 170, 190)),
+        *(("w1", ms, then) for ms in (1, 20) for then in ("finish", "undo")),
+    ],
+)
+def test_an_apply_killed_in_the_middle_of_a_step_is_finished_or_undone(
+    deploy: Callable[..., Deployment], tmp_path: Path, worker: str, after_ms: int, then: str
+) -> None:
+    """Other workers come, or another model comes in place."""
+    deployment = deploy()
+    before, after = make_plan(make_worker("w1", 1)), make_plan(make_worker(worker, 2, variant="v"))
+    deployment.apply(before)
+    write_plan(after, tmp_path / "after.json")
+    ran = cut_off(tmp_path, tmp_path / "after.json", after_s=after_ms / 1e3)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
+    if then == "finish" or deployment.unfinished() is None:
+        wanted = after
+        deployment.apply(after)
+    else:
+        wanted = before
+        deployment.undo()
+    assert not deployment.difference(wanted)
+    assert deployment.unfinished() is None
+    left = worker_processes(deployment)
+    assert len(left) == sum(worker.count for worker in wanted.workers), "nothing of what was cut off is left beside it"
+    assert Client(deployment.endpoint()).post()[1]["outcome"] == "served"
+    deployment.down()
+    assert marked(folder_of(deployment)) == []
+
+
+@pytest.mark.slow
+def test_down_ends_a_start_that_hangs_and_whose_apply_was_killed(
+    deploy: Callable[..., Deployment], tmp_path: Path
+) -> None:
+    hangs = {"kind": "command", "command": [sys.executable, "-c", "import time; time.sleep(1000)"]}
+    deployment = deploy(models=[hangs], limits={"start_s": 300.0, "drain_s": 1.0})
+    write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")
+    changes = {"models": [hangs], "limits": {"start_s": 300.0}}
+    ran = cut_off(tmp_path, tmp_path / "plan.json", after_s=1.0, changes=changes)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
+    assert [seen.status for seen in deployment.observe()] == ["starting", "starting"]
+    deployment.down()
+    assert marked(folder_of(deployment)) == []
+
+
 @pytest.mark.slow
 def test_of_two_applies_one_waits_or_refuses_and_names_the_other(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy()

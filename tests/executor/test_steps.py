@@ -112,6 +112,24 @@ def test_a_load_that_goes_stays_until_the_router_was_told(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
+def test_what_still_comes_or_goes_for_an_apply_that_was_cut_off_is_started(tmp_path: Path) -> None:
+    hosts = make_hosts(tmp_path)
+    made = wanted(make_plan(make_worker("w1", 4)), hosts)
+    comes, goes, other, stays = seen_of(made)
+    seen = [
+        replace(comes, status="starting", endpoint=None),
+        replace(goes, status="stopping"),
+        replace(other, status="starting", endpoint=None, content="sha256:of another plan"),
+        stays,
+    ]
+    found = difference(seen, made, routed=False)
+    assert [unit.name for unit in found.start] == [comes.name, goes.name]
+    assert [unit.name for _, unit in found.change] == [other.name]
+    assert found.keep == (stays,)
+    assert found.stop == ()
+    assert [step.do for step in steps_of(found, made, hosts)] == ["load", "start", "route"]
+
+
 def test_nothing_differs_nothing_is_done(tmp_path: Path) -> None:
     hosts = make_hosts(tmp_path)
     made = wanted(make_plan(make_worker("w1", 2)), hosts)

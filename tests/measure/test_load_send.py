@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.measure.load_send import LoadFailed, Sent, Target, send_load
+from hetplan.measure.load_send import Sent, Target, send_load
 
 Answer = Callable[[int, bytes], list[tuple[float, bytes]]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nhetplan-outcome: served\r\nHetplan-Quality: 0.75\r\n\r\nok"
@@ -135,7 +135,7 @@ def test_no_answer_and_broken_connections_are_told() -> None:
 
 
 def test_nobody_listens() -> None:
-    with pytest.raises(LoadFailed, match="refused"):
+    with pytest.raises(InputError, match=r"nobody serves there .*refused"):
         send_load([target("http://127.0.0.1:9/v1/app", [0.0])])
 
 

@@ -228,5 +228,5 @@ def test_the_table_for_people_names_all_three(planned: Path, router: str) -> Non
 
 def test_nobody_there(planned: Path) -> None:
     code, told, _ = run(*load_words(planned, "http://127.0.0.1:9"))
-    assert code == 1
+    assert code == 2
     assert "refused" in told

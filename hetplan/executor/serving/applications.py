@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from random import Random
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.dispatch.dropping import drops
 from hetplan.dispatch.load_monitor import LoadMonitor
@@ -20,8 +20,12 @@ from hetplan.executor.serving.query_tree import Steps, Task
 from hetplan.planner.plan import Route
 from hetplan.planner.plan_pipeline import BackupEntry
 
+if TYPE_CHECKING:
+    from hetplan.executor.serving.central_choosers import Times
+
 __all__ = ["Application", "Asks", "Tally"]
 
+GiveUpHopeless = Callable[[deque[Task], Sequence[Lane]], None]
 _OUTCOMES = ("served", "late", "dropped", "lost", "failed")
 
 
@@ -169,7 +173,7 @@ class Application:
         if rule not in ("matching/1", "fcfs/1", "threshold/1", "earliest/1"):
             return self._by_share(node, lanes, sheds=rule == "most-accurate-first/1")
         # numpy and the compiled kernels are loaded only for the rules that use them.
-        from hetplan.executor.serving.central_choosers import InOrderChooser, MatchingChooser, Times
+        from hetplan.executor.serving.central_choosers import InOrderChooser, Times
 
         give_up = self.give_up_hopeless if self.late != "serve" else None
         if rule in ("fcfs/1", "threshold/1"):
@@ -177,12 +181,20 @@ class Application:
         times = Times([lane for lane in lanes if lane.open], self.told["predict"])
         if rule == "earliest/1":
             return EarliestChooser(lanes, times)
+        return self._by_matching(lanes, times, give_up)
+
+    def _by_matching(self, lanes: Sequence[Lane], times: Times, give_up: GiveUpHopeless | None) -> Chooser:
         from hetplan.dispatch.matching import Matching
+        from hetplan.executor.serving.central_choosers import DealtChooser, MatchingChooser, parts_of
 
         limits = {key: self.dispatch[key] for key in ("slo_ms", "xi", "penalty", "penalty_ms") if key in self.dispatch}
-        matching = Matching(weight=(1.0,), **limits)
-        weight = self.dispatch.get("weight", {})
-        return MatchingChooser(lanes, times, matching, weight, self.asks.send, self.asks.soon, give_up)
+        rule, weight = Matching(weight=(1.0,), **limits), self.dispatch.get("weight", {})
+        up = [lane for lane in lanes if lane.open]
+        parts = [
+            MatchingChooser(part, times, rule, weight, self.asks.send, self.asks.soon, give_up)
+            for part in parts_of(up, self.dispatch.get("split_above") or max(len(up), 1), weight)
+        ]
+        return parts[0] if len(parts) == 1 else DealtChooser(parts)
 
     def _by_share(self, node: str, lanes: Sequence[Lane], *, sheds: bool = False) -> ShareChooser:
         balancing = self.told.get("balancing")

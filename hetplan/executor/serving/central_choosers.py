@@ -8,7 +8,7 @@ happens at one instant.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.dispatch.fcfs import Fcfs
-from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.matching import Matching, split_pool
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.snapshot import Snapshot
@@ -25,7 +25,7 @@ from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
 
-__all__ = ["InOrderChooser", "MatchingChooser", "PolicyChooser", "Times"]
+__all__ = ["DealtChooser", "InOrderChooser", "MatchingChooser", "PolicyChooser", "Times", "parts_of"]
 
 NEVER_MS = 1e9
 """The time that a query takes where it cannot be served at all."""
@@ -204,6 +204,49 @@ class MatchingChooser(_Central):
             now_ms, self._order, queries, self._arrived, self._rows, predicted, self._first, self._kind, self._ends,
             self._costs, self._mates, self._room,
         )  # fmt: skip
+
+
+def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> Iterator[list[Lane]]:
+    """A pool of more than `most` workers in nearly equal parts, each with one of the heaviest type where it goes round.
+
+    The parts are those in which the simulator divides it (`hetplan.dispatch.matching.split_pool`).
+    """
+    types: dict[tuple[str, str], list[Lane]] = {}
+    for lane in sorted(lanes, key=lambda one: -weight.get(one.hardware, 1.0)):
+        types.setdefault(Times.type_of(lane), []).append(lane)
+    if not types:
+        yield []
+        return
+    left = [iter(group) for group in types.values()]
+    for counts in split_pool([len(group) for group in types.values()], most=most):
+        yield [lane for group, count in zip(left, counts, strict=True) for lane in islice(group, count)]
+
+
+class DealtChooser:
+    """Queries dealt out in turn to the parts of a divided pool, each a chooser of its own."""
+
+    def __init__(self, parts: Sequence[MatchingChooser]) -> None:
+        self._parts = parts
+        self._of = {id(lane): part for part in parts for lane in part.lanes}
+        self._next = -1
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def left(self) -> list[Task]:
+        """All that wait, oldest first; they wait here no longer."""
+        return sorted((task for part in self._parts for task in part.left()), key=lambda task: task.entered_s)
+
+    def place(self, task: Task) -> Lane | None:
+        """It waits, with the part whose turn it is."""
+        self._next = (self._next + 1) % len(self._parts)
+        return self._parts[self._next].place(task)
+
+    def finished(self, lane: Lane, task: Task) -> None:
+        """A server is free."""
+        part = self._of.get(id(lane))
+        if part is not None:
+            part.finished(lane, task)
 
 
 class InOrderChooser(_Central):

@@ -41,16 +41,16 @@ __all__ = [
     "read_done",
 ]
 
-PROTOCOL = "hetplan-frames/1"
+PROTOCOL = "hetplan-frames/2"
 ASK, BATCH, DONE = 1, 2, 3
 SERVED, DROPPED, FAILED = 0, 1, 2
 MOST_FRAME = 80 * 1024 * 1024
 
 _HEAD = Struct("!IB")
 _ASK = Struct("!IffffB")
-_BATCH = Struct("!BH")
+_BATCH = Struct("!BI")
 _ITEM = Struct("!IffI")
-_DONE = Struct("!IBffHBI")
+_DONE = Struct("!IBffIBI")
 
 
 class Asked(NamedTuple):

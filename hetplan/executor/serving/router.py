@@ -28,6 +28,7 @@ from hetplan.executor.serving.links import Lane, Link
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import metrics, reply
+from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.executor.serving.worker import end_with_parent, spare_the_collector
 
 __all__ = ["Router", "main"]
@@ -65,6 +66,7 @@ class Router:
             os.write(report, json.dumps({"failed": str(error)}).encode() + b"\n")
             return
         spare_the_collector()
+        ask_for_short_turns()
         stopped = asyncio.Event()
         self._loop.add_signal_handler(signal.SIGTERM, stopped.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._read_again)

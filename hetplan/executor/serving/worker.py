@@ -38,6 +38,7 @@ from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.models import Result, model_of
 from hetplan.executor.serving.precise_timer import PreciseTimer
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
+from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 
 __all__ = ["Worker", "end_with_parent", "main", "spare_the_collector"]
@@ -74,6 +75,8 @@ class Worker:
             _report(report, {"failed": str(error)})
             return
         spare_the_collector()
+        # The threads in which models compute keep their usual turns.
+        ask_for_short_turns()
         stopped = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(self._reload())))
