@@ -1,6 +1,6 @@
 """Circinus: searches, packings and settings on synthetic queries, beside the figures that they are judged by.
 
-Tuning seeds are 100-109 and 200-219; figures here are of fresh seeds, 20 of them, with their upper quartiles.
+Tuning seeds are 100-109 and 200-259; figures here are of fresh seeds, 20 of them, with their upper quartiles.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from hetplan.measure.sampling import Rule, false_stops
 __all__ = ["run", "sections", "show"]
 
 FIRST = {"SR": 4, "VT": 4, "LVC": 4, "DVC": 4, "ACG": 4}
+NEAR = {"SR": 4, "VT": 6, "LVC": 9, "DVC": 16, "ACG": 14}
 SLACK = 2
-MOST_GAP = 0.004
+"""Median steps that the specification has on seeds 100-109, to a compliant and a cheap plan; how many more may be."""
+MOST_GAP, MOST_MS = 0.004, 500
 TUNED = range(100, 110)
 FRESH = range(500, 520)
 TIERED = ("VT", "LVC", "ACG")
@@ -114,7 +116,8 @@ def _search_rows(
             runs = searched(method, app, seeds)
             row = {"app": app, "search": method, **_figures(runs)}
             if judged:
-                kept = row["first"] <= FIRST[app] + SLACK and row["missed"] == 0
+                soon = row["first"] <= FIRST[app] + SLACK and row["near"] <= NEAR[app] + SLACK
+                kept = soon and row["missed"] == 0
                 row["target"] = "kept" if kept else "MISSED"
             yield row
 
@@ -151,7 +154,7 @@ def _stop_rows(runs: int) -> Iterator[Row]:
 def _judged(rows: Iterator[Row]) -> Iterator[Row]:
     for row in rows:
         if row["packer"] == "dual" and row["queries"] >= 10_000:
-            row["target"] = "kept" if row["gap"] <= MOST_GAP and row["ms"] <= 500 else "MISSED"
+            row["target"] = "kept" if row["gap"] <= MOST_GAP and row["cpu_ms"] <= MOST_MS else "MISSED"
         yield row
 
 

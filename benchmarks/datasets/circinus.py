@@ -1,7 +1,8 @@
 """Circinus (2025): knobbed pipelines of operators over device, MEC and cloud; the paper's facts and a constants file.
 
-`app` poses one query of an application: its operators, knobs, tiers and links, with the targets that a generated query
-(`circinus_generator`) got. What operators cost, and how good a configuration is, comes from an evaluator.
+`app` poses one query of an application: its operators, knobs, tiers and links, with the targets that a synthetic query
+(`hetplan.measure.evaluator_synthetic`) got. What operators cost, and how good a configuration is, comes from an
+evaluator.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ was made from: `verify` and `simulate` read the journal as `--measured`.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -147,6 +146,7 @@ def _measurer(
     from hetplan.measure.evaluator_command import load_evaluators
     from hetplan.measure.journal import Journal
     from hetplan.profiles.journal import read_measured
+    from hetplan.profiles.sampled import sampled_of
 
     if hosts is None:
         raise InputError.one(
@@ -161,18 +161,14 @@ def _measurer(
         )  # fmt: skip
     commands = _by_pipeline(inputs, {name: known[name] for name in names}, names)
     past = None if history is None else read_measured(history)
-    return Measurer(commands, Journal(journal, of=_sampled(inputs)), past)
-
-
-def _pipelines(inputs: Inputs) -> dict[str, Any]:
-    """The pipelines whose plans are searched for."""
-    named = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None and not app.candidates}
-    return {name: inputs.profile.pipelines[name] for name in sorted(filter(None, named))}
+    return Measurer(commands, Journal(journal, of=sampled_of(inputs)), past)
 
 
 def _by_pipeline(inputs: Inputs, commands: dict[str, Command], names: Sequence[str]) -> dict[str, Command]:
     """The commands by the names that pipelines use; a pipeline that names none takes the only one."""
-    pipelines = _pipelines(inputs)
+    from hetplan.profiles.sampled import searched_pipelines
+
+    pipelines = searched_pipelines(inputs)
     if not pipelines:
         raise InputError.one(
             file=inputs.files.get("slo", "slo"), path="$.apps", why="no application's plans are searched for",
@@ -189,17 +185,3 @@ def _by_pipeline(inputs: Inputs, commands: dict[str, Command], names: Sequence[s
                 remedy=f"Add --evaluate {name}." if name else "Name the pipeline's evaluator.",
             )  # fmt: skip
     return commands
-
-
-def _sampled(inputs: Inputs) -> dict[str, Any]:
-    """What samples are samples of: targets, links and prices may change, and the journal stays good."""
-    from hetplan.problems.compound_pipeline import features_of
-
-    pipelines = {name: one.model_dump(mode="json", by_alias=True) for name, one in _pipelines(inputs).items()}
-    for name, one in pipelines.items():
-        for word in ("share_grid", "evaluator", "quality"):
-            one.pop(word, None)
-        features = features_of(inputs, inputs.profile.pipelines[name].strata)
-        if features is not None and os.path.isfile(features):
-            one["strata"] = Path(features).read_text(encoding="utf-8-sig", errors="replace")
-    return pipelines

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError
+from hetplan.planner.forms.black_box import OutOfTime
 
 __all__ = ["EvaluationFailed", "Guarded", "Sample"]
 
@@ -49,7 +50,8 @@ Evaluate = Callable[[Mapping[str, Any], int, int], Any]
 class Guarded:
     """An evaluator that never hangs and never lies about its shape: retried, then given up with a reason.
 
-    A command keeps its own time; `cancel` ends the waiting for either at once.
+    A command keeps its own time; `cancel` ends the waiting for either at once, and so does the time `until` which
+    anything may be measured (of `time.monotonic`).
     """
 
     evaluate: Evaluate
@@ -59,9 +61,10 @@ class Guarded:
     timeout_s: float = 60.0
     retries: int = 2
     cancel: threading.Event | None = None
+    until: float = math.inf
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
-        """One sample; raises `EvaluationFailed` after the last try, `Cancelled` when it is no longer wanted."""
+        """One sample; raises `EvaluationFailed` after the last try, `Cancelled`, or `OutOfTime`."""
         return self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
 
     def many(self, knobs: Mapping[str, Any], begin: int, count: int) -> tuple[list[float], Sample]:
@@ -74,7 +77,7 @@ class Guarded:
         for _ in range(self.retries + 1):
             try:
                 return attempt()
-            except Cancelled:
+            except (Cancelled, OutOfTime):
                 raise
             except EvaluationFailed as error:
                 reasons.append(str(error))
@@ -105,9 +108,12 @@ class Guarded:
         while True:
             if self.cancel is not None and self.cancel.is_set():
                 raise Cancelled("cancelled while measuring")
-            left = end - time.monotonic()
+            now = time.monotonic()
+            if now >= self.until:
+                raise OutOfTime("no time is left for measuring")
+            left = end - now
             try:
-                answer, error = answers.get(timeout=max(0.0, min(LOOK_S, left)))
+                answer, error = answers.get(timeout=max(0.0, min(LOOK_S, left, self.until - now)))
             except queue.Empty:
                 if left > 0:
                     continue

@@ -7,6 +7,7 @@ killed goes on where it stopped and proposes the same next plan.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -24,12 +25,13 @@ from hetplan.measure.prefix_cache import PrefixCache
 from hetplan.measure.sampling import Rule, Seen
 from hetplan.measure.strata import read_features, stratify
 from hetplan.planner.contract import Event, OnEvent
-from hetplan.planner.forms.black_box import Measured, Verdict
+from hetplan.planner.forms.black_box import Measured, OutOfTime, Verdict
 
 __all__ = ["Profiler", "Setup", "measuring"]
 
 CHUNK = 64
 CONFIRM = 4
+NO_REASON = "it failed without a reason"
 TELL_S = 1.0
 """How often a long measurement tells how far it is."""
 
@@ -39,7 +41,8 @@ class Setup:
     """What is measured of one query: its operators with the knobs of each and of all before it, and the rule.
 
     `shares` are those of the strata. Where samples are numbered things (rows of a feature file), `strata_of` and
-    `samples` say of which stratum and which of them each is that is drawn.
+    `samples` say of which stratum and which of them each is that is drawn. `seconds` after its beginning nothing
+    more is measured. What the journal says was set aside stays so, unless `retry`.
     """
 
     app: str
@@ -54,6 +57,8 @@ class Setup:
     charged: tuple[str, ...] | None = None
     strata_of: tuple[int, ...] = ()
     samples: tuple[int, ...] = ()
+    seconds: float | None = None
+    retry: bool = False
 
     @classmethod
     def of(
@@ -100,9 +105,10 @@ class Profiler:
 
     def __post_init__(self) -> None:
         self.cache = PrefixCache(self.setup.knobs_of, enabled=self.setup.use_cache)
+        self._until = math.inf if self.setup.seconds is None else time.monotonic() + self.setup.seconds
         self._guarded = Guarded(
             self.evaluate, self.setup.operators, self.setup.low, self.setup.high,
-            timeout_s=self.timeout_s, cancel=self.cancel,
+            timeout_s=self.timeout_s, cancel=self.cancel, until=self._until,
         )  # fmt: skip
         self._lock = threading.Lock()
         self._told = time.monotonic()
@@ -111,8 +117,11 @@ class Profiler:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
 
         `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
-        sampled before a `Cancelled` stands in the journal.
+        sampled before a `Cancelled` or `OutOfTime` stands in the journal.
         """
+        before = None if self.setup.retry else self.journal.plan(self.setup.app, knobs)
+        if before is not None and before.get("verdict") == Verdict.SET_ASIDE:
+            return Measured(configuration, reason=before.get("reason", NO_REASON))
         rule = self.setup.rule
         if confirm:
             most = CONFIRM * rule.n_max
@@ -141,6 +150,8 @@ class Profiler:
         """Between samples: whether to stop, and a word on how far it is."""
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled(f"cancelled while measuring {self.setup.app}")
+        if time.monotonic() >= self._until:
+            raise OutOfTime(f"no time is left for measuring {self.setup.app}")
         if self.on_event is not None and time.monotonic() - self._told >= TELL_S:
             self._told = time.monotonic()
             settings = ", ".join(f"{knob} {value}" for knob, value in knobs.items())
@@ -196,7 +207,7 @@ class Profiler:
         return found
 
     def _set_aside(self, configuration: int, knobs: Mapping[str, Any], samples: int, reason: str) -> Measured:
-        found = Measured(configuration=configuration, samples=samples, reason=reason)
+        found = Measured(configuration=configuration, samples=samples, reason=reason or NO_REASON)
         self._write(knobs, found)
         return found
 

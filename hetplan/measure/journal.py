@@ -52,6 +52,10 @@ class Journal:
         """Batches of samples of a configuration that stand in the journal, in their order."""
         return list(self._content.samples.get((app, key_of(knobs)), []))
 
+    def plan(self, app: str, knobs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was concluded of a configuration, if anything was."""
+        return self._content.plans.get((app, key_of(knobs)))
+
     @property
     def held(self) -> int:
         """How many samples stand in it."""

@@ -102,6 +102,10 @@ class Compound:
         stages = search_all(self, ask, lambda app_id: waited_before(self.start, app_id))
         queries = (*self.queries, *(stage.query for stage in stages))
         notices = (*self.notices, *(notice for stage in stages for notice in stage.notices))
+        broken = [stage.broken for stage in stages if stage.broken is not None]
+        cancelled = ask.limits.cancel is not None and ask.limits.cancel.is_set()
+        if broken and not cancelled and (self.wish.sense == "min" or not any(query.ways for query in queries)):
+            raise broken[0]
         if stages and not any(query.ways for query in queries):
             return Infeasible(
                 why=tuple(f"{query.app_id}: {query.why_none}" for query in queries), proved=False, warnings=notices

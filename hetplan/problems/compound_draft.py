@@ -211,7 +211,10 @@ def _reported(
         reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
     form, answer = packed.cost or (packed.form, packed.answer)
     if form.sense == "min":
-        about = "candidates_per_hour" if all(way.found is None for _, way, _ in served) else "packed_per_hour"
+        # What is packed may cost its machines beside what candidates say of themselves.
+        paid = form.items is not None and bool(form.items.price.any())
+        stated = all(way.found is None for _, way, _ in served) and not paid
+        about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)
 

@@ -57,6 +57,7 @@ class CompoundOptions(Options):
     patience: int | None = Field(
         default=None, ge=1, description="stop after so many plans without a better one (None: use all steps)"
     )
+    retry: bool = Field(default=False, description="measure again what an earlier run of the journal set aside")
     parallel: int = Field(default=1, ge=1, le=64, description="measurements at once")
     history_models: int = Field(default=10, ge=0, description="models of past queries that a warm start uses")
     hard_votes: bool = Field(default=False, description="each model of the past votes for one plan only")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from hetplan.problems.compound_ways import Tier
 from hetplan.problems.pool_wish import Faults
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Link, Pipeline
+from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 
-__all__ = ["Sought", "features_of", "read_sought"]
+__all__ = ["Sought", "read_sought"]
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
@@ -114,6 +114,7 @@ class Sought:
             "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
             "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
+            "retry": options.retry,
         }  # fmt: skip
 
 
@@ -179,14 +180,6 @@ def _sought(
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
         _placements(pipeline, order, mine, app_id, faults),
     )  # fmt: skip
-
-
-def features_of(inputs: Inputs, strata: int | str | None) -> str | None:
-    """The path of a feature file, which is relative to the profile that names it."""
-    if not isinstance(strata, str):
-        return None
-    profile = Path(inputs.files.get("profile", ""))
-    return str(profile.parent / strata if profile.is_file() else Path(strata))
 
 
 def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:

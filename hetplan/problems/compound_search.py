@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask
-from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Verdict
 from hetplan.planner.forms.black_box_shares import antichain, priced
 from hetplan.planner.plan import Notice, Plan
 from hetplan.problems.compound_options import CompoundOptions
@@ -31,11 +31,15 @@ MOST_CONFIRMED = 5
 
 @dataclass(frozen=True)
 class Stage:
-    """What the first stage came to for one query: its ways, what to tell, and why there are none."""
+    """What the first stage came to for one query: its ways, and what to tell.
+
+    `broken` is there where whoever measures answered nothing right about any configuration.
+    """
 
     query: Query
     notices: tuple[Notice, ...]
     best: int = -1
+    broken: SolverFailed | None = None
 
 
 def search_all(problem: Compound, ask: Ask, waited: Callable[[str], int]) -> list[Stage]:
@@ -59,22 +63,29 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
         form = replace(sought.box(_nobody, options), journal={found.configuration: found for found in known})
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
         return _staged(problem, sought, form, best, waited)
-    measure = evaluate(**sought.setup(options))
+    seconds = _seconds(options, sought, ask)
+    measure = evaluate(**sought.setup(options), seconds=seconds)
     incumbent = _incumbent(problem.start, sought)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
-        old=tuple(known), drift=options.drift, seconds=_seconds(options, sought),
+        old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
+    confirmed = False
     try:
         answer = ask(form, start=incumbent, about=f"plans of {sought.app_id}", solver=_engine(options))
         best = -1 if answer.point is None else answer.point // len(form.placements)
         if options.confirm:
             best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
-    except Cancelled:
+            confirmed = True
+    except (Cancelled, OutOfTime):
         # What was measured until then may serve this query, or others; that it was cut short is in the record.
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
     stage = _staged(problem, sought, form, best, waited)
+    if options.confirm and not confirmed and stage.query.ways:
+        text = "measuring ended before its plan was confirmed: it rests on what the search measured"
+        notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
     if past is not None and not form.past:
         text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
@@ -91,9 +102,22 @@ def _engine(options: CompoundOptions) -> str:
     return name if options.engine == "light" else f"{name}-botorch"
 
 
-def _seconds(options: CompoundOptions, sought: Sought) -> float | None:
+def _seconds(options: CompoundOptions, sought: Sought, ask: Ask) -> float | None:
+    """How long this query may be measured: its own deadline, and what is left of the whole conversation."""
     limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
-    return min(limits) if limits else None
+    least = min([*limits, ask.remaining])
+    return None if math.isinf(least) else least
+
+
+def _broken(form: BlackBox, sought: Sought) -> SolverFailed | None:
+    """What to say where every configuration that was tried had to be set aside, whatever ended the trying."""
+    if not form.failed or len(form.failed) < len(form.journal):
+        return None
+    tried = f"none of the {len(form.journal)} configurations of {sought.app_id} that were tried could be measured"
+    return SolverFailed(
+        f"evaluator {sought.pipeline.evaluator or ''}".strip(),
+        f"{tried}: {form.failed[-1].reason}. Mend it; --set retry=true measures again what the journal set aside",
+    )
 
 
 def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
@@ -121,7 +145,7 @@ def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited
         text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
         notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
     query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, _why(form, sought) if not ways else "")
-    return Stage(query, tuple(notices), best)
+    return Stage(query, tuple(notices), best, _broken(form, sought) if problem.tools.evaluate else None)
 
 
 def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:

@@ -75,7 +75,7 @@ class VulcanSearch(Search):
         super().__init__(form, seed, make)
         rows = np.repeat(form.configurations, len(form.placements), axis=0)
         where = np.tile(form.placements, (len(form.configurations), 1))
-        self.process = make(np.concatenate([rows, where], axis=1), form.ordered)
+        self.process = make(np.concatenate([rows, where], axis=1))
 
     def learn(self, plan: int, found: Measured) -> None:
         """Update the process."""

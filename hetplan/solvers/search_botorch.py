@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.black_box import BlackBox
 from hetplan.solvers.search_cmbo import Cmbo, StructCi
 from hetplan.solvers.search_engine import Search
-from hetplan.solvers.search_gp import UNIT, LightProcess
+from hetplan.solvers.search_gp import TREND, UNIT, LightProcess
 
 __all__ = ["BotorchProcess", "CmboBotorch", "StructCiBotorch"]
 
@@ -55,19 +55,26 @@ def _model(process: LightProcess) -> Any:
     width = process.width
 
     apart, span = torch.tensor(process.apart, dtype=torch.double), torch.tensor(process.span, dtype=torch.double)
+    slope, middle = torch.tensor(process.slope, dtype=torch.double), torch.tensor(process.ordered, dtype=torch.double)
 
-    class Distance(Kernel):  # type: ignore[misc]
+    class DistanceAndTrend(Kernel):  # type: ignore[misc]
         def forward(self, x1: Any, x2: Any, diag: bool = False, **_: Any) -> Any:
             if not diag:
                 x1, x2 = x1.unsqueeze(-2), x2.unsqueeze(-3)
             far = (x1 != x2).double() * apart + (torch.round(x1 * span) - torch.round(x2 * span)).abs()
-            return torch.exp(-width / UNIT * far.sum(-1))
+            trend = (x1 * slope - middle) * (x2 * slope - middle)
+            return torch.exp(-width / UNIT * far.sum(-1)) + TREND * trend.sum(-1)
 
     points = torch.tensor(process.points[process.at], dtype=torch.double)
     values = torch.tensor((np.array(process.values) - process.centre) / process.scale, dtype=torch.double)
     noise = torch.tensor(np.array(process.noise) / process.scale**2 + process.jitter, dtype=torch.double)
     model = SingleTaskGP(
-        points, values[:, None], noise[:, None], covar_module=Distance(), mean_module=ZeroMean(), outcome_transform=None
+        points,
+        values[:, None],
+        noise[:, None],
+        covar_module=DistanceAndTrend(),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
     )
     return model.eval()
 

@@ -9,7 +9,8 @@ r"""Bayesian searches of compound plans: the paper's CMBO, and the default built
 
 C is what measuring would take of the reference after what is cached. The estimated cost of a plan with
 S = L - transfers - compute on free tiers is (sum_o sqrt(price_o c_o))^2 / S, kept within an eighth of and the full
-price; ref is the best cost so far, before that 1.3 times the dearest full price.
+price; ref is the best cost so far, before that 1.3 times the dearest full price. That levels in numbers have an order
+is used by `struct` alone; `cmbo` keeps the paper's Hamming distance.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class CmboSearch(Search):
 
     def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
         super().__init__(form, seed, make)
-        self.beliefs = Beliefs(form, make)
+        self.beliefs = Beliefs(form, make, by_order=False)
         rows = np.repeat(form.configurations, len(form.placements), axis=0)
         where = np.tile(form.placements, (len(form.configurations), 1))
-        self.latency = make(np.concatenate([rows, where], axis=1), form.ordered)
+        self.latency = make(np.concatenate([rows, where], axis=1))
 
     def learn(self, plan: int, found: Measured) -> None:
         """Update both processes."""

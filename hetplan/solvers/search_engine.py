@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled, NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.black_box import BlackBox, Measured
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime
 from hetplan.solvers.search_gp import LightProcess
 
 if TYPE_CHECKING:
@@ -140,6 +140,9 @@ class SearchEngine:
                     measured = _measure(form, plans, pool)
                 except Cancelled:
                     stop = Stop.CANCELLED
+                    break
+                except OutOfTime:
+                    stop = Stop.TIME
                     break
                 for plan, found in zip(plans, measured, strict=True):
                     before = search.best_cost

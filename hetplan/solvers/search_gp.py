@@ -1,21 +1,24 @@
 r"""An exact Gaussian process over a grid of settings, light enough to be asked for every setting at every step.
 
 Kernel exp(-w d). The distance d counts the coordinates in which two settings differ (Hamming); a coordinate whose
-levels have an order counts a quarter for differing at all and the rest by how far apart the two levels are. w and the
-noise are those of a small grid that make the observations likeliest, chosen again every third one. In between, an
-observation adds a row to the Cholesky factor L of the covariance and to V = L^-1 K*, from which mean and deviation at
-every setting follow (single precision).
+levels have an order counts a quarter for differing at all and the rest by how far apart the two levels are. To the
+kernel comes the product of the two levels, scaled to -1 .. 1, of every coordinate with an order: what rises along it is
+expected to go on rising, where distance alone would fall back to the mean. w and the noise are those of a small grid
+that make the observations likeliest, chosen again every third one. In between, an observation adds a row to the
+Cholesky factor L of the covariance and to V = L^-1 K*, from which mean and deviation at every setting follow (single
+precision).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNIT", "LightProcess", "Process"]
+__all__ = ["TREND", "UNIT", "LightProcess", "Process"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,6 +37,8 @@ UNIT = 16
 """Distances are whole numbers of this part of a coordinate: kernels are looked up, not computed."""
 DIFFERS = UNIT // 4
 """What two levels of a coordinate with an order count for being different at all."""
+TREND = 1.0
+"""The variance of a slope along a coordinate with an order, in that of the rest."""
 
 
 class Process:
@@ -46,6 +51,7 @@ class Process:
         self.apart = np.where(self.ordered, DIFFERS, UNIT)
         top = np.maximum(points.max(axis=0, initial=1), 1)
         self.span = np.where(self.ordered, (UNIT - DIFFERS) / top, 0.0)
+        self.slope = np.where(self.ordered, 2.0 / top, 0.0)
         self.at: list[int] = []
         self.values: list[float] = []
         self.noise: list[float] = []
@@ -82,6 +88,8 @@ class LightProcess(Process):
         self.refit = refit
         self.expected = expected
         self.distance = np.zeros((0, len(points)), dtype=np.uint16)
+        self._along = (points * self.slope - self.ordered)[:, self.ordered].astype(np.float32)
+        self._prior = 1.0 + TREND * (self._along**2).sum(axis=1)
         self._stale = True
         self._since = 0
 
@@ -102,16 +110,22 @@ class LightProcess(Process):
             far = far + np.abs(self._places - self._places[at]).sum(axis=1)
         return np.asarray(far, dtype=np.uint16)
 
+    def _with_trend(
+        self, kernel: NDArray[Any], at: int | list[int], to: list[int] | slice = slice(None)
+    ) -> NDArray[Any]:
+        """The covariance of settings with others (all of them), with what slopes add to it."""
+        return kernel + TREND * self._along[at] @ self._along[to].T if self._along.size else kernel
+
     def posterior(self) -> tuple[Vector, Vector]:
-        """Mean and deviation at every setting; without observations nothing is known but the scale 1."""
+        """Mean and deviation at every setting; without observations nothing is known but the prior of scale 1."""
         if not self.at:
-            return np.zeros(len(self.points)), np.ones(len(self.points))
+            return np.zeros(len(self.points)), np.sqrt(self._prior.astype(float))
         if self._stale:
             self._refit()
         scaled = (np.array(self.values) - self.centre) / self.scale
         weights = np.linalg.solve(self.factor, scaled).astype(np.float32)
         mean = weights @ self.half
-        variance = np.maximum(1.0 - self.explained, 1e-9)
+        variance = np.maximum(self._prior - self.explained, 1e-9)
         return self.centre + self.scale * mean.astype(float), self.scale * np.sqrt(variance.astype(float))
 
     def refactorised(self) -> tuple[Vector, Vector]:
@@ -139,7 +153,7 @@ class LightProcess(Process):
         widths = WIDTHS if self.fixed[0] is None else (self.fixed[0],)
         jitters = NOISES if self.fixed[1] is None else (self.fixed[1],)
         for width in widths:
-            kernel = np.exp(-width * between)
+            kernel = self._with_trend(np.exp(-width * between), self.at, self.at)
             for jitter in jitters:
                 factor = np.linalg.cholesky(kernel + np.diag(known + jitter))
                 half = np.linalg.solve(factor, scaled)
@@ -151,23 +165,26 @@ class LightProcess(Process):
     def _rebuild(self) -> None:
         self._table = np.exp(-self.width / UNIT * np.arange(UNIT * self.points.shape[1] + 1))
         self._table32 = self._table.astype(np.float32)
-        between = self._table[self.distance[:, self.at]]
+        between = self._with_trend(self._table[self.distance[:, self.at]], self.at, self.at)
         known = np.array(self.noise) / self.scale**2 + self.jitter
         self.factor = np.linalg.cholesky(between + np.diag(known))
-        self.half = np.linalg.solve(self.factor.astype(np.float32), self._table32[self.distance])
+        cross = self._with_trend(self._table32[self.distance], self.at)
+        self.half = np.linalg.solve(self.factor.astype(np.float32), cross)
         self.explained = (self.half**2).sum(axis=0)
 
     def _append(self) -> None:
         """One row more of the factor and of V."""
-        cross = self._table[self.distance[-1, self.at[:-1]]]
+        newest, older = self.at[-1], self.at[:-1]
+        cross = self._with_trend(self._table[self.distance[-1, older]], newest, older)
         row = np.linalg.solve(self.factor, cross)
         known = self.noise[-1] / self.scale**2 + self.jitter
-        corner = math.sqrt(max(1.0 + known - float(row @ row), 1e-12))
+        corner = math.sqrt(max(float(self._prior[newest]) + known - float(row @ row), 1e-12))
         size = len(self.factor)
         factor = np.zeros((size + 1, size + 1))
         factor[:size, :size], factor[size, :size], factor[size, size] = self.factor, row, corner
         self.factor = factor
         # Every setting's covariance with the newest observation, less what older ones explain of it.
-        fresh = (self._table32[self.distance[-1]] - row.astype(np.float32) @ self.half) / np.float32(corner)
+        covariance = self._with_trend(self._table32[self.distance[-1]], newest)
+        fresh = (covariance - row.astype(np.float32) @ self.half) / np.float32(corner)
         self.half = np.concatenate([self.half, fresh[None, :]])
         self.explained = self.explained + fresh**2

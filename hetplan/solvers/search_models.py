@@ -46,12 +46,13 @@ class Predicted:
 
 
 class Beliefs:
-    """The processes of one query, fed with what is measured."""
+    """The processes of one query, fed with what is measured; `by_order` uses that levels have one, where they do."""
 
-    def __init__(self, form: BlackBox, make: MakeProcess = LightProcess) -> None:
+    def __init__(self, form: BlackBox, make: MakeProcess = LightProcess, *, by_order: bool = True) -> None:
         self.form = form
         ordered = np.zeros(len(form.levels), dtype=bool)
-        ordered[: len(form.ordered)] = form.ordered
+        if by_order:
+            ordered[: len(form.ordered)] = form.ordered
         self.accuracy = make(form.configurations, ordered, expected=ACCURACY_SPREAD)
         self.measured: dict[int, Measured] = {}
         self.samples: list[int] = []

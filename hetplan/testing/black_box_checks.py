@@ -16,7 +16,7 @@ from hetplan.errors import Cancelled
 from hetplan.planner.answer import Limits, Status, Stop
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
 from hetplan.planner.tolerances import VALUE
 from hetplan.testing.conformance import Check, Skipped, another_form
 from hetplan.testing.silence import overheard
@@ -81,6 +81,7 @@ def black_box_checks(solver: Solver) -> list[Check]:
         ("says that there is nothing only when that is so", _nothing_there),
         ("passes over what cannot be measured", _set_aside),
         ("gives up where nothing can be measured", _in_vain),
+        ("ends when time does, with what it has", _out_of_time),
         ("never asks for a configuration twice", _never_twice),
         ("keeps to the number of measurements", _keeps_to_most),
         ("keeps to the seconds of the reference", _keeps_to_gpu_s),
@@ -134,6 +135,22 @@ def _set_aside(solver: Solver) -> None:
 def _in_vain(solver: Solver) -> None:
     form = _taken(solver, small_box(broken=tuple(range(6))))
     assert solver.solve(form, Limits()).status is Status.NO_ANSWER
+
+
+def _out_of_time(solver: Solver) -> None:
+    whole = _taken(solver, small_box())
+
+    def three(configuration: int) -> Measured:
+        if len(cut.journal) == 3:
+            raise OutOfTime("no time is left")
+        return whole.measure(configuration)
+
+    cut = replace(whole, measure=three, journal={})
+    answer = solver.solve(cut, Limits())
+    assert answer.stop is Stop.TIME, f"it says {answer.stop}"
+    assert len(cut.journal) == 3
+    assert certify(cut, answer).sound
+    assert answer.status in (Status.FEASIBLE, Status.NO_ANSWER), f"{answer.status}, with half of it unmeasured"
 
 
 def _never_twice(solver: Solver) -> None:

@@ -7,9 +7,9 @@ away that there is. What it calls infeasible must be.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -20,33 +20,20 @@ from hetplan.planner.certificate import Vouched, certify
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.tolerances import VALUE
 from hetplan.testing.conformance import Check, Skipped, another_form
+from hetplan.testing.known_case import KnownCase
 from hetplan.testing.silence import overheard
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
     from hetplan.planner.forms.milp import Vector
 
-__all__ = ["ColumnsCase", "columns_cases", "columns_checks"]
+__all__ = ["columns_cases", "columns_checks"]
 
 Item = tuple[float, float, Sequence[float]]
 """What one of it gains, what it costs, what it takes of each row."""
 
 
-@dataclass(frozen=True)
-class ColumnsCase:
-    """One form and the least cost that there is (None: it cannot be done)."""
-
-    name: str
-    write: Callable[[], Columns]
-    value: float | None
-
-    @cached_property
-    def form(self) -> Columns:
-        """The form, written when first asked for."""
-        return self.write()
-
-
-def columns_cases() -> list[ColumnsCase]:
+def columns_cases() -> list[KnownCase[Columns]]:
     """Every known case."""
     return [*_of_one_block(), *_of_several(), *_at_the_edge(), *_drawn()]
 
@@ -85,45 +72,45 @@ TABLE_2: list[Item] = [(5.0, 1.0, (4.0, 0.0)), (100.0, 3.0, (0.0, 1.0)), (800.0,
 """The paper's three variants: slow and cheap on cores, quick on an accelerator, quick and dear."""
 
 
-def _of_one_block() -> list[ColumnsCase]:
+def _of_one_block() -> list[KnownCase[Columns]]:
     return [
-        ColumnsCase("the paper's Table 3", partial(_form, [(1000.0, TABLE_2)], [1e4, 1e4]), 22.0),
-        ColumnsCase("an accelerator too few", partial(_form, [(1000.0, TABLE_2)], [1e4, 1.0]), 32.0),
-        ColumnsCase("a column of three items", partial(_form, [(918.0, TABLE_2)], [16.0, 1.0]), 23.0),
-        ColumnsCase("a price between two columns", partial(_form, [(10.0, TABLE_2[:2])], [4.0, 9.0]), 3.0),
-        ColumnsCase(
+        KnownCase("the paper's Table 3", partial(_form, [(1000.0, TABLE_2)], [1e4, 1e4]), 22.0),
+        KnownCase("an accelerator too few", partial(_form, [(1000.0, TABLE_2)], [1e4, 1.0]), 32.0),
+        KnownCase("a column of three items", partial(_form, [(918.0, TABLE_2)], [16.0, 1.0]), 23.0),
+        KnownCase("a price between two columns", partial(_form, [(10.0, TABLE_2[:2])], [4.0, 9.0]), 3.0),
+        KnownCase(
             "what runs is not loaded", partial(_form, [(10.0, TABLE_2)], [99.0, 9.0], free={0: 1.0}, surcharge=0.5),
             2.5,
         ),
-        ColumnsCase("ties", partial(_form, [(3.0, [(1.0, 2.0, (1.0,)), (1.0, 2.0, (1.0,))])], [3.0]), 6.0),
+        KnownCase("ties", partial(_form, [(3.0, [(1.0, 2.0, (1.0,)), (1.0, 2.0, (1.0,))])], [3.0]), 6.0),
     ]  # fmt: skip
 
 
-def _of_several() -> list[ColumnsCase]:
+def _of_several() -> list[KnownCase[Columns]]:
     pair: list[Item] = [(1.0, 1.0, (1.0,)), (1.0, 4.0, (0.0,))]
     odd: list[Item] = [(1.0, 1.0, (2.0,)), (1.0, 2.0, (0.0,))]
     return [
-        ColumnsCase("one of two pays more", partial(_form, [(1.0, pair)] * 2, [1.0]), 5.0),
-        ColumnsCase("the price has a gap", partial(_form, [(1.0, odd)] * 3, [5.0]), 4.0),
-        ColumnsCase("three share what two need", partial(_form, [(1.0, [(1.0, 1.0, (1.0,))])] * 3, [2.0]), None),
-        ColumnsCase("each alone would fit", partial(_form, [(2.0, [(1.0, 1.0, (1.0,))])] * 2, [3.0]), None),
+        KnownCase("one of two pays more", partial(_form, [(1.0, pair)] * 2, [1.0]), 5.0),
+        KnownCase("the price has a gap", partial(_form, [(1.0, odd)] * 3, [5.0]), 4.0),
+        KnownCase("three share what two need", partial(_form, [(1.0, [(1.0, 1.0, (1.0,))])] * 3, [2.0]), None),
+        KnownCase("each alone would fit", partial(_form, [(2.0, [(1.0, 1.0, (1.0,))])] * 2, [3.0]), None),
     ]
 
 
-def _at_the_edge() -> list[ColumnsCase]:
+def _at_the_edge() -> list[KnownCase[Columns]]:
     one: list[Item] = [(1.0, 1.0, (1.0,))]
     return [
-        ColumnsCase("nothing is needed", partial(_form, [(0.0, TABLE_2)], [1.0, 1.0]), 0.0),
-        ColumnsCase("one block needs nothing", partial(_form, [(0.0, one), (2.0, one)], [2.0]), 2.0),
-        ColumnsCase("no rows", partial(_form, [(3.0, [(2.0, 1.0, ())])], []), 2.0),
-        ColumnsCase("it costs nothing", partial(_form, [(3.0, [(1.0, 0.0, (1.0,))])], [3.0]), 0.0),
-        ColumnsCase("a block without items", partial(_form, [(1.0, []), (1.0, one)], [9.0]), None),
-        ColumnsCase("too few of each", partial(_form, [(5.0, one)], [9.0], most=4.0), None),
-        ColumnsCase("no room at all", partial(_form, [(1.0, one)], [0.0]), None),
+        KnownCase("nothing is needed", partial(_form, [(0.0, TABLE_2)], [1.0, 1.0]), 0.0),
+        KnownCase("one block needs nothing", partial(_form, [(0.0, one), (2.0, one)], [2.0]), 2.0),
+        KnownCase("no rows", partial(_form, [(3.0, [(2.0, 1.0, ())])], []), 2.0),
+        KnownCase("it costs nothing", partial(_form, [(3.0, [(1.0, 0.0, (1.0,))])], [3.0]), 0.0),
+        KnownCase("a block without items", partial(_form, [(1.0, []), (1.0, one)], [9.0]), None),
+        KnownCase("too few of each", partial(_form, [(5.0, one)], [9.0], most=4.0), None),
+        KnownCase("no room at all", partial(_form, [(1.0, one)], [0.0]), None),
     ]
 
 
-def _drawn() -> list[ColumnsCase]:
+def _drawn() -> list[KnownCase[Columns]]:
     """Small enough for all counts to be tried."""
     cases = []
     for seed in range(8):
@@ -140,7 +127,7 @@ def _drawn() -> list[ColumnsCase]:
         ]
         room = float(rng.choice([4.0, 7.0, 12.0]))
         write = partial(_form, blocks, [room, room], free={0: 1.0, 3: 2.0}, surcharge=0.75)
-        cases.append(ColumnsCase(f"drawn {seed}", write, _tried(write())))
+        cases.append(KnownCase(f"drawn {seed}", write, _tried(write())))
     return cases
 
 
@@ -173,13 +160,7 @@ def columns_checks(solver: Solver) -> list[Check]:
     ]
 
 
-def _taken(solver: Solver, case: ColumnsCase) -> ColumnsCase:
-    if reason := solver.refuses(case.form):
-        raise Skipped(reason)
-    return case
-
-
-def _judge(case: ColumnsCase, answer: Answer[Vector]) -> None:
+def _judge(case: KnownCase[Columns], answer: Answer[Vector]) -> None:
     certificate = certify(case.form, answer)
     assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
     assert answer.status is not Status.UNBOUNDED, "nothing costs less than nothing"
@@ -198,15 +179,17 @@ def _judge(case: ColumnsCase, answer: Answer[Vector]) -> None:
         assert certificate.value <= case.value + slack, f"{certificate.value} where {case.value} is best"
 
 
-def _answers(case: ColumnsCase, solver: Solver) -> None:
-    answer = solver.solve(_taken(solver, case).form, Limits())
+def _answers(case: KnownCase[Columns], solver: Solver) -> None:
+    answer = solver.solve(case.taken_by(solver), Limits())
     _judge(case, answer)
     # A few blocks of a few items: whoever finds no counts here finds none anywhere.
     assert case.value is None or answer.point is not None, f"no counts where {case.value} is best"
 
 
-def _binding(solver: Solver) -> ColumnsCase:
-    return _taken(solver, columns_cases()[1])
+def _binding(solver: Solver) -> KnownCase[Columns]:
+    case = columns_cases()[1]
+    case.taken_by(solver)
+    return case
 
 
 def _leaves_the_form(solver: Solver) -> None:
@@ -236,7 +219,7 @@ def _same_twice(solver: Solver) -> None:
 
 
 def _silent(solver: Solver) -> None:
-    forms = [_taken(solver, case).form for case in columns_cases()]
+    forms = [case.taken_by(solver) for case in columns_cases()]
     with overheard() as heard:
         for form in forms:
             solver.solve(form, Limits(seconds=60.0))

@@ -6,9 +6,8 @@ a choice, be worth what it says, and bound nothing away that there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -18,30 +17,17 @@ from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check, Skipped, another_form
+from hetplan.testing.conformance import Check, another_form
+from hetplan.testing.known_case import KnownCase
 from hetplan.testing.silence import overheard
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
 
-__all__ = ["PackingCase", "packing_cases", "packing_checks"]
+__all__ = ["packing_cases", "packing_checks"]
 
 
-@dataclass(frozen=True)
-class PackingCase:
-    """One form and the best value that there is (None: nobody can be served as wanted)."""
-
-    name: str
-    write: Callable[[], Packing]
-    value: float | None
-
-    @cached_property
-    def form(self) -> Packing:
-        """The form, written when first asked for."""
-        return self.write()
-
-
-def packing_cases() -> list[PackingCase]:
+def packing_cases() -> list[KnownCase[Packing]]:
     """Every known case."""
     return [*_in_totals(), *_on_machines(), *_at_least_cost(), *_at_the_edge(), *_drawn()]
 
@@ -78,60 +64,60 @@ def _placed(
     return Packing(sense, first, worth, np.zeros((len(options), 0)), np.zeros(0), items)  # type: ignore[arg-type]
 
 
-def _in_totals() -> list[PackingCase]:
+def _in_totals() -> list[KnownCase[Packing]]:
     taking_turns = [[(1.0, [0.9, 0.0]), (1.0, [0.0, 1.0])]] * 2 + [[(1.0, [1.0, 0.0])], [(1.0, [1.5, 0.0])]]
     return [
-        PackingCase("norms mislead", partial(_form, "max", taking_turns, [2.0, 2.0]), 3.0),
-        PackingCase("all fit", partial(_form, "max", [[(2.0, [1.0])], [(3.0, [1.0])]], [2.0]), 5.0),
-        PackingCase("a knapsack", partial(_form, "max", [[(6.0, [4.0])], [(5.0, [3.0])], [(5.0, [3.0])]], [6.0]), 10.0),
-        PackingCase("one option of two", partial(_form, "max", [[(3.0, [1.0]), (4.0, [2.0])]], [2.0]), 4.0),
-        PackingCase("a resource without end", partial(_form, "max", [[(1.0, [9.0])]] * 2, [np.inf]), 2.0),
-        PackingCase("ties", partial(_form, "max", [[(1.0, [1.0])]] * 4, [2.0]), 2.0),
+        KnownCase("norms mislead", partial(_form, "max", taking_turns, [2.0, 2.0]), 3.0),
+        KnownCase("all fit", partial(_form, "max", [[(2.0, [1.0])], [(3.0, [1.0])]], [2.0]), 5.0),
+        KnownCase("a knapsack", partial(_form, "max", [[(6.0, [4.0])], [(5.0, [3.0])], [(5.0, [3.0])]], [6.0]), 10.0),
+        KnownCase("one option of two", partial(_form, "max", [[(3.0, [1.0]), (4.0, [2.0])]], [2.0]), 4.0),
+        KnownCase("a resource without end", partial(_form, "max", [[(1.0, [9.0])]] * 2, [np.inf]), 2.0),
+        KnownCase("ties", partial(_form, "max", [[(1.0, [1.0])]] * 4, [2.0]), 2.0),
     ]
 
 
-def _on_machines() -> list[PackingCase]:
+def _on_machines() -> list[KnownCase[Packing]]:
     three = [[(1.0, [(0, [0.6])])]] * 3
     memory = [[(1.0, [(0, [0.2, 9.0])])], [(1.0, [(0, [0.2, 9.0])])], [(1.0, [(0, [0.2, 2.0])])]]
     pair = [[(1.0, [(0, [0.5]), (0, [0.75])])], [(1.0, [(0, [0.5])])]]
     one = partial(_placed, "max", room=[[1.0]], price=[0.0])
     return [
-        PackingCase("totals would hold three, machines two", partial(one, three, [2.0]), 2.0),
-        PackingCase("operators of one plan on two machines", partial(one, pair, [2.0]), 2.0),
-        PackingCase("memory binds before shares", partial(_placed, "max", memory, [1.0], [[1.0, 12.0]], [0.0]), 2.0),
-        PackingCase("no machine is large enough", partial(one, [[(1.0, [(0, [1.5])])]], [3.0]), 0.0),
+        KnownCase("totals would hold three, machines two", partial(one, three, [2.0]), 2.0),
+        KnownCase("operators of one plan on two machines", partial(one, pair, [2.0]), 2.0),
+        KnownCase("memory binds before shares", partial(_placed, "max", memory, [1.0], [[1.0, 12.0]], [0.0]), 2.0),
+        KnownCase("no machine is large enough", partial(one, [[(1.0, [(0, [1.5])])]], [3.0]), 0.0),
     ]
 
 
-def _at_least_cost() -> list[PackingCase]:
+def _at_least_cost() -> list[KnownCase[Packing]]:
     share = [[(0.0, [(1, [0.75])])], [(0.0, [(0, [0.3])]), (0.0, [(1, [0.25])])]]
     tight = [[(1.0, [1.0]), (5.0, [0.0])]] * 3
     short = [[(0.0, [(0, [0.6])])]] * 3
     return [
-        PackingCase(
+        KnownCase(
             "an opened machine is filled",
             partial(_placed, "min", share, [np.inf, np.inf], [[1.0], [1.0]], [2.48, 3.67]), 3.67,
         ),
-        PackingCase("some pay more that all are served", partial(_form, "min", tight, [1.0]), 11.0),
-        PackingCase("more than there is", partial(_form, "min", [[(1.0, [1.0])]] * 3, [2.0]), None),
-        PackingCase("a machine too few", partial(_placed, "min", short, [2.0], [[1.0]], [1.0]), None),
+        KnownCase("some pay more that all are served", partial(_form, "min", tight, [1.0]), 11.0),
+        KnownCase("more than there is", partial(_form, "min", [[(1.0, [1.0])]] * 3, [2.0]), None),
+        KnownCase("a machine too few", partial(_placed, "min", short, [2.0], [[1.0]], [1.0]), None),
     ]  # fmt: skip
 
 
-def _at_the_edge() -> list[PackingCase]:
+def _at_the_edge() -> list[KnownCase[Packing]]:
     return [
-        PackingCase("no groups", partial(_form, "max", [], [1.0]), 0.0),
-        PackingCase("no groups at least cost", partial(_form, "min", [], [1.0]), 0.0),
-        PackingCase("a group without options", partial(_form, "max", [[], [(1.0, [1.0])]], [1.0]), 1.0),
-        PackingCase("a group without options at least cost", partial(_form, "min", [[]], [1.0]), None),
-        PackingCase("nothing there", partial(_form, "max", [[(1.0, [1.0])]], [0.0]), 0.0),
-        PackingCase("nothing there and nothing taken", partial(_form, "max", [[(1.0, [0.0])]], [0.0]), 1.0),
-        PackingCase("worth nothing", partial(_form, "max", [[(0.0, [1.0])]] * 2, [2.0]), 0.0),
-        PackingCase("no resources", partial(_form, "max", [[(1.0, [])], [(2.0, [])]], []), 3.0),
+        KnownCase("no groups", partial(_form, "max", [], [1.0]), 0.0),
+        KnownCase("no groups at least cost", partial(_form, "min", [], [1.0]), 0.0),
+        KnownCase("a group without options", partial(_form, "max", [[], [(1.0, [1.0])]], [1.0]), 1.0),
+        KnownCase("a group without options at least cost", partial(_form, "min", [[]], [1.0]), None),
+        KnownCase("nothing there", partial(_form, "max", [[(1.0, [1.0])]], [0.0]), 0.0),
+        KnownCase("nothing there and nothing taken", partial(_form, "max", [[(1.0, [0.0])]], [0.0]), 1.0),
+        KnownCase("worth nothing", partial(_form, "max", [[(0.0, [1.0])]] * 2, [2.0]), 0.0),
+        KnownCase("no resources", partial(_form, "max", [[(1.0, [])], [(2.0, [])]], []), 3.0),
     ]
 
 
-def _drawn() -> list[PackingCase]:
+def _drawn() -> list[KnownCase[Packing]]:
     """Small enough for every choice to be tried."""
     cases = []
     for seed in range(4):
@@ -142,9 +128,7 @@ def _drawn() -> list[PackingCase]:
         ]
         for sense in ("max", "min"):
             form = _form(sense, groups, [8.0, 8.0])
-            cases.append(
-                PackingCase(f"drawn {seed} ({sense})", partial(_form, sense, groups, [8.0, 8.0]), _tried(form))
-            )
+            cases.append(KnownCase(f"drawn {seed} ({sense})", partial(_form, sense, groups, [8.0, 8.0]), _tried(form)))
     return cases
 
 
@@ -175,7 +159,7 @@ def packing_checks(solver: Solver) -> list[Check]:
     ]
 
 
-def _judge(solver: Solver, case: PackingCase, answer: Answer[Choice]) -> None:
+def _judge(solver: Solver, case: KnownCase[Packing], answer: Answer[Choice]) -> None:
     certificate = certify(case.form, answer)
     assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
     sign = 1.0 if case.form.sense == "max" else -1.0
@@ -194,16 +178,13 @@ def _judge(solver: Solver, case: PackingCase, answer: Answer[Choice]) -> None:
     assert answer.point is not None or case.form.sense == "min", "benefit can always be nothing: no choice is given"
 
 
-def _answers(case: PackingCase, solver: Solver) -> None:
-    if reason := solver.refuses(case.form):
-        raise Skipped(reason)
-    _judge(solver, case, solver.solve(case.form, Limits()))
+def _answers(case: KnownCase[Packing], solver: Solver) -> None:
+    _judge(solver, case, solver.solve(case.taken_by(solver), Limits()))
 
 
-def _first(solver: Solver) -> PackingCase:
+def _first(solver: Solver) -> KnownCase[Packing]:
     case = packing_cases()[0]
-    if reason := solver.refuses(case.form):
-        raise Skipped(reason)
+    case.taken_by(solver)
     return case
 
 

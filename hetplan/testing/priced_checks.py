@@ -7,9 +7,8 @@ nothing away that there is.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,14 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.certificate import certify
 from hetplan.planner.forms.priced import Choice, Menu, Mixture, Options, Priced
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check, Skipped, another_form
+from hetplan.testing.conformance import Check, another_form
+from hetplan.testing.known_case import KnownCase
 from hetplan.testing.silence import overheard
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
 
-__all__ = ["PricedCase", "priced_cases", "priced_checks"]
+__all__ = ["priced_cases", "priced_checks"]
 
 Option = tuple[int, float, Sequence[float]]
 """Its kind, its time, its rate on each resource."""
@@ -34,21 +34,7 @@ NEAR = 2e-5
 """Engines stop at a gap; the value that is called optimal may be this far, relatively, from the best."""
 
 
-@dataclass(frozen=True)
-class PricedCase:
-    """One form and the value of its best mixture (None: no mixture fits)."""
-
-    name: str
-    write: Callable[[], Priced]
-    value: float | None
-
-    @cached_property
-    def form(self) -> Priced:
-        """The form, written when first asked for."""
-        return self.write()
-
-
-def priced_cases() -> list[PricedCase]:
+def priced_cases() -> list[KnownCase[Priced]]:
     """Every known case."""
     return [*_of_one_task(), *_of_paths(), *_of_two_trees(), *_drawn()]
 
@@ -97,18 +83,18 @@ GOOD, FAST = (0, 5.0, (10.0,)), (1, 5.0, (50.0,))
 """Of 20 queries/s the good one takes 2 of the resource, the fast one 0.4."""
 
 
-def _of_one_task() -> list[PricedCase]:
+def _of_one_task() -> list[KnownCase[Priced]]:
     late = (0, 11.0, (1000.0,))
     two = [(0, 5.0, (10.0, 0.0)), (1, 5.0, (0.0, 50.0))]
     return [
-        PricedCase("room for the best", partial(_form, [_single(GOOD, FAST)], [2.0]), 1.0),
-        PricedCase("a mixture of two", partial(_form, [_single(GOOD, FAST)], [1.0]), 0.6875),
-        PricedCase("only the lesser fits", partial(_form, [_single(GOOD, FAST)], [0.4]), 0.5),
-        PricedCase("nothing fits", partial(_form, [_single(GOOD, FAST)], [0.39]), None),
-        PricedCase("the best is too late", partial(_form, [_single(late, FAST)], [9.0]), 0.5),
-        PricedCase("each on a resource of its own", partial(_form, [_single(*two)], [1.0, 9.0]), 0.75),
-        PricedCase("the cheaper of two resources", partial(_form, [_single((0, 5.0, (10.0, 5.0)))], [0.0, 4.0]), 1.0),
-        PricedCase("nothing is asked for", partial(_form, [_single(GOOD, demand=0.0)], [0.0]), 1.0),
+        KnownCase("room for the best", partial(_form, [_single(GOOD, FAST)], [2.0]), 1.0),
+        KnownCase("a mixture of two", partial(_form, [_single(GOOD, FAST)], [1.0]), 0.6875),
+        KnownCase("only the lesser fits", partial(_form, [_single(GOOD, FAST)], [0.4]), 0.5),
+        KnownCase("nothing fits", partial(_form, [_single(GOOD, FAST)], [0.39]), None),
+        KnownCase("the best is too late", partial(_form, [_single(late, FAST)], [9.0]), 0.5),
+        KnownCase("each on a resource of its own", partial(_form, [_single(*two)], [1.0, 9.0]), 0.75),
+        KnownCase("the cheaper of two resources", partial(_form, [_single((0, 5.0, (10.0, 5.0)))], [0.0, 4.0]), 1.0),
+        KnownCase("nothing is asked for", partial(_form, [_single(GOOD, demand=0.0)], [0.0]), 1.0),
     ]
 
 
@@ -126,28 +112,28 @@ def _fork(limit_ms: float) -> Menu:
     return _menu((-1, 0, 0), [(1.0, 0.5)] * 3, below, [own] * 3, {1: limit_ms, 2: limit_ms})
 
 
-def _of_paths() -> list[PricedCase]:
+def _of_paths() -> list[KnownCase[Priced]]:
     return [
-        PricedCase("a path to its limit", partial(_form, [_chain(20.0)], [3.0]), 1.0),
-        PricedCase("a path over its limit", partial(_form, [_chain(19.0)], [3.0]), 0.5),
-        PricedCase("sending on costs", partial(_form, [_chain(20.0)], [1.5]), 0.5),
-        PricedCase("no path in time fits", partial(_form, [_chain(20.0)], [0.9]), None),
-        PricedCase("qualities that add up", partial(_form, [_chain(20.0, additive=True)], [1.5]), 1.5),
-        PricedCase("two ends", partial(_form, [_fork(20.0)], [2.5]), 0.75),
-        PricedCase("two ends, one in time for both", partial(_form, [_fork(15.0)], [9.0]), 0.5),
+        KnownCase("a path to its limit", partial(_form, [_chain(20.0)], [3.0]), 1.0),
+        KnownCase("a path over its limit", partial(_form, [_chain(19.0)], [3.0]), 0.5),
+        KnownCase("sending on costs", partial(_form, [_chain(20.0)], [1.5]), 0.5),
+        KnownCase("no path in time fits", partial(_form, [_chain(20.0)], [0.9]), None),
+        KnownCase("qualities that add up", partial(_form, [_chain(20.0, additive=True)], [1.5]), 1.5),
+        KnownCase("two ends", partial(_form, [_fork(20.0)], [2.5]), 0.75),
+        KnownCase("two ends, one in time for both", partial(_form, [_fork(15.0)], [9.0]), 0.5),
     ]
 
 
-def _of_two_trees() -> list[PricedCase]:
+def _of_two_trees() -> list[KnownCase[Priced]]:
     heavy, light = partial(_single, GOOD, FAST, weight=0.75), partial(_single, GOOD, FAST, weight=0.25)
     return [
-        PricedCase("the heavier tree first", partial(_form, [heavy(), light()], [2.4]), 0.875),
-        PricedCase("room for both", partial(_form, [heavy(), light()], [4.0]), 1.0),
-        PricedCase("one too many", partial(_form, [heavy(), light()], [0.7]), None),
+        KnownCase("the heavier tree first", partial(_form, [heavy(), light()], [2.4]), 0.875),
+        KnownCase("room for both", partial(_form, [heavy(), light()], [4.0]), 1.0),
+        KnownCase("one too many", partial(_form, [heavy(), light()], [0.7]), None),
     ]
 
 
-def _drawn() -> list[PricedCase]:
+def _drawn() -> list[KnownCase[Priced]]:
     """Small enough for all choices to be tried."""
     cases = []
     for seed in range(6):
@@ -165,7 +151,7 @@ def _drawn() -> list[PricedCase]:
             for _ in range(2)
         ]  # fmt: skip
         write = partial(_form, menus, [float(rng.uniform(0.8, 2.5)), float(rng.uniform(0.8, 2.5))])
-        cases.append(PricedCase(f"drawn {seed}", write, _tried(write())))
+        cases.append(KnownCase(f"drawn {seed}", write, _tried(write())))
     return cases
 
 
@@ -204,7 +190,7 @@ def priced_checks() -> list[Check]:
     ]
 
 
-def _judge(case: PricedCase, answer: Answer[Mixture]) -> None:
+def _judge(case: KnownCase[Priced], answer: Answer[Mixture]) -> None:
     certificate = certify(case.form, answer)
     assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
     assert answer.status is not Status.UNBOUNDED, "no quality is endless"
@@ -222,17 +208,14 @@ def _judge(case: PricedCase, answer: Answer[Mixture]) -> None:
         assert certificate.value >= case.value * (1 - NEAR) - slack, f"{certificate.value} where {case.value} is best"
 
 
-def _first(solver: Solver) -> PricedCase:
+def _first(solver: Solver) -> KnownCase[Priced]:
     case = next(case for case in priced_cases() if case.name == "drawn 0")
-    if reason := solver.refuses(case.form):
-        raise Skipped(reason)
+    case.taken_by(solver)
     return case
 
 
-def _answers(case: PricedCase, solver: Solver) -> None:
-    if reason := solver.refuses(case.form):
-        raise Skipped(reason)
-    answer = solver.solve(case.form, Limits())
+def _answers(case: KnownCase[Priced], solver: Solver) -> None:
+    answer = solver.solve(case.taken_by(solver), Limits())
     _judge(case, answer)
     if case.value is not None:
         assert answer.point is not None, "no mixture where there is one"

@@ -42,7 +42,7 @@ def test_a_run_tells_when_it_found_what() -> None:
     ("gap", "ms", "target"), [(0.001, 100.0, "kept"), (0.01, 100.0, "MISSED"), (0.001, 900.0, "MISSED")]
 )
 def test_a_gap_or_a_time_beyond_the_target_is_told(gap: float, ms: float, target: str) -> None:
-    (row,) = _judged(iter([{"packer": "dual", "queries": 10_000, "gap": gap, "ms": ms}]))
+    (row,) = _judged(iter([{"packer": "dual", "queries": 10_000, "gap": gap, "cpu_ms": ms}]))
     assert row["target"] == target
 
 

@@ -21,6 +21,8 @@ mode = sys.argv[1]
 for line in sys.stdin:
     asked = json.loads(line)
     size, model = asked["knobs"]["size"], asked["knobs"]["model"]
+    if mode == "stuck":
+        time.sleep(30)
     if mode == "slow":
         time.sleep(0.004)
     compute = {"n": 0.1, "s": 0.25, "m": 0.55, "x": 1.0}[model] * (size / 1280) ** 2
@@ -150,9 +152,59 @@ def test_a_command_that_never_answers_right_ends_the_search_soon(
     asked: Callable[..., list[object]], run: Callable[..., Any]
 ) -> None:
     ran = run(*asked("broken"))
-    assert ran.code == 3
-    assert "nothing could be measured" in ran.out
-    assert "remarks belong on standard error" in ran.out
+    assert ran.code == 1
+    assert "evaluator track-eval: none of the 8 configurations of gate that were tried could be measured" in ran.err
+    assert "remarks belong on standard error" in ran.err
+
+
+@pytest.mark.parametrize("end", ["steps=3", "deadline_s=20", "gpu_s=0.001", "search=random"])
+def test_a_broken_command_exits_alike_whatever_ends_first(
+    asked: Callable[..., list[object]], run: Callable[..., Any], end: str
+) -> None:
+    ran = run(*asked("broken"), "--set", end)
+    assert ran.code == 1
+    assert "that were tried could be measured" in ran.err
+
+
+def test_what_was_set_aside_stays_so_until_it_is_to_be_tried_again(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert run(*asked("broken"), "--set", "steps=3").code == 1
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    again = run(*asked("good"), "--set", "steps=3")
+    assert again.code == 1
+    assert "--set retry=true" in again.err
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+    assert run(*asked("good"), "--set", "steps=3", "--set", "retry=true").code == 0
+
+
+def test_a_deadline_ends_a_measurement_under_way(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    ran = run(*asked("stuck"), "--set", "deadline_s=0.6", "--json")
+    assert time.monotonic() - began < 5, "one evaluation may take five seconds, and is tried three times"
+    assert ran.code == 5
+    assert plans_in(tmp_path / "journal.jsonl") == [], "nothing is concluded of what time cut off"
+
+
+def test_measurements_of_other_knobs_are_refused(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert run(*asked(), "--set", "steps=4").code == 0
+    profile = json.loads((EXAMPLE / "profile.json").read_text())
+    profile["links"][0]["bandwidth_mbps"] *= 2
+    (tmp_path / "faster.json").write_text(json.dumps(profile))
+    (pipeline,) = profile["pipelines"].values()
+    pipeline["knobs"]["size"].append(2560)
+    (tmp_path / "more.json").write_text(json.dumps(profile))
+    files = (tmp_path / "slo.json", "--measured", tmp_path / "journal.jsonl")
+    assert run("solve", tmp_path / "faster.json", *files, "-o", tmp_path / "new.json").code == 0
+    for command in (("solve",), ("verify", tmp_path / "plan.json"), ("simulate", tmp_path / "plan.json")):
+        ran = run(*command, tmp_path / "more.json", *files)
+        assert ran.code == 2, command
+        assert "journal.jsonl: $.of" in ran.err
+        assert "other operators, knobs, metrics or strata" in ran.err
 
 
 @pytest.mark.parametrize(

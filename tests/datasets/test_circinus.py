@@ -1,13 +1,14 @@
-"""Circinus: facts come back, in the file's units; the generator draws the queries and packings of the specification."""
+"""Circinus: facts come back, in the file's units; queries and packings are those of the specification."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from benchmarks.datasets import circinus, circinus_generator
+from benchmarks.datasets import circinus
 from benchmarks.datasets.sources import as_id, read
-from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw_machines, draw_packing
+from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw, draw_machines, draw_packing
+from hetplan.measure.evaluator_synthetic_apps import APPS, BANDWIDTH, GRID, HOP_S, PRICE, STRATA, TIERS
 from hetplan.profiles.load import load_inputs, load_profile, load_slo
 
 DATA_SET = "circinus"
@@ -56,6 +57,26 @@ def test_an_application_of_the_paper_comes_back(name: str):
 
 
 @with_data
+@pytest.mark.parametrize("name", circinus.APPS)
+def test_the_synthetic_applications_have_the_constants_of_the_file(name: str):
+    facts, paper = (read("circinus/circinus.json")[part] for part in ("synthetic", "paper"))
+    app, chosen = APPS[name], facts["apps"][name]
+    assert (list(TIERS), list(PRICE), list(GRID), STRATA) == (
+        facts["tiers"], facts["price_usd_per_gpu_h"], facts["resource_grid"], facts["strata"],
+    )  # fmt: skip
+    assert tuple(facts["bandwidth_bytes_per_s"].values()) == BANDWIDTH
+    assert tuple(list(facts["latency_s"].values())[:2]) == HOP_S
+    assert app.fixed_samples == paper["apps"][name]["fixed_samples"]
+    assert app.seed == facts["seed_app_sum"][name]
+    assert (app.bernoulli, app.sd) == (chosen["metric"] == "bernoulli", chosen["sample_sd"])
+    for knob, given in zip(app.knobs, chosen["knobs"], strict=True):
+        assert knob.levels == pytest.approx(given["levels"], abs=1e-9)
+        assert knob.effect == pytest.approx(given["accuracy_effect"], abs=1e-9)
+    for step, given in zip(app.steps, chosen["ops"], strict=True):
+        assert (step.ms, step.bytes) == (given["a100_ms"], given["output_bytes"])
+        assert (list(step.compute), list(step.output)) == (given["compute_knobs"], given["output_knobs"])
+
+
 @pytest.mark.parametrize(
     ("name", "seed", "feasible", "accuracy", "latency_s", "dollars"),
     [
@@ -66,42 +87,38 @@ def test_an_application_of_the_paper_comes_back(name: str):
         ("ACG", 0, 63, 0.526377, 8.907202, 2.7525),
     ],
 )
-def test_the_generator_draws_the_queries_of_the_specification(name, seed, feasible, accuracy, latency_s, dollars):
-    query = circinus_generator.make(name, seed)
+def test_the_queries_drawn_are_those_of_the_specification(name, seed, feasible, accuracy, latency_s, dollars):
+    query = draw(name, seed)
     assert len(query.feasible()) == feasible
     assert query.accuracy_min == pytest.approx(accuracy, abs=1e-6)
     assert query.latency_max_s == pytest.approx(latency_s, abs=1e-6)
-    assert query.least_cost() == pytest.approx(dollars, abs=1e-9)
+    assert query.least_cost == pytest.approx(dollars, abs=1e-9)
 
 
-@with_data
 def test_there_are_as_many_plans_as_the_specification_counts():
-    counts = {}
-    for name in circinus.APPS:
-        query = circinus_generator.make(name, 100)
-        counts[name] = len(query.mean) * len(query.placements)
+    drawn = {name: draw(name, 100) for name in circinus.APPS}
+    counts = {name: len(query.mean) * len(query.placements) for name, query in drawn.items()}
     assert counts == {"SR": 6480, "VT": 6480, "LVC": 6885, "DVC": 23328, "ACG": 1080}
 
 
-@with_data
 def test_a_drawn_query_loads_with_its_own_device_and_links():
-    query = circinus_generator.make("VT", 1)
-    inputs = load_inputs(*circinus_generator.inputs("VT", 1))
-    app = inputs.slo.apps["query"]
+    query = draw("VT", 1)
+    app = load_inputs(query.profile(), query.slo()).slo.apps["query"]
     assert app.quality.min == query.accuracy_min
     assert app.latency[0].max_ms == pytest.approx(1000 * query.latency_max_s)
-    assert app.device.relative_time == query.speed[0]
+    assert app.device.relative_time == query.relative_time[0]
     mbps = [link.bandwidth_mbps * 1e6 / 8 for link in app.device.links]
     assert mbps == pytest.approx(query.bandwidth)
 
 
-@with_data
 def test_samples_scatter_about_the_truth():
     for name in ("LVC", "SR"):
-        query, rng = circinus_generator.make(name, 0), np.random.default_rng(0)
-        scores = [query.sample(3, 2, rng) for _ in range(4000)]
+        query = draw(name, 0)
+        knobs = {knob.name: int(at) for knob, at in zip(query.app.knobs, np.unravel_index(
+            3, [len(knob.levels) for knob in query.app.knobs]), strict=True)}  # fmt: skip
+        scores = query.many(knobs, 0, 32_000)[0][2::STRATA]
         assert np.mean(scores) == pytest.approx(query.mean[3, 2], abs=0.03)
-        assert (set(scores) <= {0.0, 1.0}) == (query.metric == "bernoulli")
+        assert (set(scores) <= {0.0, 1.0}) == query.app.bernoulli
 
 
 def _bound(drawn: SyntheticPacking, *, whole: bool = False) -> float:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import VALUE
@@ -26,10 +27,14 @@ from hetplan.planner.tolerances import VALUE
 if TYPE_CHECKING:
     from hetplan.planner.certificate import Certificate
 
-__all__ = ["BlackBox", "Measured", "Operator", "Past", "Placed", "Verdict"]
+__all__ = ["BlackBox", "Measured", "Operator", "OutOfTime", "Past", "Placed", "Verdict"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+class OutOfTime(HetplanError):
+    """The time for measuring ended while a configuration was being measured: nothing is concluded of it."""
 
 
 class Verdict(StrEnum):

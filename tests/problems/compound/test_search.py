@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hetplan.measure.evaluator_synthetic_apps import APPS
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed, Verdict
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Past, Placed, Verdict
 from hetplan.planner.forms.black_box_shares import antichain, cheapest, continuous, trimmed
 from hetplan.planner.plan_file import with_digest
 from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
@@ -370,6 +371,16 @@ def test_levels_that_rise_or_fall_have_an_order_and_near_ones_are_alike():
     assert np.ptp(by_name.posterior()[0][1:8]) < 1e-6
 
 
+def test_what_rises_along_an_order_is_expected_to_go_on_rising():
+    points = np.array([[i] for i in range(9)])
+    by_order, by_name = LightProcess(points, (True,), width=2.0), LightProcess(points, width=2.0)
+    for process in (by_order, by_name):
+        for at in (0, 2, 4):
+            process.add(at, float(at))
+    assert by_order.posterior()[0][8] > 3.0
+    assert by_name.posterior()[0][8] == pytest.approx(2.0, abs=0.3), "without an order, back to the mean"
+
+
 def test_the_default_search_begins_in_the_middle():
     asked: list[int] = []
     form = box("ACG", 2, most=1)
@@ -468,3 +479,24 @@ def test_confirming_measures_nothing_that_is_too_slow():
     assert outcome.plan is None
     assert asked
     assert not any(asked)
+
+
+def test_a_plan_that_time_left_unconfirmed_says_so():
+    query = draw("VT", 100)
+    begin = measuring(query)
+
+    def in_a_hurry(**setup: Any) -> Any:
+        measure = begin(**setup)
+
+        def ask(configuration: int, knobs: Any, *, confirm: bool = False) -> Measured:
+            if confirm:
+                raise OutOfTime("no time is left")
+            return measure(configuration, knobs)
+
+        return ask
+
+    outcome = hp.solve(
+        query.profile(), query.slo(), tools=hp.Tools(evaluate=in_a_hurry), options={"steps": 10, "confirm": True}
+    )
+    assert outcome.exit_code == 0
+    assert "W-unconfirmed" in [one.code for one in outcome.require().warnings]
