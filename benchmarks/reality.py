@@ -6,8 +6,9 @@ A cell is a set of models, a dispatch rule and a load. Workers of the sets `pool
 times of their tables without computing (as many "machines" as the plan wants fit on two cores); those of `onnx` run
 real models, one on a core of its own, or two that share the cores with all else (`onnx-shared`). The simulation plays
 the very queries that were sent. What the way through sockets, router and event loops takes is measured first, on idle
-workers, and stated as `network_ms_per_hop` in the SLO file of every cell. Each cell: p99, violations and quality, measured and simulated, with the measured causes that a difference can
-have: how late requests were sent, how much of the cores' time the host took, and how long a core stood still.
+workers, and stated as `network_ms_per_hop` in the SLO file of every cell. Each cell: p99, violations and quality,
+measured and simulated, with the measured causes that a difference can have: how late requests were sent, how much of
+the cores' time the host took, and how long a core stood still.
 """
 
 from __future__ import annotations
