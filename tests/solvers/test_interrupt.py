@@ -11,8 +11,10 @@ import pytest
 from hetplan import registry
 from hetplan.testing.hard_forms import hard_mip
 
+# Whoever runs the tests in the background may ignore Ctrl-C, and children take that over.
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.testing.hard_forms import hard_mip
