@@ -40,6 +40,10 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
     "the shortest queue": ({"balancing": "shortest_queue"}, {}, None),
     "the shortest queue, much to do": ({"balancing": "shortest_queue", "rate_qps": 400.0}, {}, None),
     "the shortest queue, too much to do": ({"balancing": "shortest_queue", "rate_qps": 3000.0}, {}, None),
+    # Four at once take the slow model 63 ms.
+    "the shortest queue, just in time": ({"balancing": "shortest_queue", "slo_ms": 63.0}, {}, None),
+    "the shortest queue, short of time": ({"balancing": "shortest_queue", "slo_ms": 60.0}, {}, None),
+    "the shortest queue, and drops": ({"balancing": "shortest_queue", "rate_qps": 800.0, "late": "drop"}, {}, None),
     "more regular": (gamma(3.0), {}, None),
     "a bit more regular": (gamma(1.3), {}, None),
     "much more regular": (gamma(500.0), {}, None),
