@@ -44,6 +44,9 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
     "the shortest queue, just in time": ({"balancing": "shortest_queue", "slo_ms": 63.0}, {}, None),
     "the shortest queue, short of time": ({"balancing": "shortest_queue", "slo_ms": 60.0}, {}, None),
     "the shortest queue, and drops": ({"balancing": "shortest_queue", "rate_qps": 800.0, "late": "drop"}, {}, None),
+    "hardly anything": ({"rate_qps": 0.5}, {}, None),
+    # The model that is fastest on one query is not on two.
+    "fast on one, fast on many": ({"models": {"one": (0.6, 1.0, 9.0), "many": (0.75, 8.0, 3.0)}}, {}, None),
     "more regular": (gamma(3.0), {}, None),
     "a bit more regular": (gamma(1.3), {}, None),
     "much more regular": (gamma(500.0), {}, None),
