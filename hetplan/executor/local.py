@@ -31,6 +31,10 @@ __all__ = ["Local", "LocalSettings"]
 _KEEPER_LIMIT_S = 15.0
 
 
+class _HungUp(TargetFailed):
+    """The keeper ended the conversation."""
+
+
 class LocalSettings(Model):
     """The settings of a local target."""
 
@@ -69,15 +73,14 @@ class Local:
 
     def observe(self) -> tuple[Seen, ...]:
         """Asks the keeper; where none runs nothing does."""
-        if not self._runs():
-            return ()
+        told = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
         return tuple(
             Seen(
                 name=one["name"], content=one["content"], status=one["status"], restarts=one["restarts"],
                 why=one["why"], unit=(unit := Unit.from_dict(one["unit"])),
                 endpoint=Endpoint(self._address(unit), one["port"]) if one["port"] else None,
             )
-            for one in self._ask("observe", limit_s=self.hosts.limits.call_s)["units"]
+            for one in (told["units"] if told is not None else ())
         )  # fmt: skip
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
@@ -95,15 +98,12 @@ class Local:
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Ends them, children included."""
-        if self._runs():
-            # The keeper first waits for a start that is under way for an apply which was killed.
-            self._ask("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
+        # The keeper first waits for a start that is under way for an apply which was killed.
+        self._ask_if_runs("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """Asks each process itself."""
-        if not self._runs():
-            return {}
-        told = self._ask("health", limit_s=self.hosts.limits.call_s, names=list(names))
+        told = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
         return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in told.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
@@ -116,10 +116,8 @@ class Local:
 
     def routed(self) -> Mapping[str, Any] | None:
         """What the router follows; `router.port` is the port that it really has."""
-        if not self._runs():
-            return None
-        told = self._ask("observe", limit_s=self.hosts.limits.call_s)
-        if told["routes"] is None or told["router"] is None:
+        told = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        if told is None or told["routes"] is None or told["router"] is None:
             return None
         return {**told["routes"], "router_port": told["router"]["port"], "router_status": told["router"]["status"]}
 
@@ -180,6 +178,19 @@ class Local:
                 raise TargetFailed(self.name, "keeper", f"it does not come up; see {self.folder / 'keeper.log'}")
             time.sleep(0.02)
 
+    def _ask_if_runs(self, do: str, *, limit_s: float, **asked: Any) -> Any | None:
+        """A question that may be put twice; None where no keeper runs.
+
+        A killed keeper still takes connections until the system has closed its files: one that hangs up is asked for
+        again, and is then either there or gone.
+        """
+        if not self._runs():
+            return None
+        try:
+            return self._ask(do, limit_s=limit_s, **asked)
+        except _HungUp:
+            return self._ask(do, limit_s=limit_s, **asked) if self._runs() else None
+
     def _ask(self, do: str, *, limit_s: float, **asked: Any) -> Any:
         """One question to the keeper, which keeps to the limit itself; the wait here only guards against a hung one."""
         if not self._runs():
@@ -190,9 +201,10 @@ class Local:
             self._connection.settimeout(2.0 * limit_s + 2.0 * float(asked.get("drain_s", 0.0)) + 10.0)
             self._connection.sendall(line)
             told = json.loads(self._line())
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             self.close()
-            raise TargetFailed(self.name, "keeper", f"it does not answer: {error or 'it ended'}") from None
+            failed = _HungUp if isinstance(error, ConnectionError | EOFError) else TargetFailed
+            raise failed(self.name, "keeper", f"it does not answer: {error}") from None
         if "failed" in told:
             raise TargetFailed(self.name, told["about"], told["failed"])
         return told["result"]
@@ -202,7 +214,7 @@ class Local:
         while b"\n" not in self._buffer:
             data = self._connection.recv(1 << 20)
             if not data:
-                raise OSError("it ended")
+                raise EOFError("it ended")
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line

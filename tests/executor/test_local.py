@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from cases.deployments import Client, make_plan, make_worker
 
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.failures import ApplyFailed, DeploymentLocked
+from hetplan.executor.keeper import socket_path
 from hetplan.executor.processes import marked
 from hetplan.planner.plan_file import write_plan
 from hetplan.profiles.workers import Load, Worker
@@ -343,6 +345,21 @@ def test_a_killed_keeper_takes_its_workers_along_and_the_next_apply_starts_anew(
     assert marked(folder_of(deployment)) == []
     deployment.close()
     assert deployment.observe() == ()
+    assert Client(deployment.apply(ONE).endpoint).post()[0] == 200
+
+
+def test_a_keeper_that_is_just_ending_is_one_that_does_not_run(deploy: Callable[..., Deployment]) -> None:
+    """A killed process takes connections until the system has closed its files, and then resets them."""
+    deployment = deploy()
+    folder = folder_of(deployment)
+    folder.mkdir(parents=True)
+    ending = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket_path(folder) as path:
+        ending.bind(path)
+    ending.listen()
+    threading.Timer(0.3, ending.close).start()
+    assert deployment.observe() == ()
+    assert ending.fileno() == -1, "the question was put before the keeper had ended"
     assert Client(deployment.apply(ONE).endpoint).post()[0] == 200
 
 
