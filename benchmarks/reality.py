@@ -1,6 +1,6 @@
 """Simulated against measured: plans applied to this machine for real, loaded, and set beside their simulation.
 
-    python benchmarks/reality.py [--seconds 30] [--only SET ...] [--write docs/measured/reality.md]
+    python benchmarks/reality.py [--seconds 30] [--only SET ...] [--plant FAULT] [--write docs/measured/reality.md]
 
 A cell is a set of models, a dispatch rule and a load. Workers of the sets `pool`, `pipeline` and `policy` take the
 times of their tables without computing (as many "machines" as the plan wants fit on two cores); those of `onnx` run
@@ -8,7 +8,10 @@ real models, one on a core of its own, or two that share the cores with all else
 the very queries that were sent. What the way through sockets, router and event loops takes is measured first, on idle
 workers, and stated as `network_ms_per_hop` in the SLO file of every cell. Each cell: p99, violations and quality,
 measured and simulated, with the measured causes that a difference can have: how late requests were sent, how much of
-the cores' time the host took, and how long a core stood still.
+the cores' time the host took, and how long a core stood still; for real models also how long each inference took, with
+which the queries are played again (`reality_replay`). `--plant` puts a fault into the sets with real models that no
+such cause may explain: `routing` sends queries to either worker at random where the plan says to whoever is free,
+`delay` stops the router for 8 of every 48 ms.
 """
 
 from __future__ import annotations
@@ -16,11 +19,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,77 +37,14 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.crowding import crowding
 from benchmarks.reality_cases import ONNX, Case, hops, onnx, pipelines, policies, pools
+from benchmarks.reality_cells import ORDER, REAL, Cell, RealCell, heading, told, write_page
+from benchmarks.reality_replay import Replay
 from benchmarks.stalls import StallWatch
 
-ORDER = ("pool", "pipeline", "policy", "onnx", "onnx-shared")
-P99_WITHIN, VIOLATIONS_WITHIN, QUALITY_WITHIN = 0.10, 0.01, 0.005
-STILL = 0.0025
-"""Stalls that take so much of the time reach a quarter as many requests as lie beyond p99, or more."""
 RUNS = 8
 HOSTS = ("--hosts", "hosts.toml")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What came of one cell; pairs are (simulated, measured)."""
-
-    models: str
-    rule: str
-    load: str
-    requests: int
-    p99_ms: tuple[float, float]
-    one_run_ms: tuple[float, float]
-    """Where the p99 of a single simulated run lies, 95 of 100 times."""
-    p50_ms: tuple[float, float]
-    violations: tuple[float, float]
-    quality: tuple[float, float]
-    late_p99_ms: float
-    watch: StallWatch
-
-    @property
-    def p99_off(self) -> float:
-        if math.isinf(self.p99_ms[0]) or math.isinf(self.p99_ms[1]):
-            return 0.0 if self.p99_ms[0] == self.p99_ms[1] else math.inf
-        return self.p99_ms[1] / self.p99_ms[0] - 1.0
-
-    def holds(self) -> bool:
-        return (
-            abs(self.p99_off) <= P99_WITHIN
-            and abs(self.violations[1] - self.violations[0]) <= VIOLATIONS_WITHIN
-            and abs(self.quality[1] - self.quality[0]) <= QUALITY_WITHIN
-        )
-
-    def verdict(self) -> str:
-        """Whether it holds; where it does not, the measured cause, if there is one."""
-        if self.holds():
-            return "yes"
-        elsewhere = abs(self.violations[1] - self.violations[0]) > VIOLATIONS_WITHIN
-        elsewhere = elsewhere or abs(self.quality[1] - self.quality[0]) > QUALITY_WITHIN
-        if not elsewhere and self.one_run_ms[0] <= self.p99_ms[1] <= self.one_run_ms[1]:
-            return "no: as far as runs differ"
-        # What is above the simulation by more than the longest stall is no stall's doing.
-        if self.watch.still >= STILL and 0.0 <= self.p99_ms[1] - self.p99_ms[0] <= self.watch.longest_ms:
-            return "no: cores stood still"
-        return "no"
-
-    def row(self) -> str:
-        low, high = self.one_run_ms
-        return (
-            f"| {self.models} | {self.rule} | {self.load} | {self.requests} | "
-            f"{self.p99_ms[0]:.1f} ({low:.1f} .. {high:.1f}) | {self.p99_ms[1]:.1f} | {100 * self.p99_off:+.1f} % | "
-            f"{self.p50_ms[1] - self.p50_ms[0]:+.2f} | {100 * (self.violations[1] - self.violations[0]):+.2f} | "
-            f"{100 * (self.quality[1] - self.quality[0]):+.2f} | {self.late_p99_ms:.2f} | "
-            f"{100 * self.watch.stolen:.1f} % | {self.watch.longest_ms:.0f} | {100 * self.watch.still:.2f} % | "
-            f"{self.verdict()} |"
-        )
-
-
-HEAD = (
-    "| models | rule | load | requests | p99 simulated, ms (of one run) | p99 measured, ms | p99 off | p50 off, ms | "
-    "violations off, points | quality off, points | sender late p99, ms | stolen by the host | longest stall, ms | "
-    "time in stalls | holds |\n"
-    "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
-)
+_IDLY = 0.3
+"""The share of a core at which ways are measured, with one query after the other."""
 
 
 class Workplace:
@@ -108,13 +52,24 @@ class Workplace:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds
+        self.ways: list[str] = []
+        """What hand-over and the rest of a hop cost in cells of real models, in words."""
 
     def hetplan(self, *words: str, allow: Sequence[int] = (0,), watch: StallWatch | None = None) -> dict[str, Any]:
         """The last line of a command's stream; `watch` is on while load is sent."""
         command = [str(Path(sys.executable).with_name("hetplan")), *words, "--json"]
+        return self.last_line(command, allow=allow, watch=watch)
+
+    def last_line(
+        self, command: Sequence[str], *, allow: Sequence[int] = (0,), watch: StallWatch | None = None,
+        cores: Sequence[int] = (),
+    ) -> dict[str, Any]:  # fmt: skip
+        """Run a command that tells lines of JSON, on these cores."""
         ran = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )
+        if cores:
+            os.sched_setaffinity(ran.pid, cores)
         assert ran.stdout is not None
         assert ran.stderr is not None
         line, sending = "", False
@@ -124,7 +79,7 @@ class Workplace:
                 (watch.start if sending else watch.stop)()
         told = ran.stderr.read()
         if ran.wait() not in allow:
-            raise RuntimeError(f"{' '.join(words)}: exit {ran.returncode}\n{line[-500:]}{told}")
+            raise RuntimeError(f"{' '.join(command)}: exit {ran.returncode}\n{line[-500:]}{told}")
         last: dict[str, Any] = json.loads(line)
         return last
 
@@ -151,13 +106,73 @@ class Workplace:
         finally:
             self.hetplan("down", *HOSTS, "--yes")
 
+    def real_cells_of(self, case: Case, plant: str = "") -> Iterator[RealCell]:
+        """As `cells_of`, for models that compute: sent and simulated by `reality_replay`."""
+        self._write("profile.json", case.profile)
+        self._write("slo.json", case.slo)
+        self._write_hosts(case)
+        self.hetplan("solve", "profile.json", "slo.json", *case.solve, "-o", "plan.json")
+        _redispatched(self.folder / "plan.json", case.dispatch)
+        (self.folder / "applied.json").write_bytes((self.folder / "plan.json").read_bytes())
+        if plant == "routing":
+            _redispatched(self.folder / "applied.json", "shares")
+        try:
+            endpoint = self.hetplan("apply", "applied.json", *HOSTS, "--yes")["endpoint"]
+            with urllib.request.urlopen(f"{endpoint}/healthz") as reply:
+                router = int(json.load(reply)["pid"])
+            os.sched_setaffinity(router, case.other_cores)
+            hand_over_ms, beside_ms = self._ways_of(endpoint, case)
+            self.ways.append(f"{hand_over_ms:.2f} + {beside_ms:.2f} ms ({case.models}, {case.rule})")
+            for load, rate_qps, _ in case.loads:
+                through = self._profiled_through(endpoint, case, rate_qps)
+                self._write("through.json", through)
+                self._write("load.json", _asking(case, rate_qps, hand_over_ms + beside_ms))
+                self._write("load-through.json", _asking(case, rate_qps, beside_ms))
+                files = ("plan.json", "profile.json", "load.json", "through.json", "load-through.json")
+                with StallWatch() as watch, _stopped_now_and_then(router if plant == "delay" else 0):
+                    how = ("--seconds", f"{self.seconds:g}", "--runs", str(RUNS), "--hand-over", str(hand_over_ms))
+                    sent = self._sent(endpoint, case, files, *how, watch=watch)
+                # What a server is taken for without waiting, as the router's clock in `through` has it.
+                took = {name: ms + hand_over_ms for name, ms in sent["went"]["service_ms"].items()}
+                yield _real_cell(case, load, sent, watch, beyond(took, through, case))
+        finally:
+            self.hetplan("down", *HOSTS, "--yes")
+
+    def _ways_of(self, endpoint: str, case: Case) -> tuple[float, float]:
+        """What a hop costs where one query comes after the other: from service to service, and beside the router."""
+        self._write("load.json", _asking(case, _IDLY * 1e3 / _mean_ms(case), 0.0, arrivals="deterministic"))
+        went = self._sent(endpoint, case, ("plan.json", "profile.json", "load.json"), "--seconds", "5")["went"]
+        return round(went["between_ms"]["p50"], 2), round(went["beside_ms"]["p50"], 2)
+
+    def _sent(
+        self, endpoint: str, case: Case, files: Sequence[str], *how: str, watch: StallWatch | None = None
+    ) -> dict[str, Any]:
+        script = str(ROOT / "benchmarks" / "reality_replay.py")
+        command = [sys.executable, script, *files, "--endpoint", endpoint, *how]
+        return self.last_line(command, watch=watch, cores=case.other_cores)
+
+    def _profiled_through(self, endpoint: str, case: Case, rate_qps: float) -> dict[str, Any]:
+        """The case's profile with the times that the router tells, asked for as many queries as a worker will get."""
+        _, workers = case.slo["limits"]["instances"]["cpu-1"]
+        (name,) = case.slo["apps"]["see"]["runs"]["variants"]
+        lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "pin = false", "[repeats]"]
+        lines += [f"rate_qps = {rate_qps / workers:.1f}", f"[variants.{name}]", 'task = "see"']
+        lines += [f'http = "{endpoint}/v1/see"', 'headers = {"hetplan-reply" = "brief"}']
+        (self.folder / "through.toml").write_text("\n".join(lines))
+        command = [str(Path(sys.executable).with_name("hetplan")), "profile", "through.toml", "-o", "through.json"]
+        self.last_line([*command, "--fresh", "--json"], cores=case.other_cores)
+        found = json.loads((self.folder / "through.json").read_text())
+        table = {key: value for key, value in found["tables"][f"{name}-cpu-1"].items() if key != "source"}
+        return {**case.profile, "tables": {**case.profile["tables"], f"{name}-cpu-1": table}}
+
     def onnx_profile(self) -> dict[str, Any]:
         """The example's models, profiled here."""
         sys.path.insert(0, str(ROOT / "examples" / "end-to-end"))
         models = import_module("models")
         if not (self.folder / "labelled.npz").exists():
             models.write_models(self.folder, fit_to=300, labelled=200)
-        lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "provides = {mem_gib = 4}"]
+        core = max(os.sched_getaffinity(0))  # that on which a worker with a core of its own will serve
+        lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "provides = {mem_gib = 4}", f"cores = [{core}]"]
         lines += ["[repeats]", "pause_ms = 2", "[metrics.top1]", 'kind = "bernoulli"', "[tasks.see]", 'metric = "top1"']
         for name in ONNX:
             lines += [f"[variants.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
@@ -218,6 +233,52 @@ def _cell(case: Case, load: str, report: dict[str, Any], watch: StallWatch) -> C
     )  # fmt: skip
 
 
+def _mean_ms(case: Case) -> float:
+    (name,) = case.slo["apps"]["see"]["runs"]["variants"]
+    return float(case.profile["tables"][f"{name}-cpu-1"]["mean"][0])
+
+
+def _asking(case: Case, rate_qps: float, hop_ms: float, *, arrivals: str = "poisson") -> dict[str, Any]:
+    """The case's SLO file at this load."""
+    app = case.slo["apps"]["see"]
+    demand = {**app["demand"], "rate_qps": rate_qps, "arrivals": {"process": arrivals}}
+    return {**case.slo, "apps": {"see": {**app, "network_ms_per_hop": hop_ms, "demand": demand}}}
+
+
+def beyond(took: dict[str, float], profile: dict[str, Any], case: Case) -> tuple[float, float]:
+    """By how much mean and p99 of these times are beyond those of the profile."""
+    (name,) = case.slo["apps"]["see"]["runs"]["variants"]
+    table = profile["tables"][f"{name}-cpu-1"]
+    return took["mean"] / table["mean"][0] - 1.0, took["p99"] / table["p99"][0] - 1.0
+
+
+def _real_cell(case: Case, load: str, sent: dict[str, Any], watch: StallWatch, longer: tuple[float, float]) -> RealCell:
+    cell = _cell(case, load, sent["report"], watch)
+    ways_ms = sent["went"]["ways_ms"]
+    replays = {name: Replay(**one) for name, one in sent["replays"].items()}
+    return RealCell(**vars(cell), longer=longer, ways_ms=(ways_ms["p50"], ways_ms["p99"]), replays=replays)
+
+
+@contextmanager
+def _stopped_now_and_then(process: int) -> Iterator[None]:
+    """Stop a process for 8 of every 48 ms; none where 0."""
+    over = threading.Event()
+
+    def stop_and_go() -> None:
+        while process and not over.wait(0.04):
+            os.kill(process, signal.SIGSTOP)
+            over.wait(0.008)
+            os.kill(process, signal.SIGCONT)
+
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def calibrated(place: Workplace) -> dict[str, float]:
     """Milliseconds per hop for each way that queries can take, to a hundredth."""
     found: dict[str, float] = {}
@@ -228,25 +289,6 @@ def calibrated(place: Workplace) -> dict[str, float]:
     return found
 
 
-def write_page(page: Path, cells: Sequence[Cell], calibration: str) -> None:
-    """Put the rows into the page; those of sets that were not run this time stay."""
-    text, _, below = page.read_text().partition("<!-- table -->")
-    run = {cell.models for cell in cells}
-    columns = HEAD.splitlines()[0].count("|")
-    old = [line for line in below.splitlines() if line.split(" | ")[0][2:] in set(ORDER) - run]
-    old = [line for line in old if line.count("|") == columns]
-    rows = sorted([*old, *(cell.row() for cell in cells)], key=lambda row: ORDER.index(row.split(" | ")[0][2:]))
-    table = "\n".join([HEAD, *rows])
-    page.write_text(f"{text}<!-- table -->\n\n{_told(rows)} {calibration}\n\n{table}\n")
-
-
-def _told(rows: Sequence[str]) -> str:
-    verdicts = [row.split(" | ")[-1].removesuffix(" |") for row in rows]
-    held, explained = verdicts.count("yes"), sum(verdict.startswith("no: ") for verdict in verdicts)
-    told = f"{held} of {len(rows)} cells hold ({held / max(len(rows), 1):.0%})"
-    return f"{told}; others with a measured cause: {explained}." if held < len(rows) else f"{told}."
-
-
 def _told_hops(hop_ms: dict[str, float]) -> str:
     return "Per hop: " + ", ".join(f"{ms:.2f} ms ({way})" for way, ms in hop_ms.items()) + "."
 
@@ -255,6 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0, help="of load per cell")
     parser.add_argument("--only", nargs="*", choices=ORDER)
+    parser.add_argument("--plant", choices=("routing", "delay"), default="", help="a fault into sets with real models")
     parser.add_argument(
         "--folder", type=Path, help="work there; models and their profile are taken from an earlier run"
     )
@@ -263,8 +306,9 @@ def main() -> None:
     cells: list[Cell] = []
     with tempfile.TemporaryDirectory(prefix="hetplan-") as name:
         place = Workplace((asked.folder or Path(name)).resolve(), asked.seconds)
-        hop_ms = calibrated(Workplace(place.folder, 5.0))
-        calibration = _told_hops(hop_ms)
+        wanted_sets = asked.only or ORDER
+        hop_ms = calibrated(Workplace(place.folder, 5.0)) if set(wanted_sets) - set(REAL) else {}
+        calibration = _told_hops(hop_ms) if hop_ms else ""
         sets: dict[str, Callable[[], Iterator[Case]]] = {
             "pool": pools,
             "pipeline": pipelines,
@@ -272,20 +316,28 @@ def main() -> None:
             "onnx": lambda: onnx(place.onnx_profile()),
             "onnx-shared": lambda: onnx(place.onnx_profile(), shared=True),
         }
-        wanted = [case for kind in asked.only or ORDER for case in sets[kind]()]
+        wanted = [case for kind in wanted_sets for case in sets[kind]()]
         if any(case.kind == "onnx" for case in wanted):
             crowded = {name: crowding(place.folder / f"{name}.onnx") for name in ONNX}
             listed = ", ".join(f"{times:.2f} times ({name})" for name, times in crowded.items())
             calibration += f" A model takes longer while the other core runs it too: {listed}."
-        print(calibration, HEAD, sep="\n\n", flush=True)
+        print(calibration, flush=True)
+        head = ""
         for case in wanted:
+            if heading(case.models) != head:
+                head = heading(case.models)
+                print("", head, sep="\n", flush=True)
             try:
-                for cell in place.cells_of(case, hop_ms[case.way]):
+                real = case.models in REAL
+                found = place.real_cells_of(case, asked.plant) if real else place.cells_of(case, hop_ms[case.way])
+                for cell in found:
                     cells.append(cell)
                     print(cell.row(), flush=True)
             except RuntimeError as error:
                 print(f"{case.models}, {case.rule}: {error}", file=sys.stderr, flush=True)
-    print("", _told([cell.row() for cell in cells]), sep="\n")
+    if place.ways:
+        calibration += f" Hand-over and the rest of a hop, with real models: {', '.join(place.ways)}."
+    print("", told([cell.row() for cell in cells]), calibration, sep="\n")
     if asked.write is not None:
         write_page(asked.write, cells, calibration)
 

@@ -26,6 +26,8 @@ class Case:
     """Where queries wait: at the workers, in the router, or at the workers of a pipeline's steps (`hops`)."""
     hosts: str = "machines = 40"
     """What hosts.toml says of the machines."""
+    other_cores: Sequence[int] = ()
+    """Where router and sender run, if not everywhere."""
 
 
 def table(batches: Sequence[int], mean: Sequence[float], *, spread: float = 0.08) -> dict[str, Any]:
@@ -180,6 +182,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
     cores = sorted(os.sched_getaffinity(0))
     workers = 2 if shared else 1
     hosts = f"machines = {workers}" if shared else f"machines = {workers}\ncores = [{cores[-1]}]\ncores_per_worker = 1"
+    others = cores if shared else cores[:-1] or cores
     for name in ONNX:
         mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
         app = {
@@ -196,5 +199,5 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
         models = "onnx-shared" if shared else "onnx"
         yield Case(
             models, f"fcfs, {name}", profile, slo, ("--question", "pool"), loads, kind="onnx", dispatch="fcfs",
-            way="router", hosts=hosts,
+            way="router", hosts=hosts, other_cores=others,
         )  # fmt: skip

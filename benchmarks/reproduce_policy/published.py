@@ -12,7 +12,6 @@ __all__ = [
     "RUNTIMES_S",
     "SLOS_MS",
     "TRACE_LATE",
-    "TRACE_QUERIES",
     "TRACE_WORDS",
     "TRACE_WORKERS",
 ]
@@ -148,16 +147,12 @@ FEWER_WORKERS = {
 }
 """Section 7.1: mean and largest share of workers (percent) saved at the baseline's accuracy."""
 
-ARTIFACT_CONSTANT = {"jellyfish on average": (3.70, 15.04), "modelswitching": (1.84, 6.71)}
-ARTIFACT_TRACE = {"jellyfish on average": (5.70, 8.07), "modelswitching": (3.48, 4.63)}
+ARTIFACT_CONSTANT = {"jellyfish": (3.70, 15.04), "modelswitching": (1.84, 6.71)}
+ARTIFACT_TRACE = {"jellyfish": (5.70, 8.07), "modelswitching": (3.48, 4.63)}
 """Appendix A.4: mean and largest gain that the artifact's simulation prints (image, 150 ms; 60 to 80 workers).
 
-Under constant load its means are over all ten loads, those included that nobody carries. Of the two readings of
-Jellyfish+'s throughput the average over batches is the one that gives what it prints.
+Its means are over all loads and numbers of workers, those included that nobody carries.
 """
-
-TRACE_QUERIES = 554_395
-"""Queries of the Twitter trace, as the paper counts them; the published file integrates to 752,420."""
 
 RUNTIMES_S = {
     ("md", "variable", 9): 3693.53,

@@ -55,6 +55,13 @@ class Example:
         if self.quick:
             models.FILTERS = {"small": 8, "medium": 16, "large": 24}
             self._replace("measure.toml", "max_s = 4", "max_s = 0.2")
+            # A few runs of small models say little on a busy machine: all may seem slow, and a large batch quick.
+            self._replace("measure.toml", 'outside = "linear"', 'outside = "clamp"')
+            for file in self.folder.glob("*slo.json"):
+                slo = json.loads(file.read_text())
+                for app in slo["apps"].values():
+                    app["latency"][0]["max_ms"] *= 10
+                file.write_text(json.dumps(slo, indent=2))
             # So small models get little right.
             self._replace("variants.slo.json", '"min": 0.75', '"min": 0.1')
             self._replace("two-tier.slo.json", '"min": 0.7', '"min": 0.1')

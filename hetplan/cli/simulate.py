@@ -13,7 +13,7 @@ from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile,
 from hetplan.cli.exits import Exit
 from hetplan.cli.output import Output
 from hetplan.cli.plan_source import plan_from
-from hetplan.cli.simulate_replanned import play_replanned, refuse_beside
+from hetplan.cli.simulate_replanned import refuse_beside
 
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
@@ -125,9 +125,9 @@ def _run(
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
         if replan is not None:
-            return {
-                "plan": play_replanned(tried, profiles, inputs, every_s=replan, on_event=show, cancel=cancel, **how)
-            }
+            from hetplan.replanned import play_replanned
+
+            return {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
         return {"plan": run(tried, inputs, on_event=show, cancel=cancel, **how)}

@@ -1,7 +1,7 @@
 """Which model, on how many of those that wait: the look-up of a model-selection policy while serving.
 
-A selector is built once from the tables of a plan. A look-up is two bisections and two list reads, some 1.5
-microseconds; it never raises: a load above the top table uses the top table and says `overload`, more waiting than the
+A selector is built once from the tables of a plan. A look-up is two bisections and two list reads, a quarter of a
+microsecond; it never raises: a load above the top table uses the top table and says `overload`, more waiting than the
 table tells apart means its fallback, and a negative slack counts as the least.
 
 The simulator makes the same decision in plain numbers (`policy_kernels`), with the same leeway.

@@ -165,7 +165,7 @@ class Keeper:
 
     async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         names = [name for name in asked["names"] if name in self.kept]
-        told = await asyncio.gather(*(self.kept[name].health() for name in names))
+        told = await asyncio.gather(*(self.kept[name].health(asked["limit_s"]) for name in names))
         return dict(zip(names, told, strict=True))
 
     async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:

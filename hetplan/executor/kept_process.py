@@ -130,10 +130,11 @@ class KeptProcess:
         self._kill_group(process.pid)
         await process.wait()
 
-    async def health(self) -> Mapping[str, Any]:
+    async def health(self, limit_s: float) -> Mapping[str, Any]:
         """How it says it is: ready or not, and its counters."""
         try:
-            return {"ready": self.status == "ready", "why": self.why, **await self.ask("/metrics")}
+            told = await asyncio.wait_for(_get(self._address, self.port, "/metrics"), limit_s)
+            return {"ready": self.status == "ready", "why": self.why, **told}
         except (OSError, ValueError, TimeoutError) as error:
             return {"ready": False, "why": self.why or f"no answer: {error}", "loads": {}}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from hetplan.profiles.validate import validate
 
 __all__ = ["Local", "LocalSettings"]
 
-_KEEPER_LIMIT_S = 15.0
+_KEEPER_LIMIT_S = 60.0
 
 
 class _HungUp(TargetFailed):
@@ -165,18 +166,25 @@ class Local:
         if self._runs():
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keeper = self._new_keeper()
+        until = time.monotonic() + _KEEPER_LIMIT_S
+        while not self._connect():
+            ended = keeper.poll()
+            # Of two that start at once, the first ends the other; and the one before may be there until it has ended.
+            if time.monotonic() > until or ended not in (None, 0, -signal.SIGKILL):
+                raise TargetFailed(self.name, "keeper", f"it does not come up; see {self.folder / 'keeper.log'}")
+            if ended is not None:
+                keeper = self._new_keeper()
+            time.sleep(0.02)
+
+    def _new_keeper(self) -> subprocess.Popen[bytes]:
         with open(self.folder / "keeper.log", "ab") as log:
-            keeper = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), str(self.means.cgroup or ""),
                  str(self.means.mps_pipe)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
                 env={**os.environ, MARK: str(self.folder), "PYTHONPATH": _python_path()},
             )  # fmt: skip
-        until = time.monotonic() + _KEEPER_LIMIT_S
-        while not self._connect():
-            if time.monotonic() > until or keeper.poll() not in (None, 0):
-                raise TargetFailed(self.name, "keeper", f"it does not come up; see {self.folder / 'keeper.log'}")
-            time.sleep(0.02)
 
     def _ask_if_runs(self, do: str, *, limit_s: float, **asked: Any) -> Any | None:
         """A question that may be put twice; None where no keeper runs.

@@ -32,7 +32,7 @@ def marked(folder: Path) -> list[int]:
     return sorted(found)
 
 
-def end_all(folder: Path, *, limit_s: float = 5.0) -> list[int]:
+def end_all(folder: Path, *, limit_s: float = 20.0) -> list[int]:
     """Kill every process of the deployment that is left, looking until none is; the ids of those that were."""
     ended: list[int] = []
     until = time.monotonic() + limit_s

@@ -45,6 +45,10 @@ class SshSettings(Model):
     silent_s: Positive = Field(default=15.0, description="a connection that is dead for so long counts as lost")
 
 
+_LONGEST = 37
+"""Bytes of a folder for sockets: `/PID-%C` and what ssh appends while it makes one take 66 of the system's 103."""
+
+
 class LineLost(Exception):
     """The connection could not be made, or broke: `why` is what ssh said."""
 
@@ -59,7 +63,9 @@ def control_folder() -> Path:
     >>> oct(control_folder().stat().st_mode & 0o777)
     '0o700'
     """
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hetplan-ssh-{os.getuid()}"
+    places = [Path(place) for place in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if place]
+    folders = [place / f"hetplan-ssh-{os.getuid()}" for place in (*places, Path("/tmp")) if os.access(place, os.W_OK)]
+    folder = next((one for one in folders if len(os.fsencode(one)) <= _LONGEST), folders[-1])
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError
 from hetplan.planner.forms.black_box import OutOfTime
+from hetplan.profiles.fields import MOST
 
 __all__ = ["EvaluationFailed", "Guarded", "Sample"]
 
@@ -146,6 +147,8 @@ def _number(value: Any, name: str) -> float:
         value = value.item()  # a NumPy scalar
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise EvaluationFailed(f"{name} is {str(value)[:40]!r}, not a finite number")
+    if abs(value) > MOST:
+        raise EvaluationFailed(f"{name} is {value:g}, more than anything measured is ({MOST:g})")
     return float(value)
 
 

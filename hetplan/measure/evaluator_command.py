@@ -32,6 +32,9 @@ __all__ = ["Command", "load_evaluators"]
 
 LAST_LINES = 3
 SETTLE_S = 1.0
+LONGEST_LINE = 1_000_000
+MOST_UNASKED = 1000
+"""Who writes longer lines, or so many that nobody asked for, is not listened to any more."""
 
 
 class Command:
@@ -170,8 +173,10 @@ class _Process:
         assert self._process is not None
         assert self._process.stdout is not None
         with contextlib.suppress(ValueError, OSError), self._process.stdout as stream:
-            for line in stream:
+            while (line := stream.readline(LONGEST_LINE)) and self._lines.qsize() < MOST_UNASKED:
                 self._lines.put(line)
+                if not line.endswith("\n"):
+                    break
         self._lines.put(None)
 
     def _overhear(self) -> None:

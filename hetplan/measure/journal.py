@@ -6,6 +6,7 @@ cut off by a crash is dropped, and said so. The file is what ``--measured`` read
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -78,7 +79,9 @@ class Journal:
     def close(self) -> None:
         """Close the file; what was added is on disk already."""
         if self._file is not None:
-            self._file.close()
+            # A line that could not be written was told then, and is tried once more here.
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
 
     def document(self) -> dict[str, Any]:
@@ -88,12 +91,18 @@ class Journal:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
-            # Flushed, a line outlives this process whatever ends it; only a power cut asks for the (slow) disk.
-            self._file.flush()
-            if "plan" in line or time.monotonic() - self._synced >= SYNC_S:
-                os.fsync(self._file.fileno())
-                self._synced = time.monotonic()
+            try:
+                self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+                # Flushed, a line outlives this process whatever ends it; only a power cut asks for the (slow) disk.
+                self._file.flush()
+                if "plan" in line or time.monotonic() - self._synced >= SYNC_S:
+                    os.fsync(self._file.fileno())
+                    self._synced = time.monotonic()
+            except OSError as error:
+                raise InputError.one(
+                    file=str(self.path), why=f"the journal cannot be written: {error.strerror}",
+                    remedy="What it holds is kept: make room there, and give the same command again.",
+                ) from None  # fmt: skip
 
     def _take_in(self, content: bytes) -> None:
         """What an earlier run wrote."""
@@ -114,6 +123,10 @@ class Journal:
 
 def _opened(path: Path) -> Any:
     """The file for reading and appending, made where it is not there; held by this process alone."""
+    if path.exists() and not path.is_file():
+        raise InputError.one(
+            file=str(path), why="the journal is a file, and this is none", remedy="Name a file of yours."
+        )
     try:
         file = open(path, "a+b")  # noqa: SIM115
     except OSError as error:

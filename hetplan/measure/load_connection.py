@@ -2,7 +2,7 @@
 
 A client library would take longer per request than most servers under test. Replies may have a length, come in chunks,
 or end with the connection; what they say of themselves is read from their header fields (``hetplan-outcome``,
-``hetplan-quality``) and nothing of the body is looked at.
+``hetplan-quality``) and nothing of the body is looked at, only kept where that is asked for (as it came).
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: 0 where nothing did, and the outcome and quality where the server says them."""
+    """What came back: 0 where nothing did, the outcome and quality where the server says them, the body if kept."""
 
     status: int
     outcome: str = ""
     quality: float = -1.0
+    body: bytes = b""
 
 
 class Connection(asyncio.Protocol):
     """One connection; `free` is called when its reply is complete, or when it is lost."""
 
-    def __init__(self, free: Callable[[Connection, int, Reply | None], None]) -> None:
-        self._free = free
+    def __init__(self, free: Callable[[Connection, int, Reply | None], None], *, keep: bool = False) -> None:
+        self._free, self._keep = free, keep
         self._transport: Any = None
         self._got = b""
         self._head_end = 0
@@ -114,7 +115,8 @@ class Connection(asyncio.Protocol):
         if self._closes:
             self.open = False
             self._transport.close()
-        self._free(self, request, Reply(status, outcome, quality))
+        body = self._got[self._head_end :] if self._keep else b""
+        self._free(self, request, Reply(status, outcome, quality, body))
 
 
 def _field(head: bytes, start: int) -> bytes:

@@ -39,7 +39,7 @@ class Target:
 
     `due_s` rises from 0; `kinds` are places in `bodies`, one per class of query. With `clients`, only so many requests
     are under way at once and each next one is due when a reply came, up to `until_s`; `due_s` then only says how many
-    there may be.
+    there may be. With `keep` the bodies of replies are kept.
     """
 
     app: str
@@ -51,6 +51,7 @@ class Target:
     headers: Sequence[tuple[str, str]] = ()
     clients: int = 0
     until_s: float = 0.0
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Sent:
 
     `response_ms` counts from when a request was due and is infinite where no answer came; `late_ms` is by how much the
     sender was late. `status` is HTTP's, 0 where the connection broke or nothing came in time, -1 for what was never
-    sent (the run was cancelled). `outcome` is the server's own word; `quality` is NaN where it says none.
+    sent (the run was cancelled). `outcome` is the server's own word; `quality` is NaN where it says none. `bodies` are
+    those of the replies, empty where they were not kept or none came.
     """
 
     app: str
@@ -71,6 +73,7 @@ class Sent:
     outcome: Sequence[str]
     quality: NDArray[np.float64]
     connections: int
+    bodies: Sequence[bytes] = ()
 
 
 def send_load(
@@ -111,10 +114,12 @@ def _is_address(url: str) -> bool:
 class _Pool:
     """Connections to one address; the one that was used last is used next."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, url: str, free: Callable[[int, Reply | None], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, url: str, free: Callable[[int, Reply | None], None], *, keep: bool
+    ) -> None:
         parts = urlsplit(url)
         self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or 80
-        self._tell = free
+        self._tell, self._keep = free, keep
         self._idle: list[Connection] = []
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._opening = 0
@@ -173,7 +178,8 @@ class _Pool:
             self._opening -= 1
 
     async def _open(self) -> None:
-        _, connection = await self._loop.create_connection(lambda: Connection(self._freed), self._host, self._port)
+        made = self._loop.create_connection(lambda: Connection(self._freed, keep=self._keep), self._host, self._port)
+        _, connection = await made
         self.opened += 1
         self.living += 1
         self._use(connection)
@@ -214,7 +220,9 @@ class _Sender:
         count = len(self.due_s)
         self.sent_s, self.done_s = [-1.0] * count, [-1.0] * count
         self.replies: list[Reply | None] = [None] * count
-        self.pools = {urlsplit(target.url).netloc: _Pool(loop, target.url, self._answered) for target in targets}
+        keep = any(target.keep for target in targets)
+        urls = {urlsplit(target.url).netloc: target.url for target in targets}
+        self.pools = {place: _Pool(loop, url, self._answered, keep=keep) for place, url in urls.items()}
         self.data: list[bytes] = []
         self.pool_of: list[_Pool] = []
         self.clients: list[_Clients | None] = []
@@ -348,6 +356,7 @@ class _Sender:
             outcome=[reply.outcome if reply is not None else "" for reply in replies],
             quality=np.array(qualities, dtype=np.float64),
             connections=sum(pool.opened for pool in self.pools.values()),
+            bodies=[reply.body if reply is not None else b"" for reply in replies] if target.keep else (),
         )
 
 

@@ -8,16 +8,17 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from random import Random
 from typing import Any
 
 from hetplan.measure.profile_figures import enough, next_look
 from hetplan.measure.profile_subject import Answer, MeasurementFailed, Subject
 from hetplan.measure.profile_wish import Repeats
 
-__all__ = ["Cell", "cores_of_this_process", "measure_cell", "memory_in_use_gib", "pinned"]
+__all__ = ["Cell", "cores_of_this_process", "measure_cell", "memory_in_use_gib", "pinned", "rests_s"]
 
 _GIB = 2.0**30
 
@@ -92,10 +93,11 @@ def _samples(
     preempted: list[int] = []
     answers: list[Answer] = []
     look, until = rule.min_runs, time.monotonic() + rule.max_s
+    rests = rests_s(rule)
     with _collector_at_rest():
         while len(samples) < rule.max_runs and not cancel.is_set():
-            if rule.pause_ms:
-                time.sleep(rule.pause_ms / 1000.0)
+            if (rest_s := next(rests)) > 0.0:
+                time.sleep(rest_s)
             switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
             began = time.perf_counter_ns()
             raw = run()
@@ -112,6 +114,19 @@ def _samples(
                     break
                 look = next_look(len(samples))
     return samples, preempted, answers
+
+
+def rests_s(rule: Repeats, now: Callable[[], float] = time.monotonic) -> Iterator[float]:
+    """How long to rest before each run: always the same, or until the next of a Poisson process is due (not above 0
+    where it is overdue).
+    """
+    random, due_s = Random(0), now()
+    while True:
+        if rule.rate_qps is None:
+            yield rule.pause_ms / 1000.0
+        else:
+            due_s += random.expovariate(rule.rate_qps)
+            yield due_s - now()
 
 
 @contextmanager

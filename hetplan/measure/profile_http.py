@@ -1,10 +1,15 @@
-"""A model behind HTTP: requests one after the other on one connection that stays open, Nagle off."""
+"""A model behind HTTP: requests one after the other on one connection that stays open, Nagle off.
+
+The router of `hetplan apply` says in a header field (`hetplan-ms`) how long it had a request. That is then the time
+that counts: service, and the way between router and worker, on which the worker's server does nothing else either.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +21,8 @@ from hetplan.measure.profile_subject import Answer, MeasurementFailed, Subject, 
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
 
 __all__ = ["HttpEndpoint", "filled"]
+
+_MILLISECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
 class HttpEndpoint(Subject):
@@ -48,29 +55,33 @@ class HttpEndpoint(Subject):
         if self._parts.query:
             target = f"{target}?{self._parts.query}"
 
-        def once() -> bytes:
+        def once() -> tuple[bytes, str]:
             assert self._connection is not None
             try:
                 self._connection.request("POST", target, body=body, headers=headers)
                 reply = self._connection.getresponse()
-                content = reply.read()
+                content, told_ms = reply.read(), reply.getheader("hetplan-ms", "")
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 raise MeasurementFailed(f"{self.variant.http}: {type(error).__name__} {error}") from error
             if reply.status >= 300:
                 raise MeasurementFailed(f"{self.variant.http} answered {reply.status}: {content[:80]!r}")
-            return content
+            return content, told_ms
 
         return once
 
     def read(self, raw: Any) -> Answer:
-        """The size of the reply, and what a JSON reply says of fan-out and score."""
+        """The size of the reply, the time that the server says, and what a JSON reply says of fan-out and score."""
+        body, told_ms = raw
         content: Any = {}
-        if raw[:1] == b"{":
+        if body[:1] == b"{":
             with suppress(ValueError):
-                content = json.loads(raw)
+                content = json.loads(body)
         return Answer(
-            bytes_out=float(len(raw)), fanout=number_or_none(content, "fanout"), score=number_or_none(content, "score")
+            ms=float(told_ms) if _MILLISECONDS.fullmatch(told_ms) else None,
+            bytes_out=float(len(body)),
+            fanout=number_or_none(content, "fanout"),
+            score=number_or_none(content, "score"),
         )
 
     def versions(self) -> dict[str, str]:

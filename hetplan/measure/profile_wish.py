@@ -82,6 +82,9 @@ class Repeats(Model):
 
     warm_up: Count = 5
     pause_ms: Amount = Field(default=0.0, description="rest between runs, as a server has between queries")
+    rate_qps: PositiveAmount | None = Field(
+        default=None, description="runs begin as queries of a Poisson process come, at once if one is due already"
+    )
     min_runs: PositiveCount = 30
     max_runs: PositiveCount = 5000
     max_s: PositiveAmount = 20.0
@@ -93,6 +96,8 @@ class Repeats(Model):
     def _least_to_most(self) -> Repeats:
         if self.min_runs > self.max_runs:
             raise wrong(f"min_runs <= max_runs ({self.max_runs})", "Raise max_runs.", at=("min_runs",))
+        if self.rate_qps is not None and self.pause_ms > 0.0:
+            raise wrong("one of pause_ms and rate_qps", "Keep rate_qps: servers rest so.", at=("pause_ms",))
         return self
 
 

@@ -12,6 +12,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.problems.compound_ways import Query, Way, machines_of
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Share, Worker
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _promises(
     if workers:
         value = cost_of(problem, workers)
         promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
-    stated = [way.price for _, way, _ in served if way.found is None]
+    stated = [_stated(query, way) for query, way, _ in served]
     if any(stated):
         value = float(sum(stated))
         promises.append(Promise(quantity="candidates_per_hour", relation="=", value=value, model="no-queueing"))
@@ -152,6 +153,13 @@ def _promises(
         for query in left
     ]  # fmt: skip
     return tuple(promises)
+
+
+def _stated(query: Query, way: Way) -> float:
+    """What a candidate itself says that it costs."""
+    if way.found is not None:
+        return 0.0
+    return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
 
 
 def _of_found(query: Query, way: Way) -> list[Promise]:
@@ -175,8 +183,6 @@ def _of_found(query: Query, way: Way) -> list[Promise]:
 
 def cost_of(problem: Compound, workers: Sequence[Worker]) -> float:
     """Currency units per hour: shares where shares are paid for, whole machines otherwise."""
-    from hetplan.profiles.fields import NANO
-
     total = 0
     tiers = {tier.hardware: tier for tier in problem.tiers}
     for worker in workers:
@@ -213,7 +219,7 @@ def _reported(
     if form.sense == "min":
         # What is packed may cost its machines beside what candidates say of themselves.
         paid = form.items is not None and bool(form.items.price.any())
-        stated = all(way.found is None for _, way, _ in served) and not paid
+        stated = not paid and all(way.found is None and way.price == _stated(query, way) for query, way, _ in served)
         about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)
@@ -268,7 +274,7 @@ def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
             "quality": way.found.accuracy,
             "samples": way.found.samples,
             "verdict": way.found.verdict,
-            "price_per_hour": way.price,
+            "price_per_hour": way.found.price,
         }
         for query in queries
         for way in query.ways

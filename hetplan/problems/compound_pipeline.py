@@ -55,6 +55,13 @@ class Sought:
         """Which knobs have levels in an order: numbers, rising or falling."""
         return tuple(_in_order(levels) for levels in self.pipeline.knobs.values())
 
+    @property
+    def reachable(self) -> np.ndarray:
+        """The placements on tiers that have machines, where there are any: those worth searching."""
+        there = np.array([tier.own or tier.machines > 0 for tier in self.tiers])
+        open_ = there[self.placements].all(axis=1)
+        return self.placements[open_] if open_.any() else self.placements
+
     def knobs(self, configuration: int) -> dict[str, Any]:
         """The levels of a configuration, by their names."""
         at = np.unravel_index(configuration, self.levels) if self.levels else ()
@@ -151,6 +158,10 @@ def _sought(
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
     if app.demand.streams is None:
         faults.in_slo(f"{at}.demand", "a compound query comes as a stream", 'Write {"streams": 1}.')
+    for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
+        if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
+            why = f"operators of {app_id} stand on machines, of which limits.instances says how many there are"
+            faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
     if app.network_ms_per_hop:
         faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
     if any(node.device is None for node in pipeline.nodes.values()):
@@ -178,7 +189,7 @@ def _sought(
         app_id, app, pipeline_id, pipeline, order, mine, placed, min(targets) / 1000.0, wanted, lower,
         metric is not None and metric.kind == "bernoulli", span,
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(pipeline, order, mine, app_id, faults),
+        _placements(pipeline, order, mine, app_id, pipeline_id, faults),
     )  # fmt: skip
 
 
@@ -235,7 +246,7 @@ def _placed(
 
 
 def _placements(
-    pipeline: Pipeline, order: tuple[str, ...], tiers: tuple[Tier, ...], app_id: str, faults: Faults
+    pipeline: Pipeline, order: tuple[str, ...], tiers: tuple[Tier, ...], app_id: str, pipeline_id: str, faults: Faults
 ) -> np.ndarray:
     """Every tier for every operator that it has room for."""
     smallest = min(pipeline.share_grid, default=0.125)
@@ -243,21 +254,17 @@ def _placements(
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        wanted = {**needs, **gpu}
-        fits = [
-            t
-            for t, tier in enumerate(tiers)
-            if all(amount <= tier.room.get(kind, 0.0) for kind, amount in wanted.items())
-        ]
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
-            faults.in_profile(f"$.pipelines.*.nodes.{name}.needs", why, "Lower what it needs, or add a larger machine.")
+            remedy = "Lower what it needs, or add a larger machine."
+            faults.in_profile(f"$.pipelines.{pipeline_id}.nodes.{name}.needs", why, remedy)
             fits = [0]
         allowed.append(fits)
     placements = math.prod(len(fits) for fits in allowed)
     settings = math.prod(len(levels) for levels in pipeline.knobs.values())
     if placements * settings > MOST_PLANS:
         why = f"{app_id} has {settings} settings in {placements} placements; {MOST_PLANS} plans are the most"
-        faults.in_profile("$.pipelines", why, "List fewer levels, join operators, or use fewer tiers.")
+        faults.in_profile(f"$.pipelines.{pipeline_id}", why, "List fewer levels, join operators, or use fewer tiers.")
         return np.zeros((1, len(order)), dtype=np.int64)
     return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))

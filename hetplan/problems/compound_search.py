@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,11 @@ import numpy as np
 from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Verdict
-from hetplan.planner.forms.black_box_shares import antichain, priced
+from hetplan.planner.forms.black_box_shares import antichain, least_shares, priced
 from hetplan.planner.plan import Notice, Plan
 from hetplan.problems.compound_options import CompoundOptions
 from hetplan.problems.compound_pipeline import Sought
-from hetplan.problems.compound_ways import Found, Item, Query, Way
+from hetplan.problems.compound_ways import Found, Item, Query, Tier, Way
 
 if TYPE_CHECKING:
     from hetplan.problems.compound import Compound
@@ -27,6 +28,8 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+AT_ONCE = 256
+"""Placements worked out before it is looked whether more are wanted."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,15 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
         return _staged(problem, sought, form, best, waited)
     seconds = _seconds(options, sought, ask)
     measure = evaluate(**sought.setup(options), seconds=seconds)
-    incumbent = _incumbent(problem.start, sought)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
-        old=tuple(known), drift=options.drift, seconds=seconds,
+        placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
     confirmed = False
     try:
-        answer = ask(form, start=incumbent, about=f"plans of {sought.app_id}", solver=_engine(options))
+        running = _incumbent(problem.start, sought, form)
+        answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
         best = -1 if answer.point is None else answer.point // len(form.placements)
         if options.confirm:
             best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
@@ -135,7 +138,9 @@ def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
 
 
 def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited: int) -> Stage:
-    ways = found_ways(form, sought, problem.options.alternatives)
+    # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
+    everywhere = replace(form, placements=sought.placements)
+    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, problem.options.alternatives))), [])
     kept = _kept(problem.start, sought, ways)
     notices = [
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
@@ -144,21 +149,30 @@ def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited
     if (sought.app.demand.streams or 1) > 1:
         text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
         notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
-    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, _why(form, sought) if not ways else "")
+    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, "" if ways else _why(everywhere, sought))
     return Stage(query, tuple(notices), best, _broken(form, sought) if problem.tools.evaluate else None)
 
 
 def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
     """The ways of all measured configurations that comply: minimal shares, none dominated, the cheapest first."""
     weight = 1.0 if sought.app.weight is None else sought.app.weight
+    trusted = _trusted(form)
+    least = {c: least_shares(form, found) for c, found in trusted.items()}
+    # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
+    bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) for c in trusted}
+    places = sorted(
+        (float(bounds[c][p]), c, int(p)) for c in trusted for p in np.flatnonzero(np.isfinite(least[c]).all(axis=1))
+    )
     ways: list[Way] = []
-    for c, found in _trusted(form).items():
-        full = form.at_full(found)
-        for placement in np.flatnonzero(full <= form.limit_s * (1 + 1e-12)):
-            shares, dollars = antichain(form, found, int(placement))
+    for begin in range(0, len(places), AT_ONCE):
+        if len(ways) >= most and _by_share(ways[most - 1]) < places[begin][0]:
+            break
+        for _, c, placement in places[begin : begin + AT_ONCE]:
+            shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
             for row, price in zip(shares[:most], dollars[:most], strict=True):
-                ways.append(_way(form, sought, c, int(placement), row, float(price), weight))
-    return _undominated(ways, sought)[:most]
+                ways.append(_way(form, sought, c, placement, row, float(price), weight))
+        ways = _undominated(ways, sought)
+    return ways[:most]
 
 
 def _trusted(form: BlackBox) -> dict[int, Measured]:
@@ -187,16 +201,16 @@ def _way(
     tiers = [sought.tiers[t] for t in form.placements[placement]]
     share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
     items, share, slow = [], {}, np.ones(len(sought.order))
+    demand: Counter[str] = Counter()
     for o, (name, tier) in enumerate(zip(sought.order, tiers, strict=True)):
         node = sought.pipeline.nodes[name]
-        if tier.own:
-            continue
         size = {kind: float(amount) for kind, amount in node.needs.items()}
-        if node.device == "gpu":
+        if node.device == "gpu" and not tier.own:
             share[name] = share_of.get(name, 1.0)
             size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-        items.append(Item(tier.name, name, size))
+        demand.update(size)
+        items += [] if tier.own else [Item(tier.name, name, size)]
     compute = np.array(found.seconds) * form.placed.relative_time[form.placements[placement]] * slow
     latency = form.finish(
         compute[None, None, :], np.array([found.bytes_out]), np.array([found.bytes_in]),
@@ -205,8 +219,24 @@ def _way(
     told = Found(
         knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
         latency_s=float(latency), accuracy=found.mean, se=found.se, samples=found.samples, verdict=str(found.verdict),
+        price=price,
     )  # fmt: skip
-    return Way(items=tuple(items), price=price, weight=weight, found=told)
+    return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=told)
+
+
+def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> float:
+    """What is paid for a plan itself: its shares where shares are paid for, and the application's own device in use."""
+    shares = sum(
+        tier.price * share.get(name, 0.0)
+        for name, tier in zip(sought.order, tiers, strict=True)
+        if not tier.own and tier.per == "gpu"
+    )
+    own = sum(
+        tier.machine_price
+        for tier in {here.name: here for name, here in zip(sought.order, tiers, strict=True)
+                     if here.own and (here.per != "gpu" or sought.pipeline.nodes[name].device == "gpu")}.values()
+    )  # fmt: skip
+    return shares + own
 
 
 def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
@@ -227,10 +257,10 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
     for w in order:
         if not any((rows[k] <= rows[w] + 1e-12).all() for k in kept):
             kept.append(int(w))
-    return [ways[w] for w in kept]
+    return sorted((ways[w] for w in kept), key=_by_share)
 
 
-def _incumbent(start: Plan | None, sought: Sought) -> int | None:
+def _incumbent(start: Plan | None, sought: Sought, form: BlackBox) -> int | None:
     """The plan that runs already, as a number of the form."""
     rule = None if start is None else start.dispatch.get(sought.app_id)
     knobs = getattr(rule, "knobs", {})
@@ -243,10 +273,10 @@ def _incumbent(start: Plan | None, sought: Sought) -> int | None:
         tiers = np.array([names.index(placement[name]) for name in sought.order])
     except (KeyError, ValueError):
         return None
-    where = np.flatnonzero((sought.placements == tiers).all(axis=1))
+    where = np.flatnonzero((form.placements == tiers).all(axis=1))
     if not where.size:
         return None
-    return int(np.ravel_multi_index(at, sought.levels)) * len(sought.placements) + int(where[0])
+    return int(np.ravel_multi_index(at, sought.levels)) * len(form.placements) + int(where[0])
 
 
 def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
@@ -262,7 +292,12 @@ def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
         and dict(way.found.placement) == getattr(rule, "placement", None)
         and dict(way.found.share) == getattr(rule, "share", None)
     ]
-    return same if same and same[0].price <= KEEP_WITHIN * ways[0].price + 1e-12 else []
+    return same if same and _by_share(same[0]) <= KEEP_WITHIN * min(map(_by_share, ways)) + 1e-12 else []
+
+
+def _by_share(way: Way) -> float:
+    """The price of its shares of machines, however those are paid for."""
+    return way.price if way.found is None else way.found.price
 
 
 def _why(form: BlackBox, sought: Sought) -> str:

@@ -31,7 +31,7 @@ def short(problem: Compound, ask: Ask, form: Packing, queries: Sequence[Query], 
     if stuck:
         return Infeasible(why=tuple(_alone(problem, form, queries, i) for i in stuck), proved=True)
     if form.items is not None:
-        return _machines(problem, ask, queries, proved=proved)
+        return _machines(problem, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)
 
 
@@ -79,8 +79,11 @@ def _totals(ask: Ask, form: Packing, *, proved: bool) -> Infeasible:
     return Infeasible(why=(f"{why} of {named}" if named else why,), repairs=tuple(repairs), proved=proved)
 
 
-def _machines(problem: Compound, ask: Ask, queries: Sequence[Query], *, proved: bool) -> Infeasible:
-    """With as many machines as wanted, each at price 1: the tiers that then have more than there are."""
+def _machines(problem: Compound, ask: Ask, asked: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
+    """With as many machines as wanted, each at price 1: the tiers that then have more than there are.
+
+    Where even these do not help, it is the totals.
+    """
     lavish = [
         replace(tier, machines=np.inf, price_nanos=0 if np.isinf(tier.machines) else NANO, per=None)
         for tier in problem.tiers
@@ -89,7 +92,7 @@ def _machines(problem: Compound, ask: Ask, queries: Sequence[Query], *, proved: 
     form = packing(unpriced, lavish, problem.totals, sense="min")
     answer = ask(form, gap=GAP, about="machines that would serve all", solver="dual")
     if answer.point is None or form.items is None:
-        return Infeasible(why=("all queries together take more than there is",), proved=proved)
+        return _totals(ask, replace(asked, items=None), proved=proved)
     used = form.opened(answer.point)
     shared = [tier for tier in problem.tiers if not tier.own]
     repairs, why = [], []

@@ -20,7 +20,8 @@ class Tier:
     """One tier: its hardware, how many machines of it there are, what one holds, what it costs.
 
     `own` says that every application has one for itself (its device): nothing of it is shared. `per` names the resource
-    whose share is paid for; without it a machine in use is paid for whole.
+    whose share is paid for; without it a machine in use is paid for whole. `elsewhere` are resources that its machines
+    do not list and the wish limits in total.
     """
 
     name: str
@@ -32,11 +33,21 @@ class Tier:
     offer: str | None = None
     per: str | None = None
     own: bool = False
+    elsewhere: frozenset[str] = frozenset()
 
     @property
     def price(self) -> float:
-        """Currency units per hour of one machine."""
+        """Currency units per hour of what is paid for: a machine, or one of what `per` names."""
         return self.price_nanos / NANO
+
+    @property
+    def machine_price(self) -> float:
+        """Currency units per hour of one machine, all of it."""
+        return self.price * (self.room.get(self.per, 1.0) if self.per is not None else 1.0)
+
+    def fits(self, needs: Mapping[str, float]) -> bool:
+        """Whether a machine has room for so much."""
+        return all(amount <= self.room.get(kind, 0.0) for kind, amount in needs.items() if kind not in self.elsewhere)
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Found:
-    """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it."""
+    """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it.
+
+    `price` is what its shares of machines come to, however those are paid for: what the search went by.
+    """
 
     knobs: Mapping[str, object]
     placement: Mapping[str, str]
@@ -60,11 +74,15 @@ class Found:
     se: float
     samples: int
     verdict: str
+    price: float
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to serve an application: what it takes of totals, what of machines, what it costs per hour."""
+    """One way to serve an application: what it takes of totals, what of machines, what it costs per hour.
+
+    Shared machines that are paid for whole are not in its `price`: they cost where they are in use.
+    """
 
     demand: Mapping[str, float] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
@@ -120,14 +138,17 @@ def _items(ways: Sequence[Way], tiers: Sequence[Tier]) -> Items:
     kinds = tuple(dict.fromkeys(kind for way in ways for item in way.items for kind in item.size))
     kept = [[item for item in way.items if item.tier in place] for way in ways]
     flat = [item for items in kept for item in items]
-    room = [[tier.room.get(kind, np.inf if not tier.room else 0.0) for kind in kinds] for tier in tiers]
+    at = np.array([place[item.tier] for item in flat], dtype=np.int64)
+    size = np.array([[item.size.get(kind, 0.0) for kind in kinds] for item in flat]).reshape(len(flat), len(kinds))
+    room = np.array([[tier.room.get(kind, 0.0) for kind in kinds] for tier in tiers]).reshape(len(tiers), len(kinds))
+    elsewhere = np.array([[kind in tier.elsewhere for kind in kinds] for tier in tiers]).reshape(room.shape)
     return Items(
         first=np.concatenate([[0], np.cumsum([len(items) for items in kept])]).astype(np.int64),
-        tier=np.array([place[item.tier] for item in flat], dtype=np.int64),
-        size=np.array([[item.size.get(kind, 0.0) for kind in kinds] for item in flat]).reshape(len(flat), len(kinds)),
+        tier=at,
+        size=np.where(elsewhere[at], 0.0, size),
         machines=np.array([tier.machines for tier in tiers], dtype=float),
-        room=np.array(room, dtype=float).reshape(len(tiers), len(kinds)),
-        price=np.array([tier.price if tier.per is None else 0.0 for tier in tiers]),
+        room=room,
+        price=np.array([0.0 if tier.per == "gpu" else tier.machine_price for tier in tiers]),
     )
 
 

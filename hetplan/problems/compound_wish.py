@@ -44,15 +44,43 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
             'Write [{"max": "goodput"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.',
             value=", ".join(terms),
         )
-    limits = inputs.slo.limits
-    for name, given in (("moves", limits.moves), ("cost_per_hour", limits.cost_per_hour)):
-        if given is not None:
-            faults.in_slo(f"$.limits.{name}", "compound plans do not keep this limit", "Leave it out.", value=given)
+    _refused(inputs, faults)
     return known.get(tuple(terms), Wish("max", True))
 
 
+def _refused(inputs: Inputs, faults: Faults) -> None:
+    """What the format can say and this question cannot keep: said, never passed over."""
+    slo, limits = inputs.slo, inputs.slo.limits
+    for name, given in (("moves", limits.moves), ("cost_per_hour", limits.cost_per_hour)):
+        if given is not None:
+            faults.in_slo(f"$.limits.{name}", "compound plans do not keep this limit", "Leave it out.", value=given)
+    for name, (least, most) in limits.instances.items():
+        if least > 0:
+            faults.in_slo(
+                f"$.limits.instances.{name}", "compound plans take the machines that they need, and no least number",
+                f"Write [0, {'null' if most is None else most}].", value=least,
+            )  # fmt: skip
+    if limits.survive.hosts or limits.survive.zones:
+        faults.in_slo("$.limits.survive", "no spare machines are planned for failures", "Leave it out.")
+    if slo.horizon.periods > 1:
+        faults.in_slo("$.horizon.periods", "compound queries are planned for one period", "Plan each on its own.")
+    for name, app in slo.apps.items():
+        for number, target in enumerate(app.latency):
+            if target.of != "response":
+                why = "compound queries have targets on the whole response"
+                faults.in_slo(f"$.apps.{name}.latency[{number}].of", why, "Leave it out.", value=target.of)
+        for key in ("series", "history_qps", "mix"):
+            if getattr(app.demand, key) is not None:
+                why = "compound queries come as streams, all of them alike"
+                faults.in_slo(f"$.apps.{name}.demand.{key}", why, 'Leave it out, and write "streams".')
+
+
 def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
-    """The tiers in their order, each with the one hardware that it has."""
+    """The tiers in their order, each with the one hardware that it has; without any offer a machine costs 1.
+
+    Where only listed hardware may be used, a tier of other hardware has no machines. A resource that the wish limits in
+    total is not looked for on machines that do not list it.
+    """
     profile, limits = inputs.profile, inputs.slo.limits
     found: list[Tier] = []
     for place, name in enumerate(profile.tiers):
@@ -68,9 +96,10 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
         h, hardware = here[0]
         offers = {o: offer for o, offer in profile.offers.items() if offer.hardware == h}
         cheapest = min(offers, key=lambda o: offers[o].price_per_hour) if offers else None
-        most = limits.instances.get(h, (0, None))[1]
+        most = limits.instances.get(h, (0, 0 if limits.only_listed else None))[1]
         stock = offers[cheapest].stock if cheapest is not None else None
         bounds = [float(n) for n in (most, stock) if n is not None]
+        price = offers[cheapest].price_per_hour if cheapest is not None else 0 if profile.offers else NANO
         found.append(
             Tier(
                 name=name,
@@ -78,10 +107,11 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
                 relative_time=hardware.relative_time or 1.0,
                 machines=min(bounds) if bounds else math.inf,
                 room=dict(hardware.provides) or {"gpu": 1.0},
-                price_nanos=offers[cheapest].price_per_hour if cheapest is not None else 0,
+                price_nanos=price,
                 offer=cheapest,
                 per=offers[cheapest].per if cheapest is not None else None,
-                own=place == 0 and len(profile.tiers) > 1 and h not in limits.instances,
+                own=place == 0 and len(profile.tiers) > 1 and h not in limits.instances and not limits.only_listed,
+                elsewhere=frozenset(limits.resources.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
             )
         )
     return tuple(found)
@@ -131,8 +161,8 @@ def _weight(app: App) -> float:
 
 def _price(items: list[Item], tiers: tuple[Tier, ...]) -> float:
     """What shares of machines cost, where shares are paid for."""
-    of = {tier.name: tier for tier in tiers if tier.per is not None}
-    return sum(of[item.tier].price * item.size.get(of[item.tier].per or "", 0.0) for item in items if item.tier in of)
+    of = {tier.name: tier.price for tier in tiers if tier.per == "gpu"}
+    return sum(of[item.tier] * item.size.get("gpu", 0.0) for item in items if item.tier in of)
 
 
 def waited_before(start: Plan | None, app_id: str) -> int:

@@ -178,6 +178,10 @@ def _limits(
 
 def by_budget(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
     """Levels by stage 1, whole servers by stage 2; with more passes, levels around the choice and stage 2 again."""
+    from hetplan.problems.pipeline_infeasible_at_levels import is_beyond_all
+
+    if is_beyond_all(problem, ask):
+        return Infeasible(why=())
     best: Solved | None = None
     backed: Answer[Any] | None = None
     levels: list[list[float]] | None = None

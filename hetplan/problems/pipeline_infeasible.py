@@ -10,28 +10,22 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.pipeline_carrying import Carried, carried, without_outdone
 from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_infeasible_at_levels import explain_at_levels, is_beyond_all
+from hetplan.problems.pipeline_infeasible_at_levels import explain_at_levels, fewest_at_levels
 from hetplan.problems.pipeline_levels import best_quality
-from hetplan.problems.pipeline_rows import Places
+from hetplan.problems.pipeline_repairs import more_servers, slo_ms_of, slo_repair, stated_ms, with_limit
+from hetplan.problems.pipeline_rows import Asked
 from hetplan.problems.pipeline_tree import Tree, count_prefixes, prefixes, without_dominated
+from hetplan.problems.pipeline_variants import merged
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = [
-    "explain",
-    "more_servers",
-    "slo_ms_of",
-    "slo_repair",
-    "stated_ms",
-    "too_few",
-    "too_slow",
-    "with_limit",
-]
+__all__ = ["explain", "too_few", "too_slow"]
 
-MOST_PREFIXES = 200_000
-"""Beyond, the exact programs of an explanation would take longer than the plan; latency levels explain."""
+MOST_PREFIXES = 10_000
+"""With more that nothing outdoes, exact programs would take longer than the plan did; latency levels explain."""
 
 MOST_SUMS = 2_000_000
 
@@ -77,16 +71,17 @@ def too_few(problem: Pipeline, ask: Ask) -> Infeasible | None:
 def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
     """What binds, and the repairs; `proved` where an exact program found that there is no plan.
 
-    Where only levels found none, a relaxation may prove it; else all that is said is that none was found.
+    Where only levels found none, all that is said is that none was found.
     """
     floors = _floors(problem)
     if floors is not None:
         return floors
-    proved = proved or is_beyond_all(problem, ask)
-    if not proved or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES:
-        return explain_at_levels(problem, ask, proved=proved)
-    repairs = [*_less_demand(problem, ask), *_more_servers(problem, ask), *_more_money(problem, ask)]
-    why = [_binding(problem, ask)]
+    few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
+    servers = tuple(_more_servers(problem, ask))
+    if not proved or sum(map(count_prefixes, few)) > MOST_PREFIXES:
+        return explain_at_levels(problem, ask, servers, proved=proved)
+    repairs = [*_less_demand(problem, ask), *servers, *_more_money(problem, ask)]
+    why = [_binding(problem, ask, few)]
     for i, tree in enumerate(problem.served):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
@@ -104,7 +99,8 @@ def _floors(problem: Pipeline) -> Infeasible | None:
     for tree in problem.served:
         if tree.floor is None:
             continue
-        best, _ = best_quality(tree, prefixes(tree))
+        fastest = merged(tree)
+        best, _ = best_quality(fastest, prefixes(fastest))
         if tree.floor > best + 1e-9:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
             at = f"slo.apps.{tree.app}.quality.min"
@@ -114,20 +110,18 @@ def _floors(problem: Pipeline) -> Infeasible | None:
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def _binding(problem: Pipeline, ask: Ask) -> str:
-    """Which task takes most of the servers when as much as possible is served, by its prices."""
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
+def _binding(problem: Pipeline, ask: Ask, few: Sequence[Tree]) -> str:
+    """Which task takes most of the servers when as much as possible is served."""
+    forest = [(tree, prefixes(tree)) for tree in few]
     written = config_form(forest, problem.wish.fleet, problem.asked("rate", whole=False))
     answer = ask(written.form, about="most demand with servers in parts")
-    if answer.point is None or answer.row_duals is None:
+    if answer.point is None:
         return "capacity: the servers do not carry the demand"
     taken = {}
-    for (tree, _), columns in zip(forest, written.x, strict=True):
-        start = 0
-        for task in tree.tasks:
-            used = float(answer.point[columns[start : start + task.size]].sum())
-            taken[tree.app, task.id] = used
-            start += task.size
+    for tree, columns in zip(few, written.x, strict=True):
+        ends = np.cumsum([task.size for task in tree.tasks])
+        for task, own in zip(tree.tasks, np.split(columns, ends[:-1]), strict=True):
+            taken[tree.app, task.id] = float(answer.point[own].sum())
     (app, step), used = max(taken.items(), key=lambda item: item[1])
     total = sum(taken.values())
     if used <= 0:
@@ -140,49 +134,42 @@ def _binding(problem: Pipeline, ask: Ask) -> str:
 
 def _less_demand(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     """The largest demand of each application alone, the others as they are."""
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
     for i, tree in enumerate(problem.served):
         asked = replace(problem.asked("rate"), rate_of=i)
-        answer = ask(config_form(forest, problem.wish.fleet, asked).form, about=f"largest demand of {tree.app}")
-        if answer.point is None or answer.value is None:
-            continue
-        most, at = float(answer.value), f"slo.apps.{tree.app}.demand.rate_qps"
-        if most <= NO_RATE * tree.demand:
+        found = carried(problem, ask, problem.served, asked, about=f"largest demand of {tree.app}")
+        if found is None or found.value <= NO_RATE * tree.demand:
             continue  # the others alone are too much
+        most, at = found.value, f"slo.apps.{tree.app}.demand.rate_qps"
         text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
+        if not found.is_exact:
+            text += f" (no more than {found.bound:.6g} qps can fit)"
         yield Repair(at, "lower", tree.demand - most, most, "qps", text)
 
 
 def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
-    """The fewest servers (the cheapest mix, where there are prices) that would do."""
+    """The fewest servers (the cheapest mix, where there are prices) that would do: without limits, each tree alone."""
     fleet = problem.wish.fleet
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
     asked = replace(problem.asked("cost" if fleet.priced else "servers"), free=True)
-    written = config_form(forest, fleet, asked)
-    answer = ask(written.form, about="fewest servers for the demand")
-    if answer.point is None or answer.value is None:
+    found = [_fewest(problem, ask, tree, asked) for tree in problem.served]
+    parts = [part for part in found if part is not None]
+    if len(parts) < len(found):
         return
-    if fleet.priced and fleet.budget is not None and answer.value > fleet.budget * (1 + 1e-9):
+    value, bound = sum(part.value for part in parts), sum(part.bound for part in parts)
+    if fleet.priced and fleet.budget is not None and value > fleet.budget * (1 + 1e-9):
         return  # servers alone do not help where the money does not reach
-    yield from more_servers(problem, problem.served, written.counts(answer.point))
+    exact = all(part.is_exact for part in parts)
+    least = f"{bound:.6g} per hour" if fleet.priced else f"{bound:g}"
+    less = f" (not with less than {least})" if bound > 0 else " (fewer may do)"
+    trees = [tree for part in parts for tree in part.trees]
+    for one in more_servers(problem, trees, [counts for part in parts for counts in part.counts]):
+        yield one if exact else replace(one, text=one.text + less)
 
 
-def more_servers(problem: Pipeline, trees: Sequence[Tree], found: Sequence[Places]) -> Iterator[Repair]:
-    """The repair that so many servers would be."""
-    fleet = problem.wish.fleet
-    need = np.zeros(len(fleet.hardware))
-    for tree, counts in zip(trees, found, strict=True):
-        np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), counts)
-    changed = [g for g in range(len(fleet.hardware)) if need[g] > fleet.most[g]]
-    if not changed:
-        return
-    total, now = float(need.sum()), float(fleet.most[np.isfinite(fleet.most)].sum())
-    if len(fleet.hardware) == 1:
-        at = f"slo.limits.instances.{fleet.hardware[0]}"
-        yield Repair(at, "raise", total - now, total, "servers", f"raise {at} to {total:g} servers")
-        return
-    mix = ", ".join(f"{fleet.hardware[g]} {need[g]:g}" for g in np.flatnonzero(need))
-    yield Repair("slo.limits.instances", "raise", None, mix, "servers", f"raise slo.limits.instances to {mix}")
+def _fewest(problem: Pipeline, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
+    few = without_outdone(tree, problem.wish.fleet, anywhere=True)
+    if count_prefixes(few) > MOST_PREFIXES:
+        return fewest_at_levels(problem, ask, tree, asked)
+    return carried(problem, ask, [tree], asked, about=f"fewest servers for the demand of {tree.app}")
 
 
 def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
@@ -190,13 +177,14 @@ def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     fleet = problem.wish.fleet
     if fleet.budget is None:
         return
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
-    form = config_form(forest, replace(fleet, budget=None), problem.asked("cost")).form
-    answer = ask(form, about="least cost for the demand")
-    if answer.value is not None and answer.value > fleet.budget:
+    rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
+    found = carried(rich, ask, problem.served, problem.asked("cost"), about="least cost for the demand")
+    if found is not None and found.value > fleet.budget:
         at = "slo.limits.cost_per_hour"
-        text = f"raise {at} by {answer.value - fleet.budget:.6g} to {answer.value:.6g}"
-        yield Repair(at, "raise", answer.value - fleet.budget, answer.value, "per hour", text)
+        text = f"raise {at} by {found.value - fleet.budget:.6g} to {found.value:.6g}"
+        if not found.is_exact:
+            text += f" (not less than {found.bound:.6g})"
+        yield Repair(at, "raise", found.value - fleet.budget, found.value, "per hour", text)
 
 
 def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
@@ -206,44 +194,17 @@ def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
             continue
         alone = [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
                  for j, one in enumerate(problem.served)]  # fmt: skip
-        form = config_form([(one, prefixes(one)) for one in alone], problem.wish.fleet, problem.asked("quality")).form
-        answer = ask(form, about=f"best accuracy of {tree.app} at this demand")
-        if answer.value is not None and answer.value < tree.floor:
+        about = f"best accuracy of {tree.app} at this demand"
+        found = carried(problem, ask, alone, problem.asked("quality"), about=about)
+        if found is not None and found.value < tree.floor:
             at = f"slo.apps.{tree.app}.quality.min"
-            text = f"lower {at} from {tree.floor:g} to {answer.value:.6g}"
-            yield Repair(at, "lower", tree.floor - answer.value, answer.value, "", text)
+            text = f"lower {at} from {tree.floor:g} to {found.value:.6g}"
+            if not found.is_exact:
+                text += f" (no more than {found.bound:.6g} can be had)"
+            yield Repair(at, "lower", tree.floor - found.value, found.value, "", text)
 
 
 # The smallest limit on latency
-
-
-def stated_ms(problem: Pipeline, tree: Tree) -> float:
-    """The limit on response that the user states."""
-    app = problem.inputs.slo.apps[tree.app]
-    return min(target.max_ms for target in app.latency if target.of == "response")
-
-
-def slo_ms_of(problem: Pipeline, tree: Tree, sink: int, ms: float) -> float:
-    """The limit on response under which a path of this execution time is in time."""
-    app = problem.inputs.slo.apps[tree.app]
-    return ms * problem.options.slo_divisor + len(tree.path(sink)) * app.network_ms_per_hop
-
-
-def with_limit(problem: Pipeline, tree: Tree, slo_ms: float) -> Tree:
-    """The pipeline under another limit on response."""
-    app = problem.inputs.slo.apps[tree.app]
-    limits = {
-        sink: (slo_ms * (1 + 1e-12) - len(tree.path(sink)) * app.network_ms_per_hop) / problem.options.slo_divisor
-        for sink in tree.sinks
-    }
-    return without_dominated(replace(tree, limit_ms=limits))
-
-
-def slo_repair(problem: Pipeline, tree: Tree, slo_ms: float) -> Repair:
-    """The repair that this limit would be."""
-    at, now = f"slo.apps.{tree.app}.latency", stated_ms(problem, tree)
-    text = f"raise {at} by {slo_ms - now:.6g} ms to {slo_ms:.6g} ms"
-    return Repair(at, "raise", slo_ms - now, slo_ms, "ms", text)
 
 
 def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
@@ -252,29 +213,39 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     Servers in parts are bisected first: they are asked in no time, and whole ones need as much or a little more.
     """
     full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
-    sums = _sums(problem, full)
+    every = _sums(problem, full)
+    sums = _sums(problem, without_outdone(full, problem.wish.fleet, in_time=False)) if every is None else every
     if sums is None:
         return "there are too many paths to try"
     sums = sums[sums > stated_ms(problem, full) * (1 + 1e-9)]
-    none = "the servers do not carry the demand however long it may take"
-    if not sums.size or not all(_carries(problem, ask, i, float(sums[-1]), whole=whole) for whole in (False, True)):
-        return none
-    least = _least_limit(problem, ask, i, sums, whole=False)
-    if not _carries(problem, ask, i, float(sums[least]), whole=True):
-        least += 1 + _least_limit(problem, ask, i, sums[least + 1 :], whole=True)
-    return slo_repair(problem, full, float(sums[least]))
+    asked, sure = replace(problem.asked("rate"), rate_most=1.0), every is not None
 
+    def fits(slo_ms: float, whole: bool) -> bool:
+        """Asked as how much of the demand does, which always has an answer to certify."""
+        nonlocal sure
+        trees = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
+        about = f"is {slo_ms:.6g} ms enough for {full.app}"
+        found = carried(problem, ask, trees, replace(asked, whole=whole), about=about)
+        if found is None or found.value < 1.0 - ALL_OF_IT:
+            sure = sure and found is not None and found.bound < 1.0 - ALL_OF_IT
+            return False
+        return True
 
-def _least_limit(problem: Pipeline, ask: Ask, i: int, sums: np.ndarray, *, whole: bool) -> int:
-    """Which of these limits is the first that helps; the last one does."""
-    low, high = 0, sums.size - 1
-    while low < high and ask.remaining > 0:
-        middle = (low + high) // 2
-        if _carries(problem, ask, i, float(sums[middle]), whole=whole):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    def least_of(sums: np.ndarray, whole: bool) -> int:
+        """The first of these limits that helps; the last one does."""
+        low, high = 0, sums.size - 1
+        while low < high and ask.remaining > 0:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(float(sums[middle]), whole) else (middle + 1, high)
+        return high
+
+    if not sums.size or not all(fits(float(sums[-1]), whole) for whole in (False, True)):
+        return "the servers do not carry the demand however long it may take"
+    least = least_of(sums, False)
+    if not fits(float(sums[least]), True):
+        least += 1 + least_of(sums[least + 1 :], True)
+    repair = slo_repair(problem, full, float(sums[least]))
+    return repair if sure and ask.remaining > 0 else replace(repair, text=f"{repair.text} (less may do)")
 
 
 def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
@@ -289,21 +260,3 @@ def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
             sums = np.unique(np.round(sums[:, None] + own[None, :], 9))
         found.append(np.array([slo_ms_of(problem, tree, sink, float(ms)) for ms in sums]))
     return np.unique(np.concatenate(found))
-
-
-def _carries(problem: Pipeline, ask: Ask, i: int, slo_ms: float, *, whole: bool) -> bool:
-    """Whether the demand fits under this limit: asked as how much of it does, which always has an answer to certify."""
-    full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
-    trees: Sequence[Tree] = [
-        with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)
-    ]
-    forest = [(tree, prefixes(tree)) for tree in trees]
-    asked = replace(problem.asked("rate", whole=whole), rate_most=1.0)
-    form, about = config_form(forest, problem.wish.fleet, asked).form, f"is {slo_ms:.6g} ms enough for {full.app}"
-    for gap in (None, ALL_OF_IT):  # the usual gap decides, but for the last bit of the demand
-        answer = ask(form, gap=gap, about=about)
-        if answer.value is not None and answer.value >= 1.0 - ALL_OF_IT:
-            return True
-        if answer.bound is None or answer.bound < 1.0 - ALL_OF_IT:
-            return False
-    return False

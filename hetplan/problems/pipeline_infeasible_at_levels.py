@@ -1,63 +1,66 @@
 """Why a demand cannot be served where the exact program would be too large: by one latency level per step.
 
 What is said to be impossible is so by a bound: every server at its best batch, whatever that does to latency. The
-repairs are found with whole servers at the chosen levels, so each of them suffices; a smaller one may do.
+repairs are found with whole servers at the chosen levels, so each of them suffices; a smaller one may do. Where
+accuracy is not asked for, configurations that another outdoes are left out (`pipeline_carrying`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.pipeline_carrying import Carried, without_outdone
 from hetplan.problems.pipeline_levels_of import all_levels, at_levels, thinned
-from hetplan.problems.pipeline_rows import Asked, Places
+from hetplan.problems.pipeline_repairs import slo_ms_of, slo_repair, stated_ms, with_limit
+from hetplan.problems.pipeline_rows import Asked
 from hetplan.problems.pipeline_tree import Tree, prefixes
 from hetplan.problems.pipeline_variants import merged, variant_form
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = ["explain_at_levels", "is_beyond_all"]
+__all__ = ["explain_at_levels", "fewest_at_levels", "is_beyond_all"]
 
 GAP = 1e-3
 """A repair within a thousandth of the least is near enough."""
+
+ENOUGH = 1e-7
+"""Less than this short of the demand is an engine's tolerance."""
+
+GAP_ON_FLOORS = 1e-2
+"""The same of a rate that keeps a floor on accuracy: a narrower one takes whole servers minutes to prove."""
 
 HALVINGS = 4
 """How often the step between a limit that helps and one that does not is halved."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A choice of levels with whole servers: what it reached, on which servers."""
+def explain_at_levels(problem: Pipeline, ask: Ask, servers: tuple[Repair, ...], *, proved: bool) -> Infeasible:
+    """What binds, and repairs that suffice; `proved` says that no plan can exist, whatever its levels.
 
-    value: float
-    trees: list[Tree]
-    counts: list[Places]
-
-
-def explain_at_levels(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
-    """What binds, and repairs that suffice; `proved` says that no plan can exist, whatever its levels."""
+    `servers` are the repairs by servers, found beforehand.
+    """
     short = "the servers do not carry the demand"
     if not proved:
         short = "no plan was found that carries the demand, with one latency level per step"
     most = _found(problem, ask, problem.served, replace(problem.asked("rate"), rate_most=1.0))
     if most is None or most.value <= 0.0:
-        more = (*_more_servers(problem, ask), *_more_money(problem, ask))
+        more = (*servers, *_more_money(problem, ask), *_lower_floor(problem, ask))
         return Infeasible(why=(f"capacity: {short}",), repairs=more, proved=proved)
     why = [f"capacity: {short}; {_binding(most)}"]
-    repairs = [*_less_demand(problem, most), *_more_servers(problem, ask), *_more_money(problem, ask)]
+    repairs = [*_less_demand(problem, most), *servers, *_more_money(problem, ask)]
     for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
             repairs.append(found)
         else:
             why.append(found)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
+    return Infeasible(why=tuple(why), repairs=(*repairs, *_lower_floor(problem, ask)), proved=proved)
 
 
 def is_beyond_all(problem: Pipeline, ask: Ask) -> bool:
@@ -65,31 +68,34 @@ def is_beyond_all(problem: Pipeline, ask: Ask) -> bool:
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
     asked = replace(problem.asked("rate", whole=False), rate_most=1.0)
     form = variant_form("best batches", forest, problem.served, problem.wish.fleet, asked).form
-    answer = ask(form, about="most demand with every server at its best batch")
+    answer = ask(form, about="most of the demand with every server at its best batch")
     return answer.bound is not None and answer.bound < 1.0 - GAP
 
 
-def _found(problem: Pipeline, ask: Ask, trees: Sequence[Tree], asked: Asked) -> _Found | None:
-    """Levels by servers in parts, then whole servers at these levels."""
+def _found(problem: Pipeline, ask: Ask, trees: Sequence[Tree], asked: Asked) -> Carried | None:
+    """Levels by servers in parts, then whole servers at these levels; the bound is one of these levels in parts."""
     from hetplan.problems.pipeline_budget import levels_form
 
     fleet, most = problem.wish.fleet, int(getattr(problem.options, "levels", 8))
+    accuracy = asked.goal == "quality"
+    trees = [without_outdone(tree, fleet, accuracy=accuracy, anywhere=asked.free) for tree in trees]
     forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
     levels = [[thinned(values, most) for values in all_levels(tree)] for tree in trees]
     written = levels_form(trees, forest, levels, fleet, asked)
     answer = ask(written.form, gap=GAP, about=f"{asked.goal} by latency levels, servers in parts")
-    if answer.point is None:
+    if answer.point is None or answer.bound is None:
         return None
     fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
     forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
     whole = variant_form("budget", forest, fixed, fleet, asked)
-    answer = ask(whole.form, gap=GAP, about=f"{asked.goal} with whole servers")
-    if answer.point is None or answer.value is None:
+    kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
+    best = ask(whole.form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{asked.goal} with whole servers")
+    if best.point is None or best.value is None:
         return None
-    return _Found(float(answer.value), fixed, whole.counts(answer.point))
+    return Carried(best.value, answer.bound, fixed, whole.counts(best.point))
 
 
-def _binding(most: _Found) -> str:
+def _binding(most: Carried) -> str:
     """The step that takes most of the servers."""
     taken: dict[tuple[str, str], int] = {}
     for tree, counts in zip(most.trees, most.counts, strict=True):
@@ -101,7 +107,7 @@ def _binding(most: _Found) -> str:
     return f"step {step} of {app} binds; where as much as was found is served it takes {part:.0f}% of the servers"
 
 
-def _less_demand(problem: Pipeline, most: _Found) -> Iterator[Repair]:
+def _less_demand(problem: Pipeline, most: Carried) -> Iterator[Repair]:
     """The part of the demand that was found to fit: of one application a rate, of several that of all alike."""
     if most.value >= 1.0 - GAP:
         return
@@ -116,17 +122,10 @@ def _less_demand(problem: Pipeline, most: _Found) -> Iterator[Repair]:
                  f"lower every {at} to {100 * most.value:.4g}% of it (more may fit)")  # fmt: skip
 
 
-def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
-    """Servers that suffice, where limits on money leave them affordable."""
-    from hetplan.problems.pipeline_infeasible import more_servers
-
-    fleet = problem.wish.fleet
-    asked = replace(problem.asked("cost" if fleet.priced else "servers"), free=True)
-    found = _found(problem, ask, problem.served, asked)
-    if found is None or (fleet.priced and fleet.budget is not None and found.value > fleet.budget * (1 + 1e-9)):
-        return  # servers alone do not help where the money does not reach
-    for one in more_servers(problem, found.trees, found.counts):
-        yield replace(one, text=f"{one.text} (fewer may do)")
+def fewest_at_levels(problem: Pipeline, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
+    """Servers that suffice for one application; none fewer than one is a bound on all levels."""
+    found = _found(problem, ask, [tree], asked)
+    return None if found is None else replace(found, bound=0.0)
 
 
 def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
@@ -144,15 +143,13 @@ def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
 
 def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     """A limit on response that suffices, near the least by a part of the way up; or that none was found."""
-    from hetplan.problems.pipeline_infeasible import ALL_OF_IT, slo_ms_of, slo_repair, stated_ms, with_limit
-
     full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
     asked = replace(problem.asked("rate"), rate_most=1.0)
 
     def carries(slo_ms: float) -> bool:
         there = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
         found = _found(problem, ask, there, asked)
-        return found is not None and found.value >= 1.0 - ALL_OF_IT
+        return found is not None and found.value >= 1.0 - ENOUGH
 
     slowest = {sink: sum(float(full.tasks[t].ms.max()) for t in full.path(sink)) for sink in full.sinks}
     low, high = stated_ms(problem, full), max(slo_ms_of(problem, full, s, ms) for s, ms in slowest.items())
@@ -165,3 +162,17 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
         low, high = (low, middle) if carries(middle) else (middle, high)
     repair = slo_repair(problem, full, high)
     return replace(repair, text=f"{repair.text} (less may do)")
+
+
+def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+    """An accuracy that each application with a floor can have, the other floors kept."""
+    for i, tree in enumerate(problem.served):
+        if tree.floor is None:
+            continue
+        alone = [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
+                 for j, one in enumerate(problem.served)]  # fmt: skip
+        found = _found(problem, ask, alone, problem.asked("quality"))
+        if found is not None and found.value < tree.floor:
+            at = f"slo.apps.{tree.app}.quality.min"
+            text = f"lower {at} from {tree.floor:g} to {found.value:.6g} (more may be had)"
+            yield Repair(at, "lower", tree.floor - found.value, found.value, "", text)

@@ -25,8 +25,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.pipeline_flows import set_costs
-from hetplan.problems.pipeline_infeasible import more_servers
 from hetplan.problems.pipeline_levels import SLIPS, Solved, climb
+from hetplan.problems.pipeline_repairs import more_servers
 from hetplan.problems.pipeline_rows import (
     Asked,
     Places,

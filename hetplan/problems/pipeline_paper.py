@@ -43,51 +43,42 @@ def by_paper(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
     fleet = problem.wish.fleet
 
     def write(forest: Forest, asked: Asked) -> Written:
-        more = _in_time_by_counts if asked.whole else _in_time
-        return variant_form("paper", forest, problem.served, fleet, asked, more=more)
+        def in_time(
+            m: Builder,
+            trees: Sequence[Tree],
+            forest: Forest,
+            flows: list[list[Places]],
+            servers: Servers,
+            uppers: list[list[np.ndarray]],
+        ) -> None:
+            for i, tree in enumerate(trees):
+                _in_time(m, tree, forest[i], flows[i], servers.x[i], uppers[i])
+            for tree, x in zip(trees, servers.x, strict=True) if asked.whole else ():
+                _count_servers(m, tree, x)
+
+        return variant_form("paper", forest, problem.served, fleet, asked, more=in_time)
 
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
     one = len({int(g) for tree in problem.served for task in tree.tasks for g in task.hardware}) <= 1
     return by_programs(problem, ask, forest, write, scope="problem" if one else "restriction")
 
 
-def _in_time_by_counts(
-    m: Builder,
-    trees: Sequence[Tree],
-    forest: Forest,
-    flows: list[list[Places]],
-    servers: Servers,
-    uppers: list[list[np.ndarray]],
-) -> None:
-    """The same rows, and the servers per task and pipeline counted: branching on those saves a third of the work."""
-    _in_time(m, trees, forest, flows, servers, uppers)
-    for tree, x in zip(trees, servers.x, strict=True):
-        ends = np.cumsum([task.size for task in tree.tasks])
-        counted = dict(zip((f"{tree.app}/{task.id}" for task in tree.tasks), np.split(x, ends[:-1]), strict=True))
-        for name, columns in (counted | {tree.app: x}).items():
-            least = len(tree.tasks) if name == tree.app else 1
-            count = m.columns(f"servers of {name}", ["all"], lower=least, whole=True, unit="servers")
-            row = m.rows(f"servers of {name}", ["all"], lower=0.0, upper=0.0)
-            m.add(row, columns, 1.0)
-            m.add(row, count, -1.0)
+def _count_servers(m: Builder, tree: Tree, x: Places) -> None:
+    """The servers of each task and of the pipeline as columns: branching on those saves a third of the work."""
+    ends = np.cumsum([task.size for task in tree.tasks])
+    counted = dict(zip((f"{tree.app}/{task.id}" for task in tree.tasks), np.split(x, ends[:-1]), strict=True))
+    for name, columns in (counted | {tree.app: x}).items():
+        least = len(tree.tasks) if name == tree.app else 1
+        count = m.columns(f"servers of {name}", ["all"], lower=least, whole=True, unit="servers")
+        row = m.rows(f"servers of {name}", ["all"], lower=0.0, upper=0.0)
+        m.add(row, columns, 1.0)
+        m.add(row, count, -1.0)
 
 
 def _in_time(
-    m: Builder,
-    trees: Sequence[Tree],
-    forest: Forest,
-    flows: list[list[Places]],
-    servers: Servers,
-    uppers: list[list[np.ndarray]],
-) -> None:
-    """(4) to (7): the latency of a variant, and which paths may be used."""
-    for i, tree in enumerate(trees):
-        _tree_in_time(m, tree, forest[i], flows[i], servers.x[i], uppers[i])
-
-
-def _tree_in_time(
     m: Builder, tree: Tree, kept: tuple[Tree, list[Level]], flows: list[Places], x: Places, uppers: list[np.ndarray]
 ) -> None:
+    """(4) to (7): the latency of a variant, and which paths may be used."""
     merged_tree, levels = kept
     latency: list[Places] = []
     longest: list[np.ndarray] = []

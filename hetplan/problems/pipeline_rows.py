@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Milp, Vector
 from hetplan.problems.pipeline_fleet import Fleet
-from hetplan.problems.pipeline_tree import Tree
+from hetplan.problems.pipeline_tree import Task, Tree
 
 __all__ = [
     "ONE_MORE",
@@ -26,6 +26,7 @@ __all__ = [
     "add_goal",
     "add_servers",
     "bound_of_servers",
+    "need_of",
 ]
 
 ONE_MORE = "one more server"
@@ -185,14 +186,16 @@ def _limit_resources(m: Builder, trees: Sequence[Tree], fleet: Fleet, found: Ser
     for resource, room in fleet.resources.items():
         row = m.rows(f"resource {resource}", ["all"], upper=room)
         for tree, x in zip(trees, found.x, strict=True):
-            needs = [_need(fleet, task.variants[k], g, resource) for task in tree.tasks
-                     for k, g in zip(task.variant, task.hardware, strict=True)]  # fmt: skip
-            m.add(row, x, needs)
+            m.add(row, x, np.concatenate([need_of(fleet, task, resource) for task in tree.tasks]))
 
 
-def _need(fleet: Fleet, variant: str, hardware: int, resource: str) -> float:
-    runs = fleet.inputs.profile.variants[variant].runs
-    return next((run.needs.get(resource, 0.0) for run in runs if run.hardware == fleet.hardware[hardware]), 0.0)
+def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
+    """What one server of each configuration takes of a resource."""
+    needs = []
+    for k, g in zip(task.variant, task.hardware, strict=True):
+        runs = fleet.inputs.profile.variants[task.variants[k]].runs
+        needs.append(next((run.needs.get(resource, 0.0) for run in runs if run.hardware == fleet.hardware[g]), 0.0))
+    return np.array(needs)
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:

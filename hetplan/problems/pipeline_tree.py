@@ -19,6 +19,7 @@ __all__ = [
     "Mask",
     "Task",
     "Tree",
+    "anyhow_ms",
     "count_prefixes",
     "prefixes",
     "with_least_loads",
@@ -166,11 +167,11 @@ def without_dominated(tree: Tree) -> Tree:
     while before != (now := sum(task.size for task in tree.tasks)):
         before, least = now, _least_before(tree)
         tree = tree.keeping([task.ms + least[t] <= tree.room_ms[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
-    anyhow = _anyhow_ms(tree)
+    anyhow = anyhow_ms(tree)
     return tree.keeping([_worth(task, float(anyhow[t])) for t, task in enumerate(tree.tasks)])
 
 
-def _anyhow_ms(tree: Tree) -> Vector:
+def anyhow_ms(tree: Tree) -> Vector:
     """Per task, how long it may take beside the slowest of all others; nothing where branches join (see `factor`)."""
     if any(set(task.factor) != set(below) for task, below in zip(tree.tasks, tree.children, strict=True)):
         return np.full(len(tree.tasks), -np.inf)

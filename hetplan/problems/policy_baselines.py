@@ -19,14 +19,11 @@ from hetplan.problems.policy_models import capacity_qps
 from hetplan.problems.policy_solved import Solved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hetplan.problems.policy_group import Group
-    from hetplan.problems.policy_models import Models
     from hetplan.problems.policy_options import SingleOptions
     from hetplan.problems.policy_solved import Bench
 
-__all__ = ["BASELINES", "greedy", "jellyfish", "modelswitching", "single"]
+__all__ = ["BASELINES", "greedy", "jellyfish", "modelswitching", "on_shared_queue", "single"]
 
 _STEP_QPS = 100.0
 """ModelSwitching profiles loads in steps of this."""
@@ -38,7 +35,8 @@ def _constant(form: QueueProcess, model: int, cap: int) -> QueuePolicy:
     return QueuePolicy(np.full_like(batch, model), batch)
 
 
-def _shared(bench: Bench, group: Group, load_qps: float, model: int, cap: int) -> Solved:
+def on_shared_queue(bench: Bench, group: Group, load_qps: float, model: int, cap: int) -> Solved:
+    """One model for all workers, which take eagerly from one queue, so many at most."""
     form = group.form(load_qps, bench.options, batching="max")
     solved = Solved(group, load_qps, form, _constant(form, model, cap), None, None)
     if not bench.can_simulate:
@@ -54,22 +52,16 @@ def _cap(group: Group, model: int, limit_s: float) -> int:
     return int(rates.argmax()) + 1 if rates.max() > 0 else 1
 
 
-def jellyfish(
-    bench: Bench, group: Group, load_qps: float, *, rate_qps: Callable[[Models, int, float], float] = capacity_qps
-) -> Solved:
-    """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest.
-
-    `rate_qps(models, m, limit_s)` is what a worker is taken to serve with model m in batches that take no longer: the
-    most, or as the paper's words "average profiled throughput" may also be read, the average over batches.
-    """
+def jellyfish(bench: Bench, group: Group, load_qps: float) -> Solved:
+    """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest."""
     half = 0.5 * group.wish.slo_s
     enough = [
         m
         for m in range(group.models.accuracy.size)
-        if group.models.latency_s[m, 0] <= half and group.workers * rate_qps(group.models, m, half) > load_qps
+        if group.models.latency_s[m, 0] <= half and group.workers * capacity_qps(group.models, m, half) > load_qps
     ]
     model = max(enough, key=lambda m: float(group.models.accuracy[m])) if enough else 0
-    return _shared(bench, group, load_qps, model, _cap(group, model, half))
+    return on_shared_queue(bench, group, load_qps, model, _cap(group, model, half))
 
 
 def modelswitching(bench: Bench, group: Group, load_qps: float) -> Solved:
@@ -86,10 +78,10 @@ def modelswitching(bench: Bench, group: Group, load_qps: float) -> Solved:
     order = np.argsort(-group.models.accuracy, kind="stable")
     for model in (int(m) for m in order):
         cap = _cap(group, model, 0.5 * group.wish.slo_s)
-        tried = _shared(bench, replace(group, wish=replace(group.wish, times_s=None)), profiled, model, cap)
+        tried = on_shared_queue(bench, replace(group, wish=replace(group.wish, times_s=None)), profiled, model, cap)
         if tried.simulated.response_s.get(99.0, np.inf) <= group.wish.slo_s:
-            return _shared(bench, group, load_qps, model, cap)
-    return _shared(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
+            return on_shared_queue(bench, group, load_qps, model, cap)
+    return on_shared_queue(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
 
 
 def greedy(bench: Bench, group: Group, load_qps: float) -> Solved:

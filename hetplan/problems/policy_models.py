@@ -209,10 +209,11 @@ def _cells(
     """Batches and latencies (ms) that were measured at the run's settings; and their spread where it was."""
     grid: Any = getattr(table, options.percentile)
     if grid is None:
+        planned = [name for name in table.statistics if name not in ("std", "min")]
         faults.in_profile(
             f"{place}.{options.percentile}",
             f"policies are made from {options.percentile}, which the table lacks",
-            f"Measure it, or set percentile to one that is there: {', '.join(table.statistics)}.",
+            f"Measure it, or set percentile to one that is there: {', '.join(planned)}.",
         )
         return np.zeros(0), np.zeros(0), None
     std: Any = table.std

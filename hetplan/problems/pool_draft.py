@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetplan.dispatch.matching import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.planner.plan_pool import EarliestDispatch, ThresholdDispatch
@@ -172,12 +173,14 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
         assert threshold is not None
         return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[base_among(pool, per_type)].hardware)
     weight = weights(pool)
+    parts = parts_of_pool(per_type.tolist(), weight=weight.tolist())
     return MatchingDispatch(
         late=late,
         slo_ms=slo_ms,
         xi=xi,
         weight={pool.types[t].hardware: float(weight[t]) for t in sorted({*used, pool.base})},
         penalty=pool.options.penalty,
+        split_above=SPLIT_ABOVE if parts > 1 else None,
         predict=predict,
     )
 

@@ -127,7 +127,7 @@ def simulate(
         tuple(int(count) for count in per_type),
         pool.p[order],
         pool.qos,
-        rule=_rule(pool),
+        rule=_rule(pool, per_type),
         seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
         lp_qps=lam,
         base=pool.base if pool.options.dispatch == "matching" else base_among(pool, per_type),
@@ -147,13 +147,17 @@ def base_among(pool: Pool, per_type: Counts | Sequence[int]) -> int:
     return int(np.argmax(np.where(there, np.round(pool.p @ pool.timely, 12), -1.0)))
 
 
-def _rule(pool: Pool) -> Matching | str:
-    """The rule that the plan will state; a threshold is not known before it was looked for."""
+def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
+    """The rule that the plan will state; a threshold is not known before it was looked for.
+
+    A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
+    pairs cost, are left at the base's.
+    """
     from hetplan.problems.pool_draft import weights
 
     if pool.options.dispatch != "matching":
         return f"{pool.options.dispatch}/1"
-    weight = tuple(weights(pool).tolist())
+    weight = tuple(np.where(np.asarray(per_type) > 0, weights(pool), 1.0).tolist())
     return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
 
 

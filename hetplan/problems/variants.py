@@ -217,7 +217,7 @@ class Variants:
     @cached_property
     def C(self) -> Vector:
         """Cost of an instance of each item, per hour."""
-        return np.array([self.kinds[item.kind].cost for item in self.items])
+        return np.array([kind.cost for kind in self.kinds])[self.kind_of]
 
     def needs(self, resource: str) -> Vector:
         """R of each item."""
@@ -256,8 +256,8 @@ class Variants:
     @cached_property
     def loading(self) -> Vector:
         """lambda C Tl: what loading one instance of each item costs."""
-        load_s = np.array([self.kinds[item.kind].load_s for item in self.items])
-        return np.asarray(self.weight * self.C * load_s)
+        load_s = np.array([kind.load_s for kind in self.kinds])
+        return np.asarray(self.weight * self.C * load_s[self.kind_of])
 
     @cached_property
     def now(self) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer
+from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.variants_columns import least_use, why_no_columns
@@ -129,7 +129,9 @@ def _called(v: Variants, key: tuple[str, str]) -> str:
 def _least(v: Variants, ask: Ask, typed: bool, grow: list[int]) -> dict[int, float] | None:
     """The least of these additions with which all loads are served (None: no amount does)."""
     if len(grow) == 1 and len(v.asked) > LARGE and not why_no_columns(v):
-        return _least_by_columns(v, ask, typed, grow[0])
+        more, sure = _least_by_columns(v, ask, typed, grow[0])
+        if sure:
+            return more
     form = program(v, typed=typed, grow=grow)
     answer = ask(form, gap=_gap(v), about="least addition that serves all")
     if answer.point is None:
@@ -143,16 +145,16 @@ def _least(v: Variants, ask: Ask, typed: bool, grow: list[int]) -> dict[int, flo
     return found
 
 
-def _least_by_columns(v: Variants, ask: Ask, typed: bool, g: int) -> dict[int, float] | None:
-    """The same for many applications: the least use of what may grow, as configuration columns."""
+def _least_by_columns(v: Variants, ask: Ask, typed: bool, g: int) -> tuple[dict[int, float] | None, bool]:
+    """The same from configuration columns, for many applications; and whether that is an answer."""
     growth = list(growths(v, typed=typed).values())[g]
     most = 0.0
     for room in [room for room in rooms(v, typed=typed) if room.growth == g]:
         answer = ask(least_use(v, room, typed=typed), gap=1e-2, about=f"least use of {room.label}")
         if answer.point is None or answer.value is None:
-            return None
+            return None, answer.status is Status.INFEASIBLE
         most = max(most, (answer.value - room.size) / room.brings)
-    return {g: float(math.ceil(most - 1e-6)) if growth.whole else max(most, 0.0)}
+    return {g: float(math.ceil(most - 1e-6)) if growth.whole else max(most, 0.0)}, True
 
 
 def _gap(v: Variants) -> float:

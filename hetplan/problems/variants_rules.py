@@ -35,67 +35,79 @@ MOST_TRIED = 200_000
 
 @dataclass
 class _Scaler:
-    """Instances per application and item while the rule goes from one application to the next."""
+    """Instances per application and item while the rule goes from one application to the next.
+
+    `takes` is what an item takes of each room, `up` what an instance more of it costs, loading included.
+    """
 
     v: Variants
-    own: dict[int, dict[int, int]] = field(default_factory=dict)
-    rooms: list[Room] = field(default_factory=list)
-    uses: list[list[float]] = field(default_factory=list)
-    used: list[float] = field(default_factory=list)
-    cost: list[float] = field(default_factory=list)
-    loading: list[float] = field(default_factory=list)
-    serving: dict[int, dict[int, float]] = field(default_factory=dict)
+    own: list[dict[int, int]]
+    serving: list[dict[int, float]]
+    rooms: list[Room]
+    takes: list[list[float]]
+    most: list[float]
+    used: list[float]
+    cost: list[float]
+    up: list[float]
     counters: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, v: Variants) -> _Scaler:
         """What runs now, each instance given to the first application that it may serve."""
-        made = cls(v, {b: {} for b in range(len(v.asked))})
+        own: list[dict[int, int]] = [{} for _ in v.asked]
+        serving: list[dict[int, float]] = [{} for _ in v.asked]
         left = v.running.tolist()
         for i, item in enumerate(v.items):
             for s in item.serves:
-                made.serving.setdefault(s.app, {})[i] = s.qps
+                serving[s.app][i] = s.qps
             if left[item.kind] > 0:
-                made.own[item.serves[0].app][i] = left[item.kind]
+                own[item.serves[0].app][i] = left[item.kind]
                 left[item.kind] = 0
-        made.rooms = rooms(v, typed=v.level != "aggregate")
-        made.uses = [room.use.tolist() for room in made.rooms]
-        made.cost, made.loading = v.C.tolist(), v.loading.tolist()
-        made.used = [float(room.use @ made.counts()) for room in made.rooms]
+        bounds = rooms(v, typed=v.level != "aggregate")
+        takes = np.array([room.use for room in bounds]).reshape(len(bounds), len(v.items))
+        most = [room.size * (1 + 1e-9) + 1e-9 for room in bounds]
+        made = cls(
+            v, own, serving, bounds, takes.T.tolist(), most, [], v.C.tolist(), (v.C + v.loading).tolist()
+        )  # fmt: skip
+        made.used = (takes @ made.counts()).tolist()
         return made
 
     def counts(self) -> Integers:
         """All instances, per item."""
-        x = np.zeros(len(self.v.items), dtype=np.int64)
-        for mine in self.own.values():
+        x = [0] * len(self.v.items)
+        for mine in self.own:
             for i, count in mine.items():
                 x[i] += count
-        return x
+        return np.array(x, dtype=np.int64)
 
     def rate(self, b: int) -> float:
         """What the instances of an application serve at saturation."""
-        return sum(self.serving[b][i] * count for i, count in self.own[b].items())
+        serving = self.serving[b]
+        return sum([serving[i] * count for i, count in self.own[b].items()])
 
     def fits(self, change: Mapping[int, int]) -> bool:
         """Whether the rooms allow a change of counts."""
-        for use, room, used in zip(self.uses, self.rooms, self.used, strict=True):
-            more = sum(use[i] * count for i, count in change.items())
-            if more > 0 and used + more > room.size * (1 + 1e-9) + 1e-9:
+        for k, most in enumerate(self.most):
+            more = 0.0
+            for i, count in change.items():
+                more += self.takes[i][k] * count
+            if more > 0 and self.used[k] + more > most:
                 return False
         return True
 
     def apply(self, b: int, change: Mapping[int, int]) -> None:
         """Make a change."""
+        own = self.own[b]
         for i, count in change.items():
-            self.own[b][i] = self.own[b].get(i, 0) + count
-            for k, use in enumerate(self.uses):
-                self.used[k] += use[i] * count
+            own[i] = own.get(i, 0) + count
+            for k, amount in enumerate(self.takes[i]):
+                self.used[k] += amount * count
 
     def come_inside(self) -> None:
         """Where more runs than there is room for, the largest goes first."""
-        for k, room in enumerate(self.rooms):
-            while self.used[k] > room.size * (1 + 1e-9) + 1e-9:
-                here = [(float(room.use[i]), i, b) for b, mine in self.own.items() for i, n in mine.items() if n > 0]
+        for k, most in enumerate(self.most):
+            while self.used[k] > most:
+                here = [(self.takes[i][k], i, b) for b, mine in enumerate(self.own) for i, n in mine.items() if n > 0]
                 _, i, b = max(here)
                 self.apply(b, {i: -1})
 
@@ -103,25 +115,21 @@ class _Scaler:
         """Cost(delta): what comes is loaded, what goes is saved."""
         total = 0.0
         for i, n in change.items():
-            total += (self.cost[i] + self.loading[i]) * n if n > 0 else self.cost[i] * n
+            total += self.up[i] * n if n > 0 else self.cost[i] * n
         return total
 
-    def scale_up(self, b: int) -> None:
+    def scale_up(self, b: int, need: float, rate: float) -> None:
         """Replicate what runs, or bring up another variant, on top or instead: the cheapest that fits."""
-        need, rate = self.v.asked[b].need_qps, self.rate(b)
-        missing = need - rate
-        if missing <= need * CEILING:
-            return
-        changes = [c for c in self._more(b, need, missing) if self.fits(c)]
+        changes = [c for c in self._more(b, need, need - rate) if self.fits(c)]
         if changes:
             self.apply(b, min(changes, key=lambda c: (self.price(c), sorted(c.items()))))
-            return
-        self._as_much_as_fits(b, need)
+        else:
+            self._as_much_as_fits(b, need)
 
     def _more(self, b: int, need: float, missing: float) -> Iterator[dict[int, int]]:
         now = {i: count for i, count in self.own[b].items() if count > 0}
         slowest = min((self.serving[b][i] for i in now), default=0.0)
-        for i, qps in self.serving.get(b, {}).items():
+        for i, qps in self.serving[b].items():
             if i in now:
                 yield {i: math.ceil(missing / qps - CEILING)}
             elif qps > slowest:
@@ -130,23 +138,23 @@ class _Scaler:
 
     def _as_much_as_fits(self, b: int, need: float) -> None:
         """Nothing serves all: what still fits, the cheapest rate first; the rest asks for a worker."""
-        for i in sorted(self.serving.get(b, {}), key=lambda i: (self.cost[i] / self.serving[b][i], i)):
+        for i in sorted(self.serving[b], key=lambda i: (self.cost[i] / self.serving[b][i], i)):
             while self.rate(b) < need * (1 - CEILING) and self.fits({i: 1}):
                 self.apply(b, {i: 1})
 
-    def scale_down(self, b: int, slot_s: float) -> None:
+    def scale_down(self, b: int, slot_s: float, need: float, rate: float) -> None:
         """One instance fewer, or a cheaper variant: after T_v looks in a row at which it would have done."""
-        need = self.v.asked[b].need_qps
-        now = {i: count for i, count in self.own[b].items() if count > 0}
+        now = [i for i, count in self.own[b].items() if count > 0]
         for i in sorted(now, key=lambda i: (-self.cost[i], i)):
-            change = self._less(b, i, need)
-            slots = self.v.slots_of_kind.get(self.v.items[i].kind, ())
-            before = max((self._counter(s.load.id) for s in slots), default=0)
+            change = self._less(b, i, need, rate)
+            kind = self.v.items[i].kind
+            slots = self.v.slots_of_kind.get(kind, ())
             if change is None:
                 for slot in slots:
                     self.counters[slot.load.id] = 0
                 continue
-            wanted = max(1, math.ceil(self.v.kinds[self.v.items[i].kind].load_s / slot_s))
+            before = max((self._counter(s.load.id) for s in slots), default=0)
+            wanted = max(1, math.ceil(self.v.kinds[kind].load_s / slot_s))
             acts = before + 1 >= wanted or need <= 0
             for slot in slots:
                 self.counters[slot.load.id] = 0 if acts else before + 1
@@ -154,20 +162,22 @@ class _Scaler:
                 self.apply(b, change)
                 return
 
-    def _less(self, b: int, i: int, need: float) -> dict[int, int] | None:
+    def _less(self, b: int, i: int, need: float, rate: float) -> dict[int, int] | None:
         """The cheaper counts that would still do (None: there are none)."""
         qps, count = self.serving[b][i], self.own[b][i]
         if need <= 0:
             return {i: -count}
-        if self.rate(b) - qps >= need * (1 - CEILING):
+        if rate - qps >= need * (1 - CEILING):
             return {i: -1}
-        rest = need - (self.rate(b) - qps * count)
+        rest = need - (rate - qps * count)
         if rest <= 0:
             return None
-        others = []
-        for j, rate in self.serving[b].items():
-            number = math.ceil(rest / rate - CEILING)
-            saved = self.cost[i] * count - (self.cost[j] + self.loading[j]) * number
+        others, spent = [], self.cost[i] * count
+        for j, other in self.serving[b].items():
+            if self.up[j] >= spent:
+                continue
+            number = math.ceil(rest / other - CEILING)
+            saved = spent - self.up[j] * number
             if j != i and saved > 0:
                 others.append((-saved, sorted({j: number, i: -count}.items())))
         return next((dict(change) for _, change in sorted(others) if self.fits(dict(change))), None)
@@ -184,13 +194,14 @@ def greedy_counts(v: Variants) -> tuple[Integers, dict[str, int]]:
     scaler.come_inside()
     slot_s = cast("GreedyOptions", v.options).slot_s
     for b, one in enumerate(v.asked):
-        if one.need_qps > 0 and scaler.rate(b) < one.need_qps * (1 - CEILING):
-            scaler.scale_up(b)
+        need, rate = one.need_qps, scaler.rate(b)
+        if need > 0 and rate < need * (1 - CEILING):
+            scaler.scale_up(b, need, rate)
             for i, count in scaler.own[b].items():
                 for slot in v.slots_of_kind.get(v.items[i].kind, ()) if count > 0 else ():
                     scaler.counters[slot.load.id] = 0
         else:
-            scaler.scale_down(b, slot_s)
+            scaler.scale_down(b, slot_s, need, rate)
     return scaler.counts(), scaler.counters
 
 
@@ -205,7 +216,7 @@ def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
     scaler = _Scaler.of(v)
     scaler.come_inside()
     for b, one in enumerate(v.asked):
-        if not scaler.serving.get(b):
+        if not scaler.serving[b]:
             continue
         i = _chosen(scaler, b)
         for j, count in list(scaler.own[b].items()):
@@ -224,7 +235,7 @@ def static(v: Variants, ask: Ask) -> Draft | Infeasible:
     scaler = _Scaler.of(v)
     scaler.come_inside()
     for b, one in enumerate(v.asked):
-        if scaler.serving.get(b) and not any(scaler.own[b].values()):
+        if scaler.serving[b] and not any(scaler.own[b].values()):
             i = _chosen(scaler, b)
             step = math.ceil(one.need_qps / scaler.serving[b][i] - CEILING)
             while step > 0 and not scaler.fits({i: step}):

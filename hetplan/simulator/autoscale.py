@@ -23,6 +23,7 @@ import numpy as np
 
 from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.plan_service import NoiseName
 from hetplan.simulator.plan_system import planned_systems, slo_ms_of
@@ -41,6 +42,10 @@ __all__ = ["OfflineWork", "PlanFor", "autoscale"]
 PlanFor = Callable[[Mapping[str, float], Plan], "Plan | None"]
 
 _OFFLINE = "offline-work"
+_What = tuple[str | None, str | None, int]
+"""A variant at a batch, and whose where it is one application's."""
+_Ready = dict[tuple[str, str], float]
+"""By group and load: when it can serve."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,7 @@ def autoscale(
     first = _with_offline(_system(plan, inputs, noise), offline)
 
     def control(run: Simulation) -> None:
-        scaling = _Scaling(
-            run, plan, lambda wanted, now: _going_on(_system(wanted, inputs, noise), wanted, now, inputs), offline
-        )
+        scaling = _Scaling(run, plan, lambda wanted: _system(wanted, inputs, noise), inputs, offline)
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
 
         def look() -> None:
@@ -145,21 +148,6 @@ def _system(plan: Plan, inputs: Inputs, noise: NoiseName) -> System:
     return replace(system, routes=routes)
 
 
-def _going_on(system: System, plan: Plan, now: Plan | None, inputs: Inputs) -> System:
-    """The same, where a machine that runs already only loads what it has not: it does not start anew."""
-    running = {worker.id: worker for worker in (now.workers if now is not None else ())}
-    ready_ms: dict[str, float] = {}
-    for worker in plan.workers:
-        before = running.get(worker.id)
-        if before is None or before.hardware != worker.hardware or worker.count > before.count:
-            continue
-        had = {(load.variant, load.serve.max_batch): load.instances for load in before.loads}
-        new = [load for load in worker.loads if load.instances > had.get((load.variant, load.serve.max_batch), 0)]
-        ready_ms[worker.id] = 1000.0 * max((load_s_of(inputs, load, worker.hardware) for load in new), default=0.0)
-    groups = tuple(replace(group, ready_ms=ready_ms.get(group.id, group.ready_ms)) for group in system.groups)
-    return replace(system, groups=groups)
-
-
 def _with_offline(system: System, offline: OfflineWork | None) -> System:
     """With offline work, a lane for it on every worker."""
     if offline is None:
@@ -185,21 +173,66 @@ class _Part:
     groups: Mapping[str, Group]
 
 
+class _Loaded:
+    """When so many instances of each load are loaded on each machine that was asked to hold them."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, dict[_What, list[tuple[int, float]]]] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """What runs from the start."""
+        for worker in plan.workers:
+            self.at[worker.id] = {_what(load): [(load.instances, 0.0)] for load in worker.loads}
+
+    def ask(self, plan: Plan, before: Plan, whole_ms: Mapping[str, float], inputs: Inputs, now: float) -> _Ready:
+        """When each load of each machine of a plan that follows another is there.
+
+        A machine that runs already only loads what it has not; another takes what a whole one takes.
+        """
+        running = {worker.id: worker for worker in before.workers}
+        known, ready = self.at, _Ready()
+        self.at = {}
+        for worker in plan.workers:
+            was = running.get(worker.id)
+            anew = was is None or was.hardware != worker.hardware or worker.count > was.count
+            held, at = known.get(worker.id, {}) if not anew else {}, dict[_What, list[tuple[int, float]]]()
+            for load in worker.loads:
+                wait = whole_ms.get(worker.id, 0.0) if anew else 1000.0 * load_s_of(inputs, load, worker.hardware)
+                steps = held.get(_what(load), [])
+                done = next((when for count, when in steps if count >= load.instances), now + wait)
+                at[_what(load)] = [step for step in steps if step[0] < load.instances] + [(load.instances, done)]
+                ready[worker.id, load.id] = done
+            self.at[worker.id] = at
+        return ready
+
+
+def _what(load: PlannedLoad) -> _What:
+    return load.variant, load.app, load.serve.max_batch
+
+
 class _Scaling:
     """Plans come into force application by application: each goes over when what it waits for is loaded.
 
-    Groups that change what they hold are new groups (under a name of their own), beside the old ones until then.
+    Groups that change what they hold are new groups (under a name of their own), beside the old ones until then; one
+    that holds what a group of that machine held before goes on under its name.
     """
 
     def __init__(
-        self, run: Simulation, plan: Plan, system_of: Callable[[Plan, Plan | None], System], offline: OfflineWork | None
+        self,
+        run: Simulation,
+        plan: Plan,
+        system_of: Callable[[Plan], System],
+        inputs: Inputs,
+        offline: OfflineWork | None,
     ) -> None:
-        self.run, self.plan, self.system_of, self.offline = run, plan, system_of, offline
+        self.run, self.plan, self.system_of, self.inputs, self.offline = run, plan, system_of, inputs, offline
         self.names: dict[str, list[Group]] = {}
-        self.ready_ms: dict[str, float] = {}
+        self.loaded = _Loaded()
+        self.ready_ms = _Ready()
         self.waiting: dict[str, tuple[_Part, float]] = {}
         """Applications that are about to go over, and the rates for which."""
-        first = self._named(system_of(plan, None))
+        first = self._named(system_of(plan))
+        self.loaded.begin(plan)
         self.apps, self.links = first.apps, first
         self.in_force = _parts(first)
         self.counts = {group.id: group.count for group in first.groups}
@@ -213,13 +246,24 @@ class _Scaling:
         if plan.workers == self.plan.workers and plan.routing == self.plan.routing:
             self.plan = plan
             return
-        system, now = self.system_of(plan, self.plan), self.run.now_ms
-        self.plan, parts = plan, _parts(self._named(system))
-        for app, part in parts.items():
-            for group in part.groups.values():
-                if group.count > self.counts.get(group.id, 0):
-                    self.ready_ms[group.id] = now + group.ready_ms
-            ready = max((self.ready_ms.get(name, now) for name in part.groups), default=now)
+        now, system = self.run.now_ms, self.system_of(plan)
+        whole_ms = {group.id: group.ready_ms for group in system.groups}
+        asked = self.loaded.ask(plan, self.plan, whole_ms, self.inputs, now)
+        # A machine opens with the first of its loads; who needs another goes over later.
+        first = {
+            group.id: min((asked[group.id, load.id] for load in group.loads), default=now) for group in system.groups
+        }
+        system = replace(
+            system, groups=tuple(replace(group, ready_ms=max(first[group.id] - now, 0.0)) for group in system.groups)
+        )
+        named = self._named(system)
+        for group, called in zip(system.groups, named.groups, strict=True):
+            if group.count > self.counts.get(called.id, 0):
+                self.ready_ms.update({(called.id, load.id): asked[group.id, load.id] for load in group.loads})
+        self.plan = plan
+        for app, part in _parts(named).items():
+            ways = [way for route in part.routes for way in route.ways]
+            ready = max((self.ready_ms.get((way.group, way.load), now) for way in ways), default=now)
             if ready > now:
                 self.waiting[app] = (part, rates.get(app, 0.0))
                 self.run.at(ready, partial(self._settle, app, part))
@@ -239,10 +283,11 @@ class _Scaling:
         groups: dict[str, Group] = {}
         for part in (*self.in_force.values(), *(part for part, _ in self.waiting.values())):
             for name, group in part.groups.items():
+                # Only the plan that came last may ask for more than there is: its `ready_ms` holds, not an older one's.
                 if name not in groups or groups[name].count < group.count:
                     groups[name] = group
         self.counts = {name: group.count for name, group in groups.items()}
-        self.ready_ms = {name: ready for name, ready in self.ready_ms.items() if name in groups}
+        self.ready_ms = {at: ready for at, ready in self.ready_ms.items() if at[0] in groups}
         routes = tuple(route for part in self.in_force.values() for route in part.routes)
         system = replace(self.links, groups=tuple(groups.values()), routes=routes)
         self.run.change(_with_offline(system, self.offline), overlap=False)

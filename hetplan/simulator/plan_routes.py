@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.matching import Matching, parts_of_pool
 from hetplan.errors import InputError
 from hetplan.planner.plan import Plan
 from hetplan.planner.plan import Route as PlannedRoute
@@ -56,28 +57,35 @@ def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: An
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.CENTRAL)]
     if rule == "threshold/1":
         return _threshold_routes(inputs, app, members, dispatch)
-    matching = Matching(
-        slo_ms=dispatch.slo_ms,
-        weight=tuple(weight.get(group.hardware, 1.0) for group, _ in members) or (1.0,),
-        xi=dispatch.xi,
-        penalty=dispatch.penalty,
+    return [_matching_route(app, members, dispatch)]
+
+
+def _matching_route(app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> Route:
+    """One matching of all workers, or of each part of a pool that the plan divides."""
+    hardware = list(dict.fromkeys(group.hardware for group, _ in members))
+    weight = {**dict.fromkeys(hardware, 1.0), **dispatch.weight}
+    matching = Matching(slo_ms=dispatch.slo_ms, weight=tuple(weight.values()) or (1.0,), xi=dispatch.xi,
+                        penalty=dispatch.penalty)  # fmt: skip
+    if dispatch.penalty_ms is not None:
+        matching = replace(matching, penalty_ms=dispatch.penalty_ms)
+    late = dict(zip(weight, matching.late_cost().tolist(), strict=False))
+    counts = [sum(group.count for group, _ in members if group.hardware == name) for name in hardware]
+    parts = 1
+    if dispatch.split_above is not None:
+        parts = parts_of_pool(counts, weight=[weight[name] for name in hardware], most=dispatch.split_above)
+    return Route(
+        app.id,
+        app.entry,
+        tuple(
+            Way(group.id, load, weight=weight[group.hardware], late_cost=late[group.hardware])
+            for group, load in members
+        ),
+        rule=Rule.CENTRAL,
+        pull=Pull.MATCHING,
+        limit_ms=matching.limit_ms,
+        merge=matching.merges,
+        parts=parts,
     )
-    costs = matching.late_cost().tolist()
-    ways = tuple(
-        Way(group.id, load, weight=own, late_cost=cost)
-        for (group, load), own, cost in zip(members, matching.weight, costs, strict=True)
-    )
-    return [
-        Route(
-            app.id,
-            stage,
-            ways,
-            rule=Rule.CENTRAL,
-            pull=Pull.MATCHING,
-            limit_ms=matching.limit_ms,
-            merge=matching.merges,
-        )
-    ]
 
 
 def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetplan.dispatch.earliest import Earliest
 from hetplan.dispatch.fcfs import Fcfs
-from hetplan.dispatch.matching import Matching, weights
+from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, weights
 from hetplan.dispatch.overheads import Overheads
 from hetplan.dispatch.rules import Rule, rule_name
 from hetplan.errors import InputError
@@ -90,7 +90,7 @@ class Conditions:
     distributed: smoother, as Kairos' published code draws them), or a function of (rate in qps, count, seed) that
     returns times in ms.
     Above `split_above` instances a pool under the matching rule is divided and each part dispatched on its own (0:
-    never): a matching of hundreds of queries takes as long as a query, and an undivided pool serves a few percent more.
+    never), as plans state it: an undivided pool would serve a few percent more.
     """
 
     noise: Literal["mean", "lognormal"] = "mean"
@@ -99,7 +99,7 @@ class Conditions:
     misprediction: float = 0.0
     overheads: Overheads = field(default_factory=Overheads)
     arrivals: Literal["poisson", "integer-poisson"] | Arrivals = "poisson"
-    split_above: int = 50
+    split_above: int = SPLIT_ABOVE
 
     def __post_init__(self) -> None:
         if self.noise not in ("mean", "lognormal"):

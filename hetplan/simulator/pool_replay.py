@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from hetplan.dispatch.earliest import Earliest
 from hetplan.dispatch.fcfs import Fcfs
-from hetplan.dispatch.matching import Matching, split_pool
+from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, split_pool
 from hetplan.dispatch.oracle import oracle_makespan_ms
 from hetplan.dispatch.overheads import Overheads
 from hetplan.dispatch.rules import Rule
@@ -51,7 +51,7 @@ def replay(
     rule: Rule | str = "matching/1",
     *,
     overheads: Overheads | None = None,
-    split_above: int = 50,
+    split_above: int = SPLIT_ABOVE,
     most_late: int | None = None,
 ) -> PoolRun:
     """Serve these queries; with `most_late`, stop when more queries than that were late.
@@ -71,8 +71,9 @@ def replay(
             remedy="See hetplan.dispatch.matching.weights.",
         )
     allowed = _NEVER if most_late is None else most_late
-    divided = split_above > 0 and isinstance(chosen, Matching)
-    parts = split_pool(pool.counts, most=split_above, base=pool.base) if divided else (pool.counts,)
+    parts: tuple[tuple[int, ...], ...] = (pool.counts,)
+    if split_above > 0 and isinstance(chosen, Matching):
+        parts = split_pool(pool.counts, weight=chosen.weight, most=split_above)
     count = queries.bins.size
     response_ms, served_by = np.full(count, np.nan), np.full(count, -1, dtype=np.int64)
     late, served, end_ms = 0, 0, 0.0

@@ -19,6 +19,8 @@ from hetplan.simulator.report import Line, SimulationReport, Verdict, judge
 
 __all__ = ["lines_of", "unplayed_rates"]
 
+_TOO_FEW = ("W-short-run", "W-percentile-open")
+
 
 def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
     """Every wish about response time, then every promise."""
@@ -42,8 +44,8 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
 
 
 def _unless_short(verdict: Verdict, app: str, report: SimulationReport) -> Verdict:
-    """Too few queries beyond the percentile say nothing of its being kept."""
-    short = any((code, at) == ("W-short-run", f"apps.{app}") for code, at, _ in report.warnings)
+    """Too few queries beyond the percentile, or too few long queues, say nothing of its being kept."""
+    short = any(code in _TOO_FEW and at == f"apps.{app}" for code, at, _ in report.warnings)
     return Verdict.UNDECIDED if short and verdict is Verdict.KEPT else verdict
 
 

@@ -15,32 +15,42 @@ __all__ = ["add_routes"]
 def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, int], int]:
     """New routes; returns the default route of each (application, stage, class of query)."""
     builder.route_of = {}
-    numbers: list[int] = []
+    numbers: list[tuple[int, Route, int]] = []
     longest = _longest_ms(builder, system)
     for route in system.routes:
-        lane = builder.add(
-            "lane", station=-1, load=-1, policy=-1, head=-1, tail=-1, room=-1, row=builder.apps[route.app]
-        )
-        number = builder.add(
-            "route",
-            rule=int(route.rule),
-            pull=int(route.pull),
-            lane=lane,
-            heir=-1,
-            limit=route.limit_ms,
-            longest=longest[route.app, route.stage],
-            merge=int(route.merge),
-        )
-        builder.add("dirty")
-        numbers.append(number)
-        for kind in route.kinds if route.kinds is not None else range(builder.spec[route.app].kinds):
-            builder.route_of.setdefault((route.app, route.stage, route.name, kind), number)
+        whole = -1
+        # A divided route is a row of its own, without workers, and one for each of its parts.
+        for part in range(-1, route.parts if route.parts > 1 else 0):
+            number = _add_row(builder, route, longest[route.app, route.stage], part=part, whole=whole)
+            whole = number if part < 0 else whole
+            numbers.append((number, route, part))
+            name = route.name if part < 0 else f"{route.name}#{part + 1}"
+            for kind in route.kinds if route.kinds is not None else range(builder.spec[route.app].kinds):
+                builder.route_of.setdefault((route.app, route.stage, name, kind), number)
     defaults: dict[tuple[str, str, int], int] = {}
     for (app, stage, _, kind), number in builder.route_of.items():
         defaults.setdefault((app, stage, kind), number)
-    for number, route in zip(numbers, system.routes, strict=True):
-        _add_targets(builder, number, route, defaults)
+    for number, route, part in numbers:
+        if part >= 0 or route.parts == 1:
+            _add_targets(builder, number, route, defaults, part=max(part, 0))
     return defaults
+
+
+def _add_row(builder: WorldBuilder, route: Route, longest_ms: float, *, part: int, whole: int) -> int:
+    lane = builder.add("lane", station=-1, load=-1, policy=-1, head=-1, tail=-1, room=-1, row=builder.apps[route.app])
+    builder.add("dirty")
+    return builder.add(
+        "route",
+        rule=int(route.rule),
+        pull=int(route.pull),
+        lane=lane,
+        heir=-1,
+        limit=route.limit_ms,
+        longest=longest_ms,
+        merge=int(route.merge),
+        parts=route.parts if part < 0 and route.parts > 1 else 0,
+        whole=whole,
+    )
 
 
 def _longest_ms(builder: WorldBuilder, system: System) -> dict[tuple[str, str], float]:
@@ -56,7 +66,9 @@ def _longest_ms(builder: WorldBuilder, system: System) -> dict[tuple[str, str], 
     return found
 
 
-def _add_targets(builder: WorldBuilder, number: int, route: Route, defaults: dict[tuple[str, str, int], int]) -> None:
+def _add_targets(
+    builder: WorldBuilder, number: int, route: Route, defaults: dict[tuple[str, str, int], int], *, part: int
+) -> None:
     record = builder.fresh["route"][number - (builder.size["route"] - len(builder.fresh["route"]))]
     record["target0"] = builder.size["target"]
     shares: list[tuple[Way, Crew, int, int, float]] = []
@@ -66,14 +78,20 @@ def _add_targets(builder: WorldBuilder, number: int, route: Route, defaults: dic
         shares += [(way, crew, lane0, workers, way.share * workers / made) for lane0, workers in crew.chunks]
     total = sum(item[-1] for item in shares) or 1.0
     upto = 0.0
+    dealt: dict[str, int] = {}
     for way, crew, lane0, workers, share in shares:
         upto += share / total
+        # Workers of one hardware are dealt out in turn to the parts, whatever groups they stand in.
+        kind = crew.group.hardware or way.group
+        before = dealt.get(kind, 0)
+        dealt[kind] = before + workers
+        mine = range((part - before) % route.parts, workers, route.parts)
         then0 = builder.extend("indices", _thens(builder, route, way, defaults))
         builder.add(
             "target",
-            lane0=lane0 + crew.lane_offset(way.load),
-            lanes=workers,
-            stride=crew.stride,
+            lane0=lane0 + crew.lane_offset(way.load) + crew.stride * mine.start,
+            lanes=len(mine),
+            stride=crew.stride * route.parts,
             inner=int(way.inner),
             then0=then0,
             load=crew.loads[way.load or crew.group.loads[0].id],

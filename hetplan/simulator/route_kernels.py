@@ -27,8 +27,10 @@ __all__ = [
     "current_route",
     "enter_lane",
     "full_batch_ms",
+    "has_open",
     "is_open",
     "lane_in_target",
+    "part_in_turn",
     "predicted_ms",
     "spare_of",
     "wait_at_route",
@@ -48,6 +50,38 @@ def is_open(world: World, lane: int) -> bool:
     """Whether the station behind a lane takes jobs."""
     station = world.parts[world.parts[lane]["lane"]["station"]]["station"]
     return bool(station["is_open"] == 1 and world.parts[station["worker"]]["worker"]["up"] == 1)
+
+
+@bare_kernel
+def has_open(world: World, route: int) -> bool:
+    """Whether any station of a route takes jobs."""
+    record = world.parts[route]["route"]
+    for number in range(record["target0"], record["target0"] + record["targets"]):
+        target = world.parts[number]["target"]
+        for place in range(target["lanes"]):
+            if is_open(world, target["lane0"] + place * target["stride"]):
+                return True
+    return False
+
+
+@bare_kernel
+def part_in_turn(world: World, route: int) -> int:
+    """The route that a job of this one goes to now: of a divided one the next part that has a station open."""
+    route = current_route(world, route)
+    if world.parts[route]["route"]["whole"] >= 0:
+        route = world.parts[route]["route"]["whole"]
+    record = world.parts[route]["route"]
+    parts = record["parts"]
+    if parts == 0:
+        return route
+    start = record["cursor"]
+    for step in range(parts):
+        turn = (start + step) % parts
+        if has_open(world, route + 1 + turn):
+            record["cursor"] = (turn + 1) % parts
+            return int(route + 1 + turn)
+    record["cursor"] = (start + 1) % parts
+    return int(route + 1 + start)
 
 
 @bare_kernel

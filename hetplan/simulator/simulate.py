@@ -6,6 +6,7 @@ each wish and each promise beside the simulated figure. `SimulationReport.broken
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ from hetplan.simulator.policy_control import follow_load
 from hetplan.simulator.promises import lines_of, unplayed_rates
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import AppReport, SimulationReport
-from hetplan.simulator.run_size import check_size, notices, settled_length_s
+from hetplan.simulator.run_size import check_size, is_settled, notices, settled_length_s
 from hetplan.simulator.simulation import Observation, Simulation
 from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
 from hetplan.simulator.system import Rule, Service, System
@@ -364,7 +365,7 @@ def _report(
     noise: str,
     stages: Sequence[PlannedSystem],
 ) -> SimulationReport:
-    apps = {demand.app: _app_report(demand, runs) for demand in demands}
+    apps = {demand.app: _app_report(demand, runs, length_s) for demand in demands}
     costs = [run.cost_per_hour for run in runs if run.cost_per_hour is not None]
     return SimulationReport(
         plan=None,
@@ -397,7 +398,7 @@ _FIGURES: Mapping[str, Callable[[AppFigures], float]] = {
 }
 
 
-def _app_report(demand: AppDemand, runs: Sequence[RunSummary]) -> AppReport:
+def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) -> AppReport:
     wholes = [run.apps[demand.app] for run in runs]
     stretches = runs[0].stretches[demand.app]
 
@@ -409,13 +410,17 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary]) -> AppReport:
         # An interval does not go where the figure cannot.
         return replace(found, low=max(found.low, 0.0) if found.value >= 0.0 else found.low)
 
+    def percentile(at: float) -> Estimate:
+        found = estimate_of_percentile(wholes, at, stretches)
+        return found if is_settled(at, demand, length_s, runs) else replace(found, high=math.inf)
+
     return AppReport(
         id=demand.app,
         offered_qps=demand.rate_qps,
         queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
         arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
         figures={name: over_runs(name, figure) for name, figure in _FIGURES.items()},
-        percentiles_ms={at: estimate_of_percentile(wholes, at, stretches) for at in wholes[0].percentiles_ms},
+        percentiles_ms={at: percentile(at) for at in wholes[0].percentiles_ms},
     )
 
 

@@ -19,6 +19,7 @@ from hetplan.simulator.growth import empty_world, ensure_batches, grow_heap, gro
 from hetplan.simulator.lane_kernels import flag_route, flag_station
 from hetplan.simulator.pull_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.route_building import add_routes
+from hetplan.simulator.route_kernels import has_open
 from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
 from hetplan.simulator.system import Group, Load, Noise, Rule, System
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
@@ -377,6 +378,12 @@ class Simulation:
             for lane in range(record["lane0"], record["lane0"] + record["lanes"]):
                 if self.world.parts["lane"][lane]["length"]:
                     evacuate(self.world, lane)
+            if record["route"] >= 0 and self._is_shut(int(record["route"])):
+                evacuate(self.world, int(self.world.parts["route"][record["route"]]["lane"]))
+
+    def _is_shut(self, route: int) -> bool:
+        """Whether a part of a divided route has no worker left: what waits there goes to the others."""
+        return bool(self.world.parts["route"][route]["whole"] >= 0 and not has_open(self.world, route))
 
     def _refresh(self, stations: Sequence[int] = ()) -> None:
         """Look again at everything that may start or move after a change."""
@@ -387,7 +394,7 @@ class Simulation:
         self._rebalance()
         routes = world.parts["route"][:size]
         for route in np.flatnonzero(world.parts["lane"]["length"][routes["lane"]]):
-            if routes[route]["rule"] == Rule.CENTRAL and routes[route]["heir"] < 0:
+            if routes[route]["rule"] == Rule.CENTRAL and routes[route]["heir"] < 0 and not self._is_shut(int(route)):
                 flag_route(world, int(route))
             else:
                 evacuate(world, int(routes[route]["lane"]))

@@ -14,8 +14,10 @@ from hetplan.simulator.route_kernels import (
     current_route,
     enter_lane,
     full_batch_ms,
+    has_open,
     is_open,
     lane_in_target,
+    part_in_turn,
     spare_of,
     wait_at_route,
 )
@@ -47,16 +49,24 @@ def deliver(world: World, job: int) -> None:
         place_job(world, job)
         return
     if lane < 0:
-        wait_at_route(world, current_route(world, record["route"]), job)
+        wait_at_route(world, _standing_in(world, record["route"]), job)
     elif not enter_lane(world, lane, job):
         lose_job(world, job, LOST)
+
+
+@bare_kernel
+def _standing_in(world: World, route: int) -> int:
+    """The route to which a job comes that was sent to this one: another if plans changed or a part shut meanwhile."""
+    record = world.parts[route]["route"]
+    stays = record["heir"] < 0 and (record["whole"] < 0 or has_open(world, route))
+    return route if stays else part_in_turn(world, route)
 
 
 @bare_kernel
 def place_job(world: World, job: int) -> None:
     """Put a job into a lane of its route at once, without transfer."""
     record = world.jobs[job]
-    route = current_route(world, record["route"])
+    route = part_in_turn(world, record["route"])
     lane, target = choose_lane(world, route, record["query"], record["serial"])
     record["route"] = route
     if lane < 0:
@@ -98,7 +108,7 @@ def _dispatch(world: World, job: int, lane: int, target: int, tier: int, size: f
 @bare_kernel
 def _send(world: World, job: int, route: int, tier: int, size: float) -> None:
     record = world.jobs[job]
-    route = current_route(world, route)
+    route = part_in_turn(world, route)
     record["route"] = route
     lane, target = choose_lane(world, route, record["query"], record["serial"])
     if world.parts[route]["route"]["rule"] == CENTRAL:

@@ -200,7 +200,11 @@ class Backup:
 
 @dataclass(frozen=True)
 class Route:
-    """Where the jobs of an application's stage go; `kinds` restricts it to some classes of query."""
+    """Where the jobs of an application's stage go; `kinds` restricts it to some classes of query.
+
+    A central route may be divided into `parts`: the workers of each hardware are dealt out to them in turn, and so are
+    the jobs as they come, and each part has a queue of its own.
+    """
 
     app: str
     stage: str
@@ -212,6 +216,7 @@ class Route:
     backups: tuple[Backup, ...] = ()
     limit_ms: float = 0.0
     merge: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True)

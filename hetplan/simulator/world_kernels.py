@@ -9,7 +9,8 @@
     job                             one query at one node; a batch is a chain of jobs in service
 
 Times are milliseconds. An index of -1 means "none". A route's own lane holds jobs that wait for a decision
-(a central queue), or for any of its stations to open.
+(a central queue), or for any of its stations to open. The parts of a divided route follow it, row by row, and it is
+the ``whole`` of each; jobs are with a part, in turn.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ NODE = np.dtype(
 EDGE = np.dtype([("to", _I), ("bytes", _F)])
 ROUTE = np.dtype(
     [("rule", _I), ("pull", _I), ("target0", _I), ("targets", _I), ("cursor", _I), ("lane", _I), ("heir", _I),
-     ("dirty", _I), ("backup0", _I), ("backups", _I), ("merge", _I), ("limit", _F), ("longest", _F)]
+     ("dirty", _I), ("backup0", _I), ("backups", _I), ("merge", _I), ("parts", _I), ("whole", _I), ("limit", _F),
+     ("longest", _F)]
 )  # fmt: skip
 TARGET = np.dtype(
     [("lane0", _I), ("lanes", _I), ("stride", _I), ("inner", _I), ("cursor", _I), ("then0", _I), ("load", _I),

@@ -21,7 +21,7 @@ from hetplan.planner.contract import Event
 from hetplan.planner.forms.columns import Columns, Priced
 from hetplan.planner.forms.columns_near import near_columns
 from hetplan.planner.gap import relative_gap
-from hetplan.solvers.columns_choice import Choices, chosen_by_program, fitted
+from hetplan.solvers.columns_choice import cheap_columns, chosen_by_program, fitted
 from hetplan.solvers.columns_dual import Cuts
 from hetplan.solvers.columns_pairs import Pairs, pairs_of
 from hetplan.solvers.columns_tree import CLOSED, search
@@ -98,16 +98,19 @@ class _Run:
         form = self.form
         free = self._price(self.prices)
         if not np.isfinite(free.bound):
-            return self._nothing("a block cannot be covered at any price", proved=True)
-        if self._usable(free.x) is not None:
-            return self._told(free.x)
+            return self._nothing(Status.INFEASIBLE, {"prices": self.prices}, "a block cannot be covered at any price")
+        self._improved(free.x)
+        if self.best is not None and self._usable(free.x) is not None:
+            return self._told(self.best)
         pairs = pairs_of(form)
         cuts = Cuts(form)
         cuts.add(free.x)
         self._rough(pairs, cuts)
         self._exact(cuts)
-        choices = Choices.of(form, pairs, self.found, self.prices, keep=KEPT)
+        choices = cheap_columns(form, pairs, self.found, self.prices, keep=KEPT)
         self._improved(fitted(form, choices, self.prices))
+        if self.best is None and (nothing := self._proof_of_nothing()) is not None:
+            return nothing
         if self.best is None and not self._over():
             self._improved(chosen_by_program(form, choices, self.limits, self._target()))
         dearest = float(form.cost.max(initial=0.0) + form.surcharge.max(initial=0.0))
@@ -120,7 +123,7 @@ class _Run:
         if more and not self._searched(self._value() - self.at_prices):
             self._improved(chosen_by_program(form, choices, self.limits, self._target()))
         if self.best is None:
-            return self._nothing("no choice among the columns at hand fits", proved=False)
+            return self._nothing(Status.NO_ANSWER, {}, "no choice among the columns at hand fits")
         return self._told(self.best)
 
     def _rough(self, pairs: Pairs, cuts: Cuts) -> None:
@@ -144,8 +147,7 @@ class _Run:
             priced = self._price(prices)
             cuts.add(priced.x)
             cuts.center(self.prices)
-            if self._usable(priced.x) is not None:
-                self._improved(priced.x)
+            self._improved(priced.x)
             prices, most = cuts.best()
             if most - self.bound <= 20 * SETTLED * max(abs(most), 1e-9) or self._over():
                 break
@@ -157,8 +159,7 @@ class _Run:
             return False
         searched = search(near, min(self._value(), near.ceiling), self._target(), self._over)
         self.programs += searched.programs
-        if searched.x is not None:
-            self._improved(self._usable(searched.x))
+        self._improved(searched.x)
         if searched.bound > self.bound:
             self.bound, self.tree = searched.bound, {"slack": slack, **searched.proof}
         return True
@@ -182,8 +183,10 @@ class _Run:
         return x if fits and (covered >= form.need * (1 - 1e-8)).all() else None
 
     def _improved(self, x: Vector | None) -> None:
-        if x is not None and (self.best is None or self.form.value(x) < self._value()):
-            self.best = x
+        """Take counts that are better, where they hold to the form: rounding in sums may say that they do."""
+        if x is not None and self.form.value(x) < self._value():
+            x = self._usable(x)
+            self.best = self.best if x is None else x
 
     def _value(self) -> float:
         return self.form.value(self.best) if self.best is not None else np.inf
@@ -212,12 +215,10 @@ class _Run:
             work={"pricings": float(self.pricings), "programs": float(self.programs)}, engine=self.engine,
         )  # fmt: skip
 
-    def _nothing(self, why: str, *, proved: bool) -> Answer[Vector]:
-        work = {"pricings": float(self.pricings)}
-        if proved:
-            proof = {"prices": self.prices}
-            return Answer(Status.INFEASIBLE, proof=proof, work=work, engine=self.engine, detail=why)
+    def _proof_of_nothing(self) -> Answer[Vector] | None:
         prices = Cuts(self.form, costs=False).proof_of_nothing()
-        if prices is not None:
-            return Answer(Status.INFEASIBLE, proof={"prices": prices}, work=work, engine=self.engine)
-        return Answer(Status.NO_ANSWER, self.stop, work=work, engine=self.engine, detail=why)
+        return None if prices is None else self._nothing(Status.INFEASIBLE, {"prices": prices})
+
+    def _nothing(self, status: Status, proof: dict[str, Any], why: str = "") -> Answer[Vector]:
+        work = {"pricings": float(self.pricings)}
+        return Answer(status, self.stop, proof=proof, work=work, engine=self.engine, detail=why)

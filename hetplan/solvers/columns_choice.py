@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.columns import Columns
+from hetplan.planner.forms.columns_listed import Listed
 from hetplan.planner.forms.milp import Builder
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Limits
     from hetplan.solvers.columns_pairs import Pairs
 
-__all__ = ["Choices", "chosen_by_program", "fitted"]
+__all__ = ["cheap_columns", "chosen_by_program", "fitted"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,59 +24,35 @@ SLIP = 1e-9
 MOST_STEPS = 4000
 
 
-@dataclass(frozen=True)
-class Choices:
-    """Some columns of every block: block, cost, use of the rows, and the counts by item (sparse, as triplets)."""
-
-    block: Integers
-    cost: Vector
-    use: Vector
-    entry: Integers
-    item: Integers
-    count: Vector
-
-    @classmethod
-    def of(cls, form: Columns, pairs: Pairs, exact: list[Vector], prices: Vector, *, keep: int) -> Choices:
-        """The `keep` cheapest pairs of every block at these prices, and whatever exact pricing found."""
-        worth = pairs.reduced(prices)
-        order = np.lexsort((worth, pairs.block))
-        rank = np.arange(order.size) - np.repeat(pairs.starts, np.diff(np.append(pairs.starts, order.size)))
-        # Beside the cheapest by price, the cheapest by cost and the most frugal of each row.
-        kept = [order[rank < keep]]
-        for measure in (pairs.cost, *pairs.use):
-            by = np.lexsort((worth, measure, pairs.block))
-            kept.append(by[rank < 2])
-        chosen = np.unique(np.concatenate(kept))
-        block, cost, use = pairs.block[chosen], pairs.cost[chosen], pairs.use[:, chosen]
-        number = np.arange(chosen.size)
-        entry = np.concatenate([number, number])
-        item = np.concatenate([pairs.first[chosen], pairs.second[chosen]])
-        count = np.concatenate([pairs.k[chosen], pairs.m[chosen]])
-        parts = [(block, cost, use, entry, item, count)]
-        size = chosen.size
-        for x in exact:
-            parts.append(_whole(form, x, size))
-            size += form.need.size
-        joined = [np.concatenate(column, axis=-1) for column in zip(*parts, strict=True)]
-        return cls(*joined)
-
-    def counts(self, form: Columns, taken: Integers) -> Vector:
-        """The counts of the taken columns together."""
-        mine = np.isin(self.entry, taken)
-        return np.asarray(np.bincount(self.item[mine], self.count[mine], form.cost.size), dtype=np.float64)
+def cheap_columns(form: Columns, pairs: Pairs, exact: list[Vector], prices: Vector, *, keep: int) -> Listed:
+    """The `keep` cheapest pairs of every block at these prices, and whatever exact pricing found."""
+    worth = pairs.reduced(prices)
+    order = np.lexsort((worth, pairs.block))
+    rank = np.arange(order.size) - np.repeat(pairs.starts, np.diff(np.append(pairs.starts, order.size)))
+    # Beside the cheapest by price, the cheapest by cost and the most frugal of each row.
+    kept = [order[rank < keep]]
+    for measure in (pairs.cost, *pairs.use):
+        by = np.lexsort((worth, measure, pairs.block))
+        kept.append(by[rank < 2])
+    chosen = np.unique(np.concatenate(kept))
+    number, size = np.arange(chosen.size), chosen.size
+    blocks = [pairs.block[chosen]]
+    entries, items = [number, number], [pairs.first[chosen], pairs.second[chosen]]
+    counts = [pairs.k[chosen], pairs.m[chosen]]
+    for x in exact:
+        # A full choice: a column of every block.
+        used = np.flatnonzero(x)
+        blocks.append(np.arange(form.need.size))
+        entries.append(size + form.block[used])
+        items.append(used)
+        counts.append(x[used])
+        size += form.need.size
+    return Listed.of(
+        form, np.concatenate(blocks), np.concatenate(entries), np.concatenate(items), np.concatenate(counts)
+    )
 
 
-def _whole(form: Columns, x: Vector, number: int) -> tuple[Any, ...]:
-    """A full choice (a column of every block) cut into its columns."""
-    size = form.need.size
-    cost = form.by_block(x, form.cost)
-    use = np.array([np.bincount(form.block, weights=row * x, minlength=size) for row in form.use])
-    use = use.reshape(form.capacity.size, size)
-    used = np.flatnonzero(x)
-    return np.arange(size), cost, use, number + form.block[used], used, x[used]
-
-
-def fitted(form: Columns, choices: Choices, prices: Vector) -> Vector | None:
+def fitted(form: Columns, choices: Listed, prices: Vector) -> Vector | None:
     """A choice that fits: from the cheapest at these prices, exchanges that cost least per violation undone."""
     worth = choices.cost + prices @ choices.use
     order = np.lexsort((worth, choices.block))
@@ -109,10 +85,10 @@ def fitted(form: Columns, choices: Choices, prices: Vector) -> Vector | None:
     else:
         return None
     _improve(choices, use, room, total, taken, position)
-    return choices.counts(form, taken)
+    return choices.counts(taken)
 
 
-def _improve(choices: Choices, use: Vector, room: Vector, total: Vector, taken: Integers, position: Integers) -> None:
+def _improve(choices: Listed, use: Vector, room: Vector, total: Vector, taken: Integers, position: Integers) -> None:
     """Exchanges that make it cheaper and still fit, the largest saving first."""
     for _ in range(MOST_STEPS):
         now = taken[position[choices.block]]
@@ -127,7 +103,7 @@ def _improve(choices: Choices, use: Vector, room: Vector, total: Vector, taken: 
         taken[position[choices.block[best]]] = best
 
 
-def chosen_by_program(form: Columns, choices: Choices, limits: Limits, gap: float) -> Vector | None:
+def chosen_by_program(form: Columns, choices: Listed, limits: Limits, gap: float) -> Vector | None:
     """The best choice among these columns, by a mixed-integer program."""
     from dataclasses import replace
 
@@ -145,4 +121,4 @@ def chosen_by_program(form: Columns, choices: Choices, limits: Limits, gap: floa
     answer = Highs().solve(m.build(), replace(limits, gap=max(gap / 4, 1e-6), work=None))
     if answer.point is None:
         return None
-    return choices.counts(form, np.flatnonzero(answer.point > 0.5))
+    return choices.counts(np.flatnonzero(answer.point > 0.5))

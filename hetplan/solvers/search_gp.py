@@ -147,20 +147,18 @@ class LightProcess(Process):
 
     def _choose(self, scaled: Vector) -> None:
         """The likeliest width and noise of the grid."""
+        widths = np.array(WIDTHS if self.fixed[0] is None else (self.fixed[0],))
+        jitters = np.array(NOISES if self.fixed[1] is None else (self.fixed[1],))
         between = self.distance[:, self.at] / UNIT
         known = np.array(self.noise) / self.scale**2
-        best = -np.inf
-        widths = WIDTHS if self.fixed[0] is None else (self.fixed[0],)
-        jitters = NOISES if self.fixed[1] is None else (self.fixed[1],)
-        for width in widths:
-            kernel = self._with_trend(np.exp(-width * between), self.at, self.at)
-            for jitter in jitters:
-                factor = np.linalg.cholesky(kernel + np.diag(known + jitter))
-                half = np.linalg.solve(factor, scaled)
-                likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(factor)).sum())
-                likelihood -= 0.5 * (math.log(width / LIKELY_WIDTH) / WIDTH_SPREAD) ** 2
-                if likelihood > best:
-                    best, self.width, self.jitter = likelihood, width, jitter
+        kernels = self._with_trend(np.exp(-widths[:, None, None] * between), self.at, self.at)
+        errors = np.eye(known.size) * (known + jitters[:, None])[:, None, :]
+        factors = np.linalg.cholesky(kernels[:, None] + errors)
+        halves = np.linalg.solve(factors, scaled[:, None])[..., 0]
+        likelihood = -0.5 * (halves**2).sum(axis=-1) - np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(axis=-1)
+        likelihood -= 0.5 * (np.log(widths / LIKELY_WIDTH) / WIDTH_SPREAD)[:, None] ** 2
+        w, j = np.unravel_index(int(likelihood.argmax()), likelihood.shape)
+        self.width, self.jitter = float(widths[w]), float(jitters[j])
 
     def _rebuild(self) -> None:
         self._table = np.exp(-self.width / UNIT * np.arange(UNIT * self.points.shape[1] + 1))
@@ -168,8 +166,9 @@ class LightProcess(Process):
         between = self._with_trend(self._table[self.distance[:, self.at]], self.at, self.at)
         known = np.array(self.noise) / self.scale**2 + self.jitter
         self.factor = np.linalg.cholesky(between + np.diag(known))
-        cross = self._with_trend(self._table32[self.distance], self.at)
-        self.half = np.linalg.solve(self.factor.astype(np.float32), cross)
+        cross = self._with_trend(self._table32.take(self.distance), self.at)
+        # The inverse of a small factor times a wide matrix: a tenth of the time that solving for every column takes.
+        self.half = np.linalg.inv(self.factor).astype(np.float32) @ cross
         self.explained = (self.half**2).sum(axis=0)
 
     def _append(self) -> None:

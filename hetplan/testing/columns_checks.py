@@ -1,8 +1,4 @@
-"""Checks for engines of the Columns form: known cases with their best values, and manners.
-
-An engine need not find the best counts; what it returns must cover and fit, be worth what it says, and bound nothing
-away that there is. What it calls infeasible must be.
-"""
+"""Checks for engines of the Columns form: known cases with the cost of their best counts, limits and starts."""
 
 from __future__ import annotations
 
@@ -15,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check, Skipped, another_form
+from hetplan.testing.conformance import Check
 from hetplan.testing.known_case import KnownCase
-from hetplan.testing.silence import overheard
+from hetplan.testing.manners import manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
-    from hetplan.planner.forms.milp import Vector
 
 __all__ = ["columns_cases", "columns_checks"]
 
@@ -146,44 +140,14 @@ def columns_checks(solver: Solver) -> list[Check]:
     """Every check of an engine of this form."""
     del solver
     return [
-        *(Check(f"answers: {case.name}", partial(_answers, case)) for case in columns_cases()),
-        Check("refuses another form", another_form),
-        Check("leaves the form as it was", _leaves_the_form),
-        Check("answers a family as one by one", _family),
-        Check("gives the same answer twice", _same_twice),
-        Check("is silent", _silent),
-        Check("is sound without time", _no_time),
-        Check("is sound without work", _no_work),
+        *(Check(f"answers: {case.name}", case.answered_by) for case in columns_cases()),
+        *manners(_binding_form, _of_three_rooms),
+        Check("is sound without time", partial(_sound_under, Limits(seconds=0.0))),
+        Check("is sound without work", partial(_sound_under, Limits(work=1))),
         Check("does not begin when cancelled", _cancelled),
         Check("is not misled by a bad start", _bad_start),
         Check("is never worse than its start", _good_start),
     ]
-
-
-def _judge(case: KnownCase[Columns], answer: Answer[Vector]) -> None:
-    certificate = certify(case.form, answer)
-    assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
-    assert answer.status is not Status.UNBOUNDED, "nothing costs less than nothing"
-    if case.value is None:
-        assert answer.point is None, "counts where there are none"
-        return
-    slack = VALUE * max(1.0, abs(case.value))
-    assert answer.status is not Status.INFEASIBLE, "infeasible, and it is not"
-    assert certificate.infeasible is not Vouched.CERTIFIED, "proved infeasible, and it is not"
-    for bound in (certificate.bound, certificate.certified_bound):
-        assert bound is None or bound <= case.value + slack, f"bounds away {case.value}: {bound}"
-    if certificate.value is not None:
-        assert certificate.value >= case.value - slack, f"{certificate.value} is better than best"
-    if answer.status is Status.OPTIMAL:
-        assert certificate.value is not None, "optimal, and no counts"
-        assert certificate.value <= case.value + slack, f"{certificate.value} where {case.value} is best"
-
-
-def _answers(case: KnownCase[Columns], solver: Solver) -> None:
-    answer = solver.solve(case.taken_by(solver), Limits())
-    _judge(case, answer)
-    # A few blocks of a few items: whoever finds no counts here finds none anywhere.
-    assert case.value is None or answer.point is not None, f"no counts where {case.value} is best"
 
 
 def _binding(solver: Solver) -> KnownCase[Columns]:
@@ -192,48 +156,17 @@ def _binding(solver: Solver) -> KnownCase[Columns]:
     return case
 
 
-def _leaves_the_form(solver: Solver) -> None:
-    form = _binding(solver).form
-    parts = (form.block, form.need, form.gain, form.cost, form.group, form.free, form.use, form.capacity, form.upper)
-    before = [part.copy() for part in parts]
-    solver.solve(form, Limits())
-    assert all(np.array_equal(was, now) for was, now in zip(before, parts, strict=True)), "the form was changed"
+def _binding_form(solver: Solver) -> Columns:
+    return _binding(solver).form
 
 
-def _family(solver: Solver) -> None:
-    form = _binding(solver).form
-    family = [replace(form, capacity=np.array([80.0, room])) for room in (0.0, 1.0, 2.0)]
-    together = solver.solve_all(family, Limits())
-    assert [answer.value for answer in together] == [solver.solve(one, Limits()).value for one in family]
+def _of_three_rooms(form: Columns) -> list[Columns]:
+    return [replace(form, capacity=np.array([80.0, room])) for room in (0.0, 1.0, 2.0)]
 
 
-def _same_twice(solver: Solver) -> None:
-    form = _binding(solver).form
-    one, other = solver.solve(form, Limits(seed=1)), solver.solve(form, Limits(seed=1))
-    if not one.deterministic:
-        raise Skipped("it says itself that it is not deterministic")
-    assert (one.status, one.value, one.bound) == (other.status, other.value, other.bound)
-    assert one.point is not None
-    assert other.point is not None
-    assert np.array_equal(one.point, other.point), "two choices from the same question"
-
-
-def _silent(solver: Solver) -> None:
-    forms = [case.taken_by(solver) for case in columns_cases()]
-    with overheard() as heard:
-        for form in forms:
-            solver.solve(form, Limits(seconds=60.0))
-    assert not heard[0], f"it writes: {heard[0][:500]!r}"
-
-
-def _no_time(solver: Solver) -> None:
+def _sound_under(limits: Limits, solver: Solver) -> None:
     case = _binding(solver)
-    _judge(case, solver.solve(case.form, Limits(seconds=0.0)))
-
-
-def _no_work(solver: Solver) -> None:
-    case = _binding(solver)
-    _judge(case, solver.solve(case.form, Limits(work=1)))
+    case.judge(solver.solve(case.form, limits))
 
 
 def _cancelled(solver: Solver) -> None:
@@ -241,7 +174,7 @@ def _cancelled(solver: Solver) -> None:
     cancel.set()
     case = _binding(solver)
     answer = solver.solve(case.form, Limits(cancel=cancel))
-    _judge(case, answer)
+    case.judge(answer)
     assert answer.stop is Stop.CANCELLED, f"it says {answer.stop}"
 
 
@@ -249,13 +182,13 @@ def _bad_start(solver: Solver) -> None:
     case = _binding(solver)
     size = case.form.cost.size
     for start in (np.full(size, 1e7), np.zeros(size + 1), np.full(size, np.nan), np.zeros(size)):
-        _judge(case, solver.solve(case.form, Limits(), start=start))
+        case.judge(solver.solve(case.form, Limits(), start=start))
 
 
 def _good_start(solver: Solver) -> None:
     case = _binding(solver)
     start = np.array([20.0, 1.0, 1.0])
     answer = solver.solve(case.form, Limits(work=1), start=start)
-    _judge(case, answer)
+    case.judge(answer)
     assert answer.value is not None, "it lost the start"
     assert answer.value <= case.form.value(start) + VALUE, f"{answer.value} is worse than the start"

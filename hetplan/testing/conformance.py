@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector
 
 __all__ = ["Check", "Skipped", "another_form", "check_solver", "solver_checks"]
+
+
+_CHECKS_OF = {
+    "packing": "packing_checks:packing_checks",
+    "columns": "columns_checks:columns_checks",
+    "black-box": "black_box_checks:black_box_checks",
+    "priced": "priced_checks:priced_checks",
+    "catalog": "catalog_checks:catalog_checks",
+    "mdp": "decision_checks:mdp_checks",
+    "queue-process": "decision_checks:queue_process_checks",
+}
+"""Form -> what writes the checks of its engines; those of the form Milp stand here."""
 
 
 class Skipped(Exception):
@@ -64,22 +77,10 @@ def check_solver(solver: Solver) -> dict[str, str]:
 
 def solver_checks(solver: Solver) -> list[Check]:
     """Every check for engines of this one's form."""
-    if solver.form == "packing":
-        from hetplan.testing.packing_checks import packing_checks
-
-        return packing_checks(solver)
-    if solver.form == "columns":
-        from hetplan.testing.columns_checks import columns_checks
-
-        return columns_checks(solver)
-    if solver.form == "black-box":
-        from hetplan.testing.black_box_checks import black_box_checks
-
-        return black_box_checks(solver)
-    if solver.form == "priced":
-        from hetplan.testing.priced_checks import priced_checks
-
-        return priced_checks()
+    if solver.form in _CHECKS_OF:
+        module, _, name = _CHECKS_OF[solver.form].partition(":")
+        checks: list[Check] = getattr(import_module(f"hetplan.testing.{module}"), name)(solver)
+        return checks
     if solver.form != "milp":
         raise ValueError(f"there are no known cases of the {solver.form} form yet")
     return [
@@ -354,7 +355,7 @@ def _events(solver: Solver) -> None:
         raise Raised
 
     try:
-        solver.solve(form, Limits(seconds=3.0), on_event=refuse)
+        solver.solve(form, Limits(seconds=60.0), on_event=refuse)
     except Raised:
         return
     raise AssertionError("what its listener raised was lost")

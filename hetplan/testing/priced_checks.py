@@ -1,26 +1,21 @@
-"""Checks for engines of the Priced form: known cases with the value of their best mixture, and manners.
-
-An engine need not find the best mixture; what it returns must be in time and fit, be worth what it says, and bound
-nothing away that there is.
-"""
+"""Checks for engines of the Priced form: known cases with the value of their best mixture, and limits."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import certify
-from hetplan.planner.forms.priced import Choice, Menu, Mixture, Options, Priced
-from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check, another_form
+from hetplan.planner.answer import Limits, Stop
+from hetplan.planner.forms.priced import Choice, Menu, Options, Priced
+from hetplan.testing.conformance import Check
 from hetplan.testing.known_case import KnownCase
-from hetplan.testing.silence import overheard
+from hetplan.testing.manners import manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
@@ -176,36 +171,16 @@ def _tried(form: Priced) -> float | None:
     return None if found.fun is None else -float(found.fun)
 
 
-def priced_checks() -> list[Check]:
+def priced_checks(solver: Solver) -> list[Check]:
     """Every check of an engine of this form."""
+    del solver
     return [
-        *(Check(f"answers: {case.name}", partial(_answers, case)) for case in priced_cases()),
-        Check("refuses another form", another_form),
-        Check("answers a family as one by one", _family),
-        Check("gives the same answer twice", _same_twice),
-        Check("is silent", _silent),
+        *(Check(f"answers: {case.name}", partial(case.answered_by, near=NEAR)) for case in priced_cases()),
+        *manners(_drawn_form, _of_three_rooms),
         Check("is sound without time", partial(_sound_under, Limits(seconds=0.0))),
         Check("is sound without work", partial(_sound_under, Limits(work=1))),
         Check("does not go on when cancelled", _cancelled),
     ]
-
-
-def _judge(case: KnownCase[Priced], answer: Answer[Mixture]) -> None:
-    certificate = certify(case.form, answer)
-    assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
-    assert answer.status is not Status.UNBOUNDED, "no quality is endless"
-    if case.value is None:
-        assert answer.point is None, "a mixture where none fits"
-        return
-    slack = VALUE * max(1.0, abs(case.value))
-    assert answer.status is not Status.INFEASIBLE, "infeasible, and it is not"
-    for bound in (certificate.bound, certificate.certified_bound):
-        assert bound is None or bound >= case.value - slack, f"bounds away {case.value}: {bound}"
-    if certificate.value is not None:
-        assert certificate.value <= case.value + slack, f"{certificate.value} is better than best"
-    if answer.status is Status.OPTIMAL:
-        assert certificate.value is not None, "optimal, and no mixture"
-        assert certificate.value >= case.value * (1 - NEAR) - slack, f"{certificate.value} where {case.value} is best"
 
 
 def _first(solver: Solver) -> KnownCase[Priced]:
@@ -214,42 +189,22 @@ def _first(solver: Solver) -> KnownCase[Priced]:
     return case
 
 
-def _answers(case: KnownCase[Priced], solver: Solver) -> None:
-    answer = solver.solve(case.taken_by(solver), Limits())
-    _judge(case, answer)
-    if case.value is not None:
-        assert answer.point is not None, "no mixture where there is one"
+def _drawn_form(solver: Solver) -> Priced:
+    return _first(solver).form
 
 
-def _family(solver: Solver) -> None:
-    cases = [case for case in priced_cases() if not solver.refuses(case.form)]
-    answers = solver.solve_all([case.form for case in cases], Limits())
-    assert len(answers) == len(cases), "not one answer per form"
-    for case, answer in zip(cases, answers, strict=True):
-        _judge(case, answer)
-
-
-def _same_twice(solver: Solver) -> None:
-    case = _first(solver)
-    first, again = (solver.solve(case.form, Limits(seed=3)) for _ in range(2))
-    assert (first.point, first.value, first.bound) == (again.point, again.value, again.bound), "two answers"
-
-
-def _silent(solver: Solver) -> None:
-    case = _first(solver)
-    with overheard() as heard:
-        solver.solve(case.form, Limits())
-    assert not heard[0], f"it writes: {heard[0][:500]!r}"
+def _of_three_rooms(form: Priced) -> list[Priced]:
+    return [replace(form, capacity=share * form.capacity) for share in (0.5, 1.0, 2.0)]
 
 
 def _sound_under(limits: Limits, solver: Solver) -> None:
     case = _first(solver)
-    _judge(case, solver.solve(case.form, limits))
+    case.judge(solver.solve(case.form, limits), near=NEAR)
 
 
 def _cancelled(solver: Solver) -> None:
     case, cancel = _first(solver), threading.Event()
     cancel.set()
     answer = solver.solve(case.form, Limits(cancel=cancel))
-    _judge(case, answer)
+    case.judge(answer, near=NEAR)
     assert answer.stop is Stop.CANCELLED, f"it says {answer.stop}"

@@ -14,7 +14,7 @@ from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.flow import Flow, follow, why_not_followed
 from hetplan.verifier.header import check_header
-from hetplan.verifier.latency import check_latency
+from hetplan.verifier.latency import check_late, check_latency
 from hetplan.verifier.money import check_cost
 from hetplan.verifier.options import check_options
 from hetplan.verifier.promises import (
@@ -56,7 +56,8 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     if references:
         return Report((*found, *references), ("inputs", "references"), unchecked=unchecked)
     facts = gather(plan, inputs)
-    found += [*check_options(plan), *check_resources(facts), *check_cost(facts), *check_tables(facts)]
+    found += [*check_options(plan), *check_late(facts)]
+    found += [*check_resources(facts), *check_cost(facts), *check_tables(facts)]
     skipped, computed = _serving(facts, found)
     whole = plan_figures(facts)
     found += check_promises(facts, computed, whole)

@@ -1,9 +1,10 @@
 """The promise of a compound plan, recomputed: one plan per application, totals and machines not exceeded, sums right.
 
 Candidates are compared with the wish: `dispatch.<app>` is a ``chosen-plan/1`` that repeats the candidate's demand, and
-demands together stay within `limits.resources`; on machines (`machines`, per tier) shares together stay within one GPU,
-and no more machines of a tier are in use than `limits.instances` allow. Operators of a found plan are loads of workers:
-every operator of the pipeline once, in the tier and with the share that the dispatch names.
+demands together stay within `limits.resources`; on machines (`machines`, per tier) shares together stay within the GPUs
+that one of them provides, and no more machines of a tier are in use than `limits.instances` allow. Operators of a found
+plan are loads of workers: every operator of the pipeline once, one query at a time, in the tier and with the share that
+the dispatch names; its one route sends all to it.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def _totals(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[V
             if key not in rule.machines:
                 taken[key] += amount
     for key, amount in sorted(taken.items()):
-        room = inputs.slo.limits.resources.get(key)
-        if room is None:
-            room = _machine_count(inputs, key)
+        room, machines = inputs.slo.limits.resources.get(key), _machine_count(inputs, key)
+        if room is None and machines is not None:
+            room = machines * _gpus(inputs, key)
         if room is not None and amount > room + FEASIBILITY * max(1.0, room):
             yield Violation("resource-limit", "dispatch", f"{amount:.9g} {key} in all, there is {room:g}")
 
@@ -94,6 +95,11 @@ def _machine_count(inputs: Inputs, tier: str) -> float | None:
     return None if not bounds or math.isinf(sum(bounds)) else sum(bounds)
 
 
+def _gpus(inputs: Inputs, tier: str) -> float:
+    """The GPUs of one machine of a tier; one, where the profile names none."""
+    return max(one.provides.get("gpu", 1.0) for one in inputs.profile.hardware.values() if one.tier == tier)
+
+
 def _machines(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[Violation]:
     """What candidates put on machines of a tier."""
     load: dict[tuple[str, int], float] = defaultdict(float)
@@ -104,8 +110,9 @@ def _machines(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator
                 continue
             load[tier, machines[0]] += rule.demand[tier]
     for (tier, machine), amount in sorted(load.items()):
-        if amount > 1.0 + FEASIBILITY:
-            yield Violation("machines", "dispatch", f"{amount:.9g} of machine {machine} of {tier} are taken")
+        if amount > (gpus := _gpus(inputs, tier)) + FEASIBILITY:
+            text = f"{amount:.9g} GPUs of machine {machine} of {tier} are taken, it has {gpus:g}"
+            yield Violation("machines", "dispatch", text)
     for tier in sorted({tier for tier, _ in load}):
         used, room = len({machine for t, machine in load if t == tier}), _machine_count(inputs, tier)
         if room is not None and used > room:

@@ -17,6 +17,7 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Pipeline
 from hetplan.profiles.slo import App
+from hetplan.profiles.workers import Serve
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_found"]
@@ -53,10 +54,15 @@ def _operators(
         here = [
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
         ]
-        if len(here) != 1:
-            yield Violation("operator", at, f"operator {node} runs {len(here)} times, not once")
+        times = sum(load.instances * worker.count for load, worker in here)
+        if times != 1:
+            yield Violation("operator", at, f"operator {node} runs {times} times, not once")
             continue
         load, worker = here[0]
+        if load.serve != Serve():
+            yield Violation("operator", at, f"{node} does not serve one query at a time, as it was measured")
+        if [route.to for route in plan.routing.get(name, ()) if route.node == node] != [{load.id: 1.0}]:
+            yield Violation("operator", at, f"not all queries at {node} go to {load.id}")
         tier = inputs.profile.hardware[worker.hardware].tier
         if rule.placement.get(node) != tier:
             yield Violation("operator", at, f"{node} is placed on {rule.placement.get(node)} and runs on {tier}")

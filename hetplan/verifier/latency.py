@@ -1,4 +1,4 @@
-"""Latency targets: every class on every path within them, or no more than the allowed share outside."""
+"""Latency targets: every class on every path within them, or no more than the allowed share outside; late queries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hetplan.verifier.flow import Flow
 from hetplan.verifier.options import option
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_latency"]
+__all__ = ["check_late", "check_latency"]
 
 
 def _given(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
@@ -41,3 +41,11 @@ def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
                 where = f" up to step {sink}" if sink is not None else ""
                 text = f"a share of {share:.6g}{where} takes longer than {limit_ms:g} ms, {allowed:g} may"
                 yield Violation("latency", f"routing.{name}", text)
+
+
+def check_late(facts: Facts) -> Iterator[Violation]:
+    """What is done with late queries is what the wish says, by whatever rule the others are sent."""
+    for name, rule in facts.plan.dispatch.items():
+        wanted = facts.inputs.slo.apps[name].late
+        if rule.late != wanted:
+            yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")

@@ -2,7 +2,8 @@
 
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
-    ``serve.max_batch``. A variant has one batch size per hardware, unless option ``multibatch`` is set.
+    ``serve.max_batch``, and all else of ``serve`` as the default. A variant has one batch size per hardware, unless
+    option ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -28,7 +29,7 @@ from hetplan.planner.plan import Plan, Route
 from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.flow import why_not_followed
@@ -63,12 +64,17 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
+def _is_server(load: Load) -> bool:
+    return load.instances == 1 and load.serve == Serve(max_batch=load.serve.max_batch)
+
+
 def _workers(facts: Facts) -> Iterator[Violation]:
     """A server holds one variant, and a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or worker.loads[0].instances != 1:
-            yield Violation("pipeline-worker", f"workers.{worker.id}", "a server of a pipeline hosts one variant, once")
+        if len(worker.loads) != 1 or not all(map(_is_server, worker.loads)):
+            text = "a server of a pipeline hosts one variant, once, and runs what waits, one batch at a time"
+            yield Violation("pipeline-worker", f"workers.{worker.id}", text)
         for load in worker.loads:
             batches[load.app, load.node, load.variant, worker.hardware].add(load.serve.max_batch)
     if facts.plan.method.options.get("multibatch") is not True:

@@ -18,16 +18,19 @@ Poisson counts come from scipy's distribution functions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import betainc, gammaln, pdtr, pdtrc, xlogy
+from scipy.special import betainc, gammaln, pdtr
 
 __all__ = ["Chain", "enclosed"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
 
 _CLOSE = 1e-9
 _MOST = 6000
@@ -51,7 +54,7 @@ class Chain:
     model: Integers
     batch: Integers
     over_batch: int
-    idle_decides: bool = False
+    idle_decides: bool
 
     @property
     def queue(self) -> int:
@@ -67,17 +70,12 @@ class Chain:
 def enclosed(chain: Chain, earned: Floats, over: Floats, idle: Floats) -> tuple[Floats, Floats]:
     """Bounds on the long-run average of each column of `earned` [n - 1, j, column] (and of "over" and idling)."""
     step = _Step(chain)
-    values, at_over, at_idle = earned.astype(float), over.astype(float), idle.astype(float)
-    low, high = np.full(over.size, -np.inf), np.full(over.size, np.inf)
+    worth = np.vstack([*earned, over, idle])
     for _ in range(_MOST):
-        values, at_over, at_idle = step.apply(values, at_over, at_idle)
-        flat = np.vstack([values.reshape(-1, values.shape[-1]), at_over[None, :]])
-        if chain.idle_decides:
-            flat = np.vstack([flat, at_idle[None, :]])
-        low, high = flat.min(axis=0), flat.max(axis=0)
-        if float((high - low).max()) < _CLOSE * max(1.0, float(np.abs(high).max())):
+        if np.ptp(worth, axis=0).max() <= _CLOSE * np.abs(worth).max():
             break
-    return low, high
+        worth = step.apply(worth)
+    return worth.min(axis=0), worth.max(axis=0)
 
 
 class _Step:
@@ -85,17 +83,19 @@ class _Step:
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
-        self.rates = sorted({float(rate) for rate in chain.rate_of[1:]})
+        self.rates = set(chain.rate_of.tolist())
+        self.seats = np.arange(1, chain.queue + 2)[None, :] * chain.stages - np.arange(chain.stages)[:, None]
+        """How many stages must pass from phase x until 1, 2, ..., N + 1 queries have come: [x, n' - 1]."""
         left = chain.grid_s[-1] - chain.grid_s
         self.booked = {rate: np.stack([self._booked(rate * x) for x in left]) for rate in self.rates}
         steps = np.diff(chain.grid_s)
         self.still = {rate: [_Still.of(rate * step, chain.stages) for step in steps] for rate in self.rates}
-        full = (chain.batch == np.arange(1, chain.queue + 1)[:, None]) & (chain.batch > 0)
+        full = chain.batch == np.arange(1, chain.queue + 1)[:, None]
         self.services: dict[tuple[int, int], _Service] = {}
         for n in range(1, chain.queue + 1):
             for model in np.unique(chain.model[n - 1][full[n - 1]]):
                 self.services[int(model), n] = self._service(int(model), n, n)
-        self.weights = [self._phases(n, chain.grid_s[-1] - chain.grid_s) for n in range(1, chain.queue + 1)]
+        self.weights = [self._phases(n, left) for n in range(1, chain.queue + 1)]
         self.over = self._service(0, chain.over_batch, chain.over_batch)
         self.over_weights = self._phases(chain.over_batch, np.array([chain.grid_s[-1]]))
         self.full = full
@@ -103,10 +103,11 @@ class _Step:
         self.rest = np.nonzero(~full & ~self.emptied)
         self.moves = self._rows()
 
-    def apply(self, values: Floats, over: Floats, idle: Floats) -> tuple[Floats, Floats, Floats]:
-        chain = self.chain
-        columns = values.shape[-1]
-        home = values[0, -1]
+    def apply(self, worth: Floats) -> Floats:
+        """The expected worth of the next state, of every (n, j) flattened, of "over" and of idling."""
+        chain, columns = self.chain, worth.shape[1]
+        values = worth[:-2].reshape(chain.queue, chain.slacks, columns)
+        home, over, idle = worth[chain.slacks - 1], worth[-2], worth[-1]
         after_idling = idle if chain.idle_decides else home
         seats = np.zeros((chain.slacks, chain.queue + 2, columns))
         seats[:, 1:-1] = values.transpose(1, 0, 2)
@@ -118,9 +119,9 @@ class _Step:
             result[n - 1, where] = self.weights[n - 1][where] @ service.worth(lines[service.rate], seats)
         result[self.emptied] = after_idling
         if self.moves is not None:
-            result[self.rest] = self.moves @ seats.reshape(-1, columns)
-        at_over = (self.over_weights @ self.over.worth(lines[self.over.rate], seats))[0]
-        return result, at_over, home
+            result[self.rest] = self.moves @ seats.reshape(self.moves.shape[1], columns)
+        at_over = self.over_weights @ self.over.worth(lines[self.over.rate], seats)
+        return np.vstack([*result, at_over, home])
 
     def _lines(self, rate: float, seats: Floats, after_idling: Floats) -> Floats:
         """The worth of the rest of a service at the beginning of bucket j in phase x: [j, x, column]."""
@@ -134,28 +135,23 @@ class _Step:
 
     def _booked(self, mean: float) -> Floats:
         """P(n' wait | phase x) when so many stages are expected: [x, n'], 0 for none; the last is more than N."""
-        stages, queue = self.chain.stages, self.chain.queue
-        edges = np.arange(1, queue + 2)[None, :] * stages - np.arange(stages)[:, None]
-        least, most = pdtrc(edges - 1, mean), pdtr(edges - 1, mean)
-        numbers = np.where(most[:, :-1] > 0.5, least[:, :-1] - least[:, 1:], most[:, 1:] - most[:, :-1])
-        return np.asarray(np.concatenate([np.zeros((stages, 1)), numbers, least[:, -1:]], axis=1), dtype=np.float64)
+        numbers = np.diff(pdtr(self.seats - 1, mean), axis=1, append=1.0)
+        return np.asarray(np.pad(numbers, ((0, 0), (1, 0))), np.float64)
 
     def _service(self, model: int, batch: int, waiting: int) -> _Service:
         chain = self.chain
         rate = float(chain.rate_of[waiting])
         latency, slo = float(chain.latency_s[model, batch - 1]), float(chain.grid_s[-1])
         bucket = int(np.argmax(chain.grid_s[1:] > slo - latency))
-        first = max(latency - slo + float(chain.grid_s[bucket + 1]), 0.0)
+        first = float(chain.grid_s[bucket + 1]) - (slo - latency)
         still = _Still.of(rate * first, chain.stages)
         return _Service(rate, bucket, still, self._booked(rate * latency), self.booked[rate][bucket + 1])
 
     def _phases(self, waiting: int, waited_s: Floats) -> Floats:
         stages = self.chain.stages
-        mean = float(self.chain.rate_of[waiting]) * waited_s[:, None]
+        mean = float(self.chain.rate_of[waiting]) * np.maximum(waited_s, _NOTHING)[:, None]
         counts = (waiting - 1) * stages + np.arange(stages)[None, :]
-        logs = xlogy(counts, mean) - gammaln(counts + 1.0)
-        if waiting > 1:
-            logs[mean[:, 0] <= 0] = 0.0
+        logs = counts * np.log(mean) - gammaln(counts + 1.0)
         shares = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
@@ -180,7 +176,7 @@ class _Step:
         Given the phase, the new head's slack and how many join are independent.
         """
         chain = self.chain
-        n, stages = n_index + 1, chain.stages
+        n = n_index + 1
         batch, model = chain.batch[n_index, slacks], chain.model[n_index, slacks]
         taken = np.maximum(batch, 1)
         latency = np.where(batch > 0, chain.latency_s[model, taken - 1], 0.0)
@@ -188,11 +184,7 @@ class _Step:
         before = self._passed(n, taken, waited, chain.grid_s[1:-1] + (latency - chain.grid_s[slacks])[:, None])
         slack = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
         mean = float(chain.rate_of[n]) * latency
-        # So many join at most, whether for want of time or of room in the table.
-        joining = min(_most(float(mean.max())) // stages, chain.queue - n + int(taken.max())) + 1
-        seats = np.arange(1, joining + 1)[None, :] * stages - np.arange(stages)[:, None]
-        reached = pdtr((seats - 1)[None, :, :], mean[:, None, None])
-        joins = np.diff(reached, axis=2, prepend=0.0, append=1.0)
+        joins = np.diff(pdtr(self.seats - 1, mean[:, None, None]), axis=2, prepend=0.0, append=1.0)
         both = slack.transpose(0, 2, 1) @ joins
         row, place, joined = np.nonzero(both > _NOTHING)
         number = np.minimum((n - taken)[row] + joined, chain.queue + 1)
@@ -206,32 +198,19 @@ class _Step:
         """
         stages, head = self.chain.stages, taken * self.chain.stages
         counts = (n - 1) * stages + np.arange(stages)
-        share = np.where(edges > 0, 1.0, 0.0)
-        np.divide(edges, waited[:, None], out=share, where=waited[:, None] > 0)
-        middle = head / (counts.mean() + 1.0)
-        width = 12.0 * np.sqrt(middle * (1 - middle) / (counts.min() + 2.0)) + _slip(stages, counts)
-        near = (share > 0) & (share < 1) & (np.abs(share - middle[:, None]) < width[:, None])
-        beyond = (share >= 1) | (share >= (middle + width)[:, None])
-        result = np.repeat(beyond[:, None, :].astype(float), stages, axis=1)
-        action, edge = np.nonzero(near)
+        share = np.clip(edges / np.maximum(waited, _NOTHING)[:, None], 0.0, 1.0)
+        # The more stages there were, the earlier so many of them had passed.
+        least, most = (betainc(head[:, None], count - head[:, None] + 1, share) for count in counts[[0, -1]])
+        result = np.asarray(np.repeat(least[:, None, :], stages, axis=1), np.float64)
+        action, edge = np.nonzero(most - least > _NOTHING)
         h, v = head[action], share[action, edge]
         ways = gammaln(counts + 1.0) - gammaln(head)[:, None] - gammaln(counts - head[:, None] + 2.0)
         gone, left = (h - 1) * np.log(v), counts[None, :] - h[:, None] + 1
         one_short = np.exp(ways[action] + gone[:, None] + left * np.log1p(-v)[:, None])
-        first = betainc(h, counts[0] - h + 1, v)
+        first = least[action, edge]
         raised = np.cumsum(v[:, None] * one_short[:, :-1], axis=1)
         result[action, :, edge] = np.concatenate([first[:, None], first[:, None] + raised], axis=1)
         return result
-
-
-def _most(mean: float) -> int:
-    """A count that is never exceeded, to rounding."""
-    return int(mean + 10.0 * np.sqrt(mean) + 40.0)
-
-
-def _slip(stages: int, counts: Integers) -> float:
-    """How far the middle moves between the smallest and the largest phase."""
-    return stages / (float(counts.min()) + 1.0)
 
 
 @dataclass(frozen=True)
@@ -244,17 +223,13 @@ class _Still:
     @classmethod
     def of(cls, mean: float, stages: int) -> _Still:
         counts = np.arange(stages)
-        shares = _pmf(counts, mean)
-        kept = np.flatnonzero(shares > 1e-25)
-        if kept.size == 0:
-            return cls(0, np.zeros(0))
-        return cls(int(kept[0]), shares[kept[0] : kept[-1] + 1])
+        shares = np.exp(counts * np.log(mean) - mean - gammaln(counts + 1.0))
+        kept = np.flatnonzero(shares >= min(_NOTHING, shares.max()))
+        return cls(int(kept.min()), shares[kept.min() : kept.max() + 1])
 
     def ahead(self, worth: Floats) -> Floats:
         """E[worth(x + k); x + k < K] for every phase x: [x, column]."""
         stages = worth.shape[0]
-        if self.shares.size == 0:
-            return np.zeros_like(worth)
         beyond = np.zeros((self.low + self.shares.size - 1, worth.shape[1]))
         padded = np.concatenate([worth, beyond])[self.low :]
         # The rows x, x + 1, ... of each column, without a copy; numpy's sliding windows take longer than the sums.
@@ -280,8 +255,3 @@ class _Service:
     def worth(self, lines: Floats, seats: Floats) -> Floats:
         here = seats[self.bucket]
         return np.asarray(self.booked @ here + self.still.ahead(lines[self.bucket + 1] - self.later @ here))
-
-
-def _pmf(counts: Integers, mean: float) -> Floats:
-    kept = np.maximum(counts, 0)
-    return np.where(counts >= 0, np.exp(xlogy(kept, mean) - mean - gammaln(kept + 1.0)), 0.0)

@@ -10,13 +10,13 @@ What a plan of question ``pool`` holds, and what is checked of it
     ``to`` maps load ids to shares that sum to 1. Shares of 0 are left out. A mix without bins: one route, no ``when``.
 ``dispatch[app]``
     A rule that minds the target (``matching/1``, ``earliest/1``, ``threshold/1``); ``shares/1`` alone where a run gives
-    a table of rates; where there is no response target, ``shares/1``, ``fcfs/1`` or ``threshold/1``. ``late`` is the
-    app's. Of ``matching/1`` and ``earliest/1``: ``slo_ms`` is the app's response target; ``xi`` is option ``xi`` where
-    that is given; ``predict`` maps ``"variant@hardware"`` of every load to its run's latency table. Of ``matching/1``:
-    ``weight`` names every hardware of the app's loads, and the base at 1, with
-    weight_j = mean(base, largest bin) / mean(j, largest bin). The largest bin is the largest tuple among the bins with
-    a positive share; the base is option ``base_type`` where given, else whichever hardware has weight 1. Of
-    ``threshold/1`` the base, and of ``fcfs/1`` all that is preferred, is hardware of the app's loads.
+    a table of rates; where there is no response target, ``shares/1``, ``fcfs/1`` or ``threshold/1``. Of ``matching/1``
+    and ``earliest/1``: ``slo_ms`` is the app's response target; ``xi`` is option ``xi`` where that is given;
+    ``predict`` maps ``"variant@hardware"`` of every load to its run's latency table. Of ``matching/1``: ``weight``
+    names every hardware of the app's loads, and the base at 1, with weight_j = mean(base, largest bin) / mean(j,
+    largest bin). The largest bin is the largest tuple among the bins with a positive share; the base is option
+    ``base_type`` where given, else whichever hardware has weight 1. Of ``threshold/1`` the base, and of ``fcfs/1`` all
+    that is preferred, is hardware of the app's loads.
 ``tables``
     Every table named in ``predict``, with the profile's own numbers; statistics nobody needs may be left out.
 ``promises``
@@ -161,8 +161,6 @@ def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str
         said = dispatch.rule if dispatch is not None else "nothing"
         yield f"{said} sends queries to instances, where {' or '.join(may)} must"
         return
-    if dispatch.late != facts.inputs.slo.apps[app].late:
-        yield f"late queries: {dispatch.late}, the wish says {facts.inputs.slo.apps[app].late}"
     hardware = {seat.worker.hardware for seat in _seats(facts, app)}
     if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
         yield from _predicting(facts, app, dispatch)

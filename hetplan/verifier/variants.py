@@ -5,6 +5,7 @@ What a plan of question ``variants`` holds beyond the generic checks
 ``workers``
     Without machines a group is the instances of one load. With machines a worker is one machine; where the profile
     names hosts under its offer, the worker names one of them. A worker without loads is a machine that stays idle.
+    Of ``serve``: no wait, and at most as many batches at once as saturation means (or as the load has in the state).
 ``promises``
     ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
     machine), and what idle machines cost; N is what the state says to run, per variant (per variant and hardware, where
@@ -26,6 +27,7 @@ more than it has (or had), and no application is served less than before and aft
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -231,12 +233,13 @@ def _money(reading: _Reading) -> Iterator[Violation]:
     weight = reading.inputs.slo.change.load_weight_per_s
     known = {held.load.variant for held in reading.now if held.worker.host is not None}
     groups: dict[object, list[float]] = {}
-    steady = spent = 0.0
+    paid = {-1: 0.0, 1: 0.0}
     for sign, side in ((-1, reading.now), (1, reading.then)):
         for held in side:
             if held.run is None:
                 continue
             price = _prices(reading, held)
+            paid[sign] += price * held.instances
             where = (held.worker.hardware, held.worker.offer) if held.load.variant in known else None
             if where is not None and where[1] is None and held.worker.host is not None:
                 where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
@@ -244,15 +247,13 @@ def _money(reading: _Reading) -> Iterator[Violation]:
             group = groups.setdefault(key, [0.0, 0.0])
             group[0] += sign * held.instances
             group[1] = max(group[1], weight * price * held.run.load_s)
-            steady += price * held.instances if sign > 0 else 0.0
-            spent += price * held.instances if sign < 0 else 0.0
-    steady += sum(worker.count * _idle_price(reading, worker) for worker in reading.plan.workers if not worker.loads)
-    gross = steady + sum(price * max(count, 0.0) for count, price in groups.values())
-    for name, value in (("gross_cost_per_hour", gross), ("net_cost_per_hour", gross - spent)):
+    idle = sum(worker.count * _idle_price(reading, worker) for worker in reading.plan.workers if not worker.loads)
+    gross = paid[1] + idle + sum(price * max(count, 0.0) for count, price in groups.values())
+    for name, value in (("gross_cost_per_hour", gross), ("net_cost_per_hour", gross - paid[-1])):
         said = next((promise for promise in reading.plan.promises if promise.quantity == name), None)
         if said is None:
             yield Violation("variants-cost", "promises", f"no {name} is promised")
-        elif abs(said.value - value) > VALUE * max(gross, spent, VALUE):
+        elif abs(said.value - value) > VALUE * max(gross, paid[-1], VALUE):
             yield Violation("variants-cost", "promises", f"{name} is {said.value:.9g}, recomputed it is {value:.9g}")
 
 
@@ -263,6 +264,29 @@ def _hosts(reading: _Reading) -> Iterator[Violation]:
         if placed and worker.host is None and worker.offer in named and worker.loads:
             text = f"machines under {worker.offer} are known by name, and none is named"
             yield Violation("variants-host", f"workers.{worker.id}", text)
+
+
+def _worst_ms(reading: _Reading, held: _Held, app: str) -> float:
+    """The longest that it takes for a query of an application."""
+    classes = classes_of(reading.inputs.slo.apps[app])
+    service = service_of(reading.facts, Seat(held.worker, held.load, held.run), classes)
+    return max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
+
+
+def _at_once(reading: _Reading) -> Iterator[Violation]:
+    """Nothing waits for a batch to fill, and as many batches run at once as saturation means, if not as they ran."""
+    running = {held.load.id: held.load.serve for held in reading.now}
+    for held in reading.then:
+        serve, at = held.load.serve, f"workers.{held.worker.id}.loads.{held.load.id}"
+        if serve == running.get(held.load.id):
+            continue
+        if serve.max_wait_ms > 0:
+            yield Violation("variants-serve", at, f"waits {serve.max_wait_ms:g} ms for others to come")
+        if serve.concurrency > 1 and held.qps:
+            busy = max(rate * _worst_ms(reading, held, app) / 1000 for app, rate in held.qps.items())
+            if serve.concurrency > busy / serve.max_batch + 0.5 + FEASIBILITY:
+                text = f"{serve.concurrency} batches at once, where saturation means {busy / serve.max_batch:.6g}"
+                yield Violation("variants-serve", at, text)
 
 
 def _slowed(reading: _Reading) -> Iterator[Violation]:
@@ -286,11 +310,8 @@ def _slowed(reading: _Reading) -> Iterator[Violation]:
             if not any(held.load.id in route.to for route in routes):
                 continue
             wanted = reading.inputs.slo.apps[app]
-            classes = classes_of(wanted)
-            service = service_of(reading.facts, Seat(held.worker, held.load, held.run), classes)
             limit = min((ms for ms, _ in response_targets(wanted)), default=float("inf")) - wanted.network_ms_per_hop
-            worst = max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
-            if factor * worst > limit * (1 + FEASIBILITY):
+            if factor * _worst_ms(reading, held, app) > limit * (1 + FEASIBILITY):
                 yield Violation(
                     "variants-slowdown", at, f"{factor:g} times slower beside {beside:g} others: over {limit:g} ms"
                 )
@@ -328,7 +349,7 @@ class _Walk:
         for held in reading.then:
             for app, rate in held.qps.items():
                 self.end_served[app] += rate * held.instances
-        self.start_use, self.start_served = dict(self.use), dict(self.served)
+        self.start_use, self.start_served = self.use.copy(), self.served.copy()
 
     def _add(self, held: _Held, instances: int) -> None:
         place = self.place[held.worker.id]
@@ -364,7 +385,8 @@ class _Walk:
             self._set(name, self.count[name] - gone)
             self.aside[name] = gone
         elif action.do == "unload" and name in self.count:
-            self._set(name, 0)
+            there = self.count[name] + self.aside.pop(name, 0)
+            self._set(name, there - (action.count or there))
         elif action.do == "stop":
             for load in self.of_worker.get(action.worker or "", ()):
                 if load in self.held:
@@ -384,25 +406,27 @@ def _way(reading: _Reading) -> Iterator[Violation]:
         walk.place[held.worker.id]: reading.inputs.profile.hardware[held.worker.hardware].provides
         for held in (*reading.now, *reading.then)
     }
-    gap = min((_number(n.at) for n in reading.plan.warnings if n.code == "W-swap"), default=10**9)
+    gap = min((_number(n.at) for n in reading.plan.warnings if n.code == "W-swap"), default=math.inf)
     for action in reading.plan.actions:
         walk.follow(action)
         at = f"actions.{action.id}"
         for host, resource in sorted(walk.touched, key=str):
             taken = walk.use[host, resource]
-            room = limits.get(resource) if host is None else provides[host].get(resource)
-            allowed = max(room or 0.0, walk.start_use.get((host, resource), 0.0))
-            if room is not None and taken > allowed + FEASIBILITY * max(allowed, 1.0):
+            room = (limits if host is None else provides[host]).get(resource, math.inf)
+            allowed = max(room, walk.start_use[host, resource])
+            if taken > allowed + FEASIBILITY * max(allowed, 1.0):
                 where = host or "all machines"
                 yield Violation("variants-room", at, f"{taken:g} {resource} are taken on {where}, there are {room:g}")
         for app in sorted(walk.less) if action.id < gap else ():
-            least = min(walk.end_served[app], walk.start_served.get(app, 0.0))
+            least = min(walk.end_served[app], walk.start_served[app])
             if walk.served[app] < least * (1 - FEASIBILITY) - FEASIBILITY:
                 text = f"{app} is left with {walk.served[app]:.6g} queries/s, before and after it has {least:.6g}"
                 yield Violation("variants-served", at, text)
-    for name, held in walk.new.items():
-        if walk.count.get(name, 0) != held.instances:
-            text = f"{walk.count.get(name, 0)} instances in the end, the plan has {held.instances}"
+    ends = {**walk.held, **walk.new}
+    for name, held in ends.items():
+        planned, there = held.instances if name in walk.new else 0, walk.count.get(name, 0)
+        if there != planned:
+            text = f"{there} instances in the end, the plan has {planned}"
             yield Violation("variants-end", f"workers.{held.worker.id}.loads.{name}", text)
 
 
@@ -414,4 +438,5 @@ def _number(at: str) -> int:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
     reading = _Reading(plan, inputs)
-    return [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_way(reading)]
+    found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
+    return [*found, *_way(reading)]

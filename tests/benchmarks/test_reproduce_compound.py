@@ -39,10 +39,24 @@ def test_a_run_tells_when_it_found_what() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "ms", "target"), [(0.001, 100.0, "kept"), (0.01, 100.0, "MISSED"), (0.001, 900.0, "MISSED")]
+    ("packer", "queries", "gap", "ms", "target"),
+    [
+        ("dual", 10_000, 0.001, 100.0, "kept"),
+        ("dual", 10_000, 0.01, 100.0, "MISSED"),
+        ("dual", 10_000, 0.001, 900.0, "MISSED"),
+        ("dual-core", 10_000, 0.003, 100.0, "MISSED"),
+        ("dual-core", 10_000, 0.001, 9000.0, "kept"),
+        ("dual", 1000, 0.01, 40.0, "kept"),
+        ("dual", 1000, 0.0, 60.0, "MISSED"),
+        ("exact", 100, 0.0, 300.0, "kept"),
+        ("exact", 100, 0.01, 300.0, "MISSED"),
+    ],
 )
-def test_a_gap_or_a_time_beyond_the_target_is_told(gap: float, ms: float, target: str) -> None:
-    (row,) = _judged(iter([{"packer": "dual", "queries": 10_000, "gap": gap, "cpu_ms": ms}]))
+def test_a_gap_or_a_time_beyond_the_target_is_told(
+    packer: str, queries: int, gap: float, ms: float, target: str
+) -> None:
+    made = {"kind": "totals", "packer": packer, "queries": queries, "gap": gap, "cpu_ms": ms}
+    (row,) = _judged(iter([made]))
     assert row["target"] == target
 
 

@@ -35,7 +35,7 @@ def make_hosts(folder: Path, **changes: Any) -> HostsFile:
     """One machine that plays everything, with sleep models of one millisecond."""
     content: dict[str, Any] = {
         "state_dir": str(folder / "state"),
-        "limits": {"start_s": 20.0, "drain_s": 2.0},
+        "limits": {"start_s": 120.0, "drain_s": 2.0, "call_s": 60.0},
         "router": {"port": 0},
         "targets": {"here": {"kind": "local"}},
         "hosts": {"box": {"target": "here", "hardware": ["cpu", "gpu"], "machines": 8}},
@@ -48,7 +48,7 @@ class Client:
     """A keep-alive client of one deployment's router."""
 
     def __init__(self, endpoint: str) -> None:
-        self.connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=20)
+        self.connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=120)
 
     def post(self, app: str = "app", body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
         raw = b"" if body is None else json.dumps(body).encode()

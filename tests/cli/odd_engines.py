@@ -77,9 +77,9 @@ class Late(_Odd):
     name: ClassVar[str] = "late"
 
     def solve(self, form: Any, limits: Limits, *, start: Any = None, on_event: Any = None) -> Answer[Any]:
-        if form.pure_lp:
-            return Highs().solve(form, limits)
         answer = Highs().solve(form, replace(limits, seconds=None))
+        if form.pure_lp:
+            return answer
         time.sleep(limits.seconds or 0.0)
         return replace(answer, status=Status.FEASIBLE, stop=Stop.TIME, bound=None, engine="late", deterministic=False)
 

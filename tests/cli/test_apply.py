@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = """
 state_dir = "state"
+limits = {call_s = 60.0}
 router = {port = 0}
 [targets.here]
 kind = "local"
@@ -37,7 +38,7 @@ def hetplan(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         cwd=folder,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -52,7 +53,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")
     write_plan(make_plan(make_worker("w1", 3)), tmp_path / "large.json")
     yield tmp_path
-    hetplan("down", "--yes", "--wait", "20", folder=tmp_path)
+    hetplan("down", "--yes", "--wait", "60", folder=tmp_path)
 
 
 def test_from_nothing_to_serving_and_back(folder: Path) -> None:

@@ -22,9 +22,9 @@ for line in sys.stdin:
     asked = json.loads(line)
     size, model = asked["knobs"]["size"], asked["knobs"]["model"]
     if mode == "stuck":
-        time.sleep(30)
-    if mode == "slow":
-        time.sleep(0.004)
+        time.sleep(300)
+    if mode in ("slow", "slower"):
+        time.sleep(0.004 if mode == "slow" else 0.02)
     compute = {"n": 0.1, "s": 0.25, "m": 0.55, "x": 1.0}[model] * (size / 1280) ** 2
     chance = 0.95 - 0.25 * (1 - compute) ** 4
     score = float(random.Random(f"{size}/{model}/{asked['index']}").random() < chance)
@@ -34,7 +34,7 @@ for line in sys.stdin:
         if model == "n":
             answer = {"error": "out of memory"}
         elif model == "s":
-            time.sleep(30)
+            time.sleep(300)
         elif model == "m":
             answer["score"] = float("nan")
         else:
@@ -58,7 +58,7 @@ def asked(tmp_path: Path) -> Callable[..., list[object]]:
     def arguments(mode: str = "good", *, journal: str = "journal.jsonl", plan: str = "plan.json") -> list[object]:
         hosts = tmp_path / "hosts.toml"
         command = json.dumps([sys.executable, "measure.py", mode])
-        timeout_s = 0.4 if mode == "bad" else 5
+        timeout_s = 1.5 if mode == "bad" else 60
         hosts.write_text(f"[evaluators.track-eval]\ncommand = {command}\ntimeout_s = {timeout_s}\n")
         return [
             "solve", EXAMPLE / "profile.json", tmp_path / "slo.json", "--evaluate", "track-eval", "--hosts", hosts,
@@ -93,14 +93,14 @@ def test_a_kill_loses_nothing_and_the_same_command_goes_on_with_the_same_plans(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:
     journal = tmp_path / "journal.jsonl"
-    process = spawn(*asked("slow"))
+    process = spawn(*asked("slower"))
     wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 70, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     cut = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
     before = sum(len(line["samples"]["scores"]) for line in cut if "samples" in line)
     assert before > 60
-    assert run(*asked("slow")).code == 0
+    assert run(*asked()).code == 0
     unbroken = tmp_path / "unbroken.jsonl"
     assert run(*asked(journal=unbroken.name, plan="other.json")).code == 0
     assert plans_in(journal) == plans_in(unbroken)
@@ -110,7 +110,8 @@ def test_a_kill_loses_nothing_and_the_same_command_goes_on_with_the_same_plans(
 
 
 def wait_for(ready: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    for _ in range(1200):
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
         if ready():
             return
         if process.poll() is not None:
@@ -128,7 +129,7 @@ def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
     # The third that passes is the first in time; what follows would take long.
     wait_for(lambda: journal.exists() and journal.read_bytes().count(b'"passes":true') >= 3, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, out + err
     assert "Traceback" not in err
     plan = json.loads((tmp_path / "plan.json").read_text())
@@ -142,7 +143,7 @@ def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
     assert ran.code == 0, ran.err
     plan = json.loads((tmp_path / "plan.json").read_text())
     told = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
-    for reason in ("out of memory", "no answer within 0.4 s", "not a finite number", "lacks track", "no such model"):
+    for reason in ("out of memory", "no answer within 1.5 s", "not a finite number", "lacks track", "no such model"):
         assert any(reason in text for text in told), (reason, told)
     assert len(told) == 5
     assert plan["dispatch"]["gate"]["knobs"]["size"] != 640
@@ -183,7 +184,7 @@ def test_a_deadline_ends_a_measurement_under_way(
 ) -> None:
     began = time.monotonic()
     ran = run(*asked("stuck"), "--set", "deadline_s=0.6", "--json")
-    assert time.monotonic() - began < 5, "one evaluation may take five seconds, and is tried three times"
+    assert time.monotonic() - began < 60, "one evaluation may take a minute, and is tried three times"
     assert ran.code == 5
     assert plans_in(tmp_path / "journal.jsonl") == [], "nothing is concluded of what time cut off"
 

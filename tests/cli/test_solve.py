@@ -56,7 +56,7 @@ def test_a_plan_on_standard_output_is_nothing_but_the_plan(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
     running = spawn("solve", files.profile, files.slo, "--solver", "chatty", "-o", "-")
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     assert json.loads(out)["format"] == "hetplan/plan/1.0"
 
@@ -65,7 +65,7 @@ def test_the_json_stream_parses_line_by_line_and_ends_with_exit(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
     running = spawn("solve", files.profile, files.slo, "--solver", "chatty", "--json", "-o", files.plan)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines[0]["format"] == "hetplan/stream/1.0"

@@ -18,9 +18,8 @@ with_data = pytest.mark.usefixtures("needs_data")
 @with_data
 @pytest.mark.parametrize("name", circinus.APPS)
 def test_an_application_comes_back(name: str):
-    profile, slo = circinus.app(
-        name, quality_min=0.6, latency_max_ms=800.0, gpus={"mec": 4, "cloud": 4}, deadline_s=5.0
-    )
+    query = draw(name, 0)
+    profile, slo = query.profile(), query.slo(gpus=(4, 4))
     back = circinus.published(profile, slo)
     facts = read("circinus/circinus.json")["synthetic"]
     chosen = facts["apps"][name]
@@ -30,13 +29,14 @@ def test_an_application_comes_back(name: str):
     assert list(back["price_usd_per_gpu_h"].values()) == facts["price_usd_per_gpu_h"]
     assert back["speed_factor"] == {"device": 4.5, "mec": 2.2, "cloud": 1.0}
     assert (back["app"], back["metric"]) == (name, chosen["metric"])
-    assert list(back["levels"].values()) == [len(knob["levels"]) for knob in chosen["knobs"]]
     names = [as_id(knob["name"]) for knob in chosen["knobs"]]
+    assert back["levels"] == {knob: len(held["levels"]) for knob, held in zip(names, chosen["knobs"], strict=True)}
     assert list(back["reads"]) == [as_id(op["name"]) for op in chosen["ops"]]
     for op in chosen["ops"]:
-        assert back["reads"][as_id(op["name"])] == [names[k] for k in op["compute_knobs"]]
-    assert (back["ops"], back["knobs"]) == (chosen["ops"], chosen["knobs"])
-    assert (back["accuracy_min"], back["latency_max_s"], back["device"]) == (0.6, 0.8, None)
+        assert set(back["reads"][as_id(op["name"])]) == {names[k] for k in (*op["compute_knobs"], *op["output_knobs"])}
+    assert (back["accuracy_min"], back["latency_max_s"]) == (query.accuracy_min, pytest.approx(query.latency_max_s))
+    assert back["device"]["speed_factor"] == query.relative_time[0]
+    assert back["device"]["bandwidth_bytes_per_s"] == pytest.approx(query.bandwidth)
     assert back["gpus"] == {"mec": 4, "cloud": 4}
     inputs = load_inputs(profile, slo)
     assert not inputs.warnings
@@ -99,16 +99,6 @@ def test_there_are_as_many_plans_as_the_specification_counts():
     drawn = {name: draw(name, 100) for name in circinus.APPS}
     counts = {name: len(query.mean) * len(query.placements) for name, query in drawn.items()}
     assert counts == {"SR": 6480, "VT": 6480, "LVC": 6885, "DVC": 23328, "ACG": 1080}
-
-
-def test_a_drawn_query_loads_with_its_own_device_and_links():
-    query = draw("VT", 1)
-    app = load_inputs(query.profile(), query.slo()).slo.apps["query"]
-    assert app.quality.min == query.accuracy_min
-    assert app.latency[0].max_ms == pytest.approx(1000 * query.latency_max_s)
-    assert app.device.relative_time == query.relative_time[0]
-    mbps = [link.bandwidth_mbps * 1e6 / 8 for link in app.device.links]
-    assert mbps == pytest.approx(query.bandwidth)
 
 
 def test_samples_scatter_about_the_truth():

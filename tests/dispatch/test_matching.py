@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.matching import Matching, split_pool, weights
+from hetplan.dispatch.matching import Matching, parts_of_pool, split_pool, weights
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
@@ -203,13 +203,27 @@ def test_weights_are_relative_to_the_base() -> None:
     assert weights([[1, 30], [2, 60], [4, 15]], base=2) == (0.5, 0.25, 1.0)
 
 
-def test_a_split_pool_keeps_its_instances_and_its_bases() -> None:
-    for counts, most, parts in (((2, 0, 61, 0), 50, 2), ((6, 0, 113), 50, 3), ((1, 99), 50, 1), ((0, 90), 50, 2)):
-        split = split_pool(counts, most=most)
-        assert len(split) == parts
-        assert tuple(map(sum, zip(*split, strict=True))) == counts
-        assert max(map(sum, split)) - min(map(sum, split)) <= len(counts)
-        assert all(part[0] for part in split) or counts[0] == 0
+@pytest.mark.parametrize(
+    ("counts", "weight", "most", "parts"),
+    [
+        ((2, 0, 61, 0), (1.0, 0.5, 0.2, 0.1), 50, 2),
+        ((6, 0, 113), (1.0, 0.5, 0.2), 50, 3),
+        ((1, 99), (1.0, 0.2), 50, 1),
+        ((0, 90), (1.0, 0.2), 50, 2),
+        ((1, 0, 99), (1.0, 0.2, 1.5), 50, 2),
+        ((20, 30), (1.0, 0.2), 50, 1),
+        ((20, 31), (1.0, 0.2), 50, 2),
+    ],
+)
+def test_a_split_pool_keeps_its_instances_and_its_bases(
+    counts: tuple[int, ...], weight: tuple[float, ...], most: int, parts: int
+) -> None:
+    split = split_pool(counts, weight=weight, most=most)
+    assert len(split) == parts == parts_of_pool(counts, weight=weight, most=most)
+    assert tuple(map(sum, zip(*split, strict=True))) == counts
+    assert max(map(sum, split)) - min(map(sum, split)) <= len(counts)
+    strong = [number for number, own in enumerate(weight) if counts[number] and own >= 1.0]
+    assert not strong or all(any(part[number] for number in strong) for part in split)
 
 
 @pytest.mark.parametrize(

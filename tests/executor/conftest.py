@@ -30,7 +30,7 @@ def deploy(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
     yield open_one
     for deployment in made:
         with deployment:
-            deployment.down(wait_s=20.0)
+            deployment.down(wait_s=60.0)
 
 
 @pytest.fixture

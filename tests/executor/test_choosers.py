@@ -122,11 +122,11 @@ def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
     lanes = [lane("slow", f"s{i}", ms=(8.0, 90.0)) for i in range(4)]
     lanes += [lane("fast", f"f{i}", hardware="gpu", ms=(4.0, 30.0)) for i in range(2)]
     weight = {"gpu": 1.0, "cpu": 0.3}
-    parts = list(parts_of(lanes, 3, weight))
-    assert [[one.unit for one in part] for part in parts] == [["f0", "s0", "s1"], ["f1", "s2", "s3"]]
+    parts = parts_of(lanes, 3, weight)
+    assert [[one.unit for one in part] for part in parts] == [["f0", "s0", "s2"], ["f1", "s1", "s3"]]
     assert [len(part) for part in parts_of(lanes, 6, weight)] == [6]
     assert [len(part) for part in parts_of(lanes[4:], 1, weight)] == [1, 1]
-    assert list(parts_of([], 1, weight)) == [[]], "workers that are not up yet"
+    assert parts_of([], 1, weight) == [[]], "workers that are not up yet"
     sent, times = Sent(), Times(lanes, {})
     made = [MatchingChooser(part, times, RULE, weight, sent.send, sent.soon, None) for part in parts]
     chooser = DealtChooser(made)
@@ -197,7 +197,7 @@ def test_a_long_queue_is_not_gone_through_for_every_decision() -> None:
 
 
 TABLE = PolicyTable(
-    workers="w", slo_ms=1000, rate_qps=5, queue_max=2, slack_ms=(0, 500, 1000), models=("fast", "good"),
+    workers="w", slo_ms=1e6, rate_qps=5, queue_max=2, slack_ms=(0, 5e5, 1e6), models=("fast", "good"),
     choice={"1": "fastx1 goodx2", "2": "fastx3"}, batch={"1": "1x3", "2": "0x1 2x2"}, otherwise={"model": "fast"},
 )  # fmt: skip
 
@@ -206,12 +206,12 @@ def test_one_queue_under_a_policy_takes_what_the_table_says() -> None:
     lanes = [lane("fast", "u", max_batch=4), lane("good", "u", max_batch=4)]
     sent = Sent()
     chooser = PolicyChooser(lanes, PolicySelector([TABLE]), lambda: 1.0, sent.send, sent.soon, sent.give_up)
-    chooser.place(task())
+    chooser.place(task(slo_s=900.0))
     sent.settle()
     assert [(one.name, len(tasks)) for one, tasks in sent.pairs] == [("good", 1)]
     for one in lanes:
         one.bound = 0
-    late, other = task(slo_s=0.1), task(slo_s=0.9)
+    late, other = task(slo_s=100.0), task(slo_s=900.0)
     chooser.place(late)
     chooser.place(other)
     sent.settle()

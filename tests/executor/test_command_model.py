@@ -28,14 +28,14 @@ def answers(folder: Path, *told: Any) -> list[Result]:
     script.write_text(ECHO)
 
     async def run() -> list[Result]:
-        made = {"command": [sys.executable, str(script)], "timeout_s": 20.0, "environment": {}}
+        made = {"command": [sys.executable, str(script)], "timeout_s": 60.0, "environment": {}}
         model = CommandModel(made, load="w.a", knobs={}, servers=1, loop=asyncio.get_running_loop())
         await model.prepare()
         found = []
         for one in told:
             result: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
             model.run([Query({}, one)], result.set_result)
-            found += await asyncio.wait_for(result, 20.0)
+            found += await asyncio.wait_for(result, 60.0)
         model.close()
         for process in model._idle:
             if process is not None:

@@ -24,7 +24,7 @@ def talk(raw: bytes | list[bytes], handle: Callable[[Exchange], None] | None = N
             await writer.drain()
             await asyncio.sleep(0.01)
         writer.write_eof()
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         server.close()
         return answer

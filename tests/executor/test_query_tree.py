@@ -101,6 +101,9 @@ def test_a_tree_fans_out_and_its_quality_is_the_mean_over_its_ends(
     told = served(deploy, tmp_path, "tree", "abc")
     assert sorted(hop["node"] for hop in told["path"]) == ["a", "b", "b", "c"]
     assert told["quality"] == pytest.approx((0.9 * 0.8 + 0.9 * 0.5) / 2)
+    first = told["path"][0]
+    assert min(first["router_ms"], first["queue_ms"]) >= 0.0
+    assert first["router_ms"] + first["queue_ms"] + first["service_ms"] <= told["ms"]
 
 
 @pytest.mark.slow

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-import pytest
-
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.executor.serving.frames import DROPPED, FAILED, SERVED
 from hetplan.executor.serving.law import ServiceLaw
@@ -87,14 +85,15 @@ def test_the_lane_that_has_waited_longest_is_next() -> None:
 
 
 def test_a_lane_may_wait_for_more_but_not_for_ever() -> None:
-    bench = Bench(held("a", max_batch=2, max_wait_s=5.0))
+    bench = Bench(held("a", max_batch=2, max_wait_s=500.0))
+    before_s = monotonic()
     bench.ask("a")
     assert not bench.model("a").batches
-    assert bench.alarms[0][0] == pytest.approx(monotonic() + 5.0, abs=0.5)
+    assert before_s + 500.0 <= bench.alarms[0][0] <= monotonic() + 500.0
     bench.ask("a")
     assert len(bench.model("a").batches[0][0]) == 2, "full: it waits no longer"
     bench.model("a").finish()
-    bench.ask("a", ago_s=6.0)
+    bench.ask("a", ago_s=501.0)
     assert len(bench.model("a").batches) == 1, "its time is up"
 
 
@@ -109,7 +108,7 @@ def test_a_query_that_cannot_be_in_time_is_given_up_and_the_next_one_served() ->
     bench = Bench(held("a", ms=50.0))
     bench.ask("a")
     bench.ask("a", give_up_s=monotonic() + 0.01)
-    bench.ask("a", give_up_s=monotonic() + 60.0)
+    bench.ask("a", give_up_s=monotonic() + 600.0)
     bench.model("a").finish()
     assert bench.ended == [("a", DROPPED, 0), ("a", SERVED, 1)]
     bench.model("a").finish()
@@ -126,7 +125,7 @@ def test_a_failed_batch_is_told_and_counted() -> None:
 
 
 TABLE = PolicyTable(
-    workers="w", slo_ms=1000, rate_qps=5, queue_max=2, slack_ms=(0, 500, 1000), models=("fast", "good"),
+    workers="w", slo_ms=1e6, rate_qps=5, queue_max=2, slack_ms=(0, 5e5, 1e6), models=("fast", "good"),
     choice={"1": "fastx1 goodx2", "2": "fastx3"}, batch={"1": "1x3", "2": "0x1 2x2"}, otherwise={"model": "fast"},
 )  # fmt: skip
 
@@ -135,14 +134,14 @@ def test_under_a_policy_the_table_chooses_model_and_batch() -> None:
     loads = [held("fast", max_batch=8), held("good", max_batch=8)]
     lane = Lane({load.id: load for load in loads}, PolicySelector([TABLE]))
     bench = Bench(*loads, shared=lane)
-    bench.ask("fast", deadline_s=monotonic() + 0.9)
+    bench.ask("fast", deadline_s=monotonic() + 900.0)
     assert len(bench.model("good").batches) == 1, "enough slack for the better one"
-    bench.ask("fast", deadline_s=monotonic() + 0.1)
-    bench.ask("fast", deadline_s=monotonic() + 0.9)
+    bench.ask("fast", deadline_s=monotonic() + 100.0)
+    bench.ask("fast", deadline_s=monotonic() + 900.0)
     bench.model("good").finish()
     assert ("fast", DROPPED, 0) in bench.ended, "a batch of 0 gives up the oldest"
     assert len(bench.model("good").batches) == 1
     for _ in range(4):
-        bench.ask("fast", deadline_s=monotonic() + 0.9)
+        bench.ask("fast", deadline_s=monotonic() + 900.0)
     bench.model("good").finish()
     assert len(bench.model("fast").batches[0][0]) == 4, "more than the table tells apart: all that wait"

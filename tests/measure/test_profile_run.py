@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ import pytest
 from cases.tiny_models import CALLABLES, write_labelled, write_model
 
 from hetplan.errors import InputError
-from hetplan.measure.profile_cell import cores_of_this_process, pinned
+from hetplan.measure.profile_cell import cores_of_this_process, pinned, rests_s
 from hetplan.measure.profile_document import profile_document
 from hetplan.measure.profile_journal import CellJournal
 from hetplan.measure.profile_run import Measurements, measure
-from hetplan.measure.profile_wish import Wish, read_wish
+from hetplan.measure.profile_wish import Repeats, Wish, read_wish
 from hetplan.profiles.load import load_profile
 from hetplan.profiles.merge import merge
 
@@ -174,9 +175,24 @@ def test_a_score_of_ones_own(folder: Path) -> None:
     assert found.qualities["called"].value == 0.5
 
 
+def test_runs_begin_as_queries_come_and_at_once_where_the_last_took_longer() -> None:
+    clock = [0.0]
+    rests = rests_s(Repeats(rate_qps=100.0), lambda: clock[0])
+    begun = []
+    for took_s in [0.0] * 2000 + [1.0] + [0.0] * 50:
+        clock[0] += max(next(rests), 0.0)
+        begun.append(clock[0])
+        clock[0] += took_s
+    assert begun[1999] == pytest.approx(20.0, rel=0.1)
+    after = [later - earlier for earlier, later in pairwise(begun[2001:])]
+    assert after == [0.0] * 49, "some hundred are overdue"
+    assert [next(rests_s(Repeats(pause_ms=2.0))) for _ in range(2)] == [0.002, 0.002]
+
+
 class Endpoint(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     seen: list[Any]
+    told_ms = ""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -184,6 +200,8 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         body = json.dumps({"score": 0.25, "fanout": 3}).encode()
         self.send_response(503 if asked.get("n") == 9 else 200)
         self.send_header("content-length", str(len(body)))
+        if self.told_ms:
+            self.send_header("hetplan-ms", self.told_ms)
         self.end_headers()
         self.wfile.write(body)
 
@@ -193,13 +211,22 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    Endpoint.seen = []
+    Endpoint.seen, Endpoint.told_ms = [], ""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}/run"
     server.shutdown()
     server.server_close()
+
+
+def test_the_time_that_a_router_tells_is_the_time(folder: Path, endpoint: str) -> None:
+    variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\naxes = {{batch = [2]}}'
+    Endpoint.told_ms = "123456.000"
+    assert set(measured(folder, variant)[1].cells[0].samples_ms) == {123456.0}
+    for no_time in ("soon", "-1", "inf", "1e3"):
+        Endpoint.told_ms = no_time
+        assert max(measured(folder, variant)[1].cells[0].samples_ms) < 123456.0
 
 
 def test_an_endpoint(folder: Path, endpoint: str) -> None:

@@ -58,6 +58,7 @@ def test_cells_are_every_point_of_every_variant(tmp_path: Path) -> None:
         ("[metrics.top1]", "[metrics.top5]", r"tasks\.classify\.metric.*no metric 'top1'"),
         ("threads = 1", "threads = 2\ncores = [0]", "as many cores"),
         ("[hardware.cpu-1]", "[repeats]\nmin_runs = 9\nmax_runs = 3\n[hardware.cpu-1]", r"repeats\.min_runs"),
+        ("[hardware.cpu-1]", "[repeats]\npause_ms = 2\nrate_qps = 9\n[hardware.cpu-1]", "one of pause_ms and rate_qps"),
         ("[hardware.cpu-1]", "[hardware.cpu-1", "cannot be read"),
     ],
 )

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_what_raises_is_tried_again():
 
 def test_what_hangs_is_given_up():
     stop = threading.Event()
-    guarded = Guarded(lambda *_: stop.wait(5), OPERATORS, timeout_s=0.05, retries=1)
+    guarded = Guarded(lambda *_: stop.wait(60), OPERATORS, timeout_s=0.05, retries=1)
     with pytest.raises(EvaluationFailed, match="no answer within"):
         guarded({}, 0, 0)
     stop.set()
@@ -110,7 +111,7 @@ for line in sys.stdin:
     elif asked["index"] == 5:
         print(json.dumps({"error": "no such file"}), flush=True)
     elif asked["index"] == 6:
-        import time; time.sleep(30)
+        import time; time.sleep(300)
     else:
         print(json.dumps({"score": 0.5, "seconds": {"cut": 1, "name": 2}, "bytes": {}}), flush=True)
 """
@@ -120,36 +121,54 @@ def test_a_command_speaks_json_lines(tmp_path: Path):
     script = tmp_path / "measure.py"
     script.write_text(COMMAND)
     trusted = tmp_path / "hosts.toml"
-    trusted.write_text(f'[evaluators.e]\ncommand = ["{sys.executable}", "{script}"]\ntimeout_s = 1\n')
-    command = load_evaluators(trusted)["e"]
+    told = 'command = ["{}", "{}"]\ntimeout_s = {}\n'
+    trusted.write_text(
+        f"[evaluators.e]\n{told.format(sys.executable, script, 60)}"
+        f"[evaluators.hasty]\n{told.format(sys.executable, script, 0.5)}"
+    )
+    command, hasty = (load_evaluators(trusted)[name] for name in ("e", "hasty"))
     guarded = Guarded(command, OPERATORS, retries=0)
     assert guarded({"size": 1}, 0, 0).seconds == {"cut": 1.0, "name": 2.0}
-    for index, reason in ((3, "no JSON"), (4, "ended"), (5, "no such file"), (6, "no answer")):
+    for index, reason in ((3, "no JSON"), (4, "ended"), (5, "no such file")):
         with pytest.raises(EvaluationFailed, match=reason):
             guarded({}, 0, index)
         assert guarded({}, 0, 7).score == 0.5
+    with pytest.raises(EvaluationFailed, match="no answer within"):
+        Guarded(hasty, OPERATORS, retries=0)({}, 0, 6)
+    wait_until(lambda: not hasty._all)
     command.close()
 
 
 SEVERAL = """
 import json, os, sys, time
+from pathlib import Path
 print("a remark", file=sys.stderr, flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
-    time.sleep(0.2)
-    me = float(os.environ["HETPLAN_EVALUATOR"])
-    print(json.dumps({"score": 0.5, "seconds": {"cut": me, "name": asked["index"]}}), flush=True)
+    me = os.environ["HETPLAN_EVALUATOR"]
+    Path(f"asked-{asked['index']}").touch()
+    while asked["index"] < 3 and len(list(Path().glob("asked-[012]"))) < 3:
+        time.sleep(0.01)
+    answer = json.dumps({"score": 0.5, "seconds": {"cut": float(me), "name": asked["index"]}}) + "\\n"
     if asked["index"] == 9:
-        print(json.dumps({"score": 0.9, "seconds": {"cut": 0, "name": 0}}), flush=True)
-        time.sleep(0.1)
+        answer += json.dumps({"score": 0.9, "seconds": {"cut": 0, "name": 0}}) + "\\n"
+    sys.stdout.write(answer)
+    sys.stdout.flush()
     if asked["index"] == 8:
         sys.exit(1)
 """
 
 
+def wait_until(done: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end, "it never came to pass"
+        time.sleep(0.01)
+
+
 def test_as_many_processes_as_are_asked_at_once_each_with_its_number(tmp_path: Path):
     (tmp_path / "measure.py").write_text(SEVERAL)
-    command = Command([sys.executable, "measure.py"], timeout_s=20, folder=tmp_path)
+    command = Command([sys.executable, "measure.py"], timeout_s=60, folder=tmp_path)
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(lambda index: command({}, 0, index), range(3)))
     assert [answer["seconds"]["name"] for answer in answers] == [0, 1, 2]
@@ -161,12 +180,14 @@ def test_as_many_processes_as_are_asked_at_once_each_with_its_number(tmp_path: P
 
 def test_an_answer_too_many_is_never_taken_for_the_next_one(tmp_path: Path):
     (tmp_path / "measure.py").write_text(SEVERAL)
-    command = Command([sys.executable, "measure.py"], timeout_s=20, folder=tmp_path)
+    command = Command([sys.executable, "measure.py"], timeout_s=60, folder=tmp_path)
     command({}, 0, 9)
-    time.sleep(0.2)
+    (process,) = command._all.values()
+    wait_until(lambda: not process.quiet)
     assert command({}, 0, 5)["seconds"]["name"] == 5
     command({}, 0, 8)
-    time.sleep(0.2)
+    (process,) = command._all.values()
+    wait_until(lambda: not process.quiet)
     assert command({}, 0, 6)["seconds"]["name"] == 6, "one that ended between two samples is started anew"
     command.close()
 

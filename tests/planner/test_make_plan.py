@@ -259,5 +259,5 @@ def test_links_are_followed_and_pipes_written_to(reference, tmp_path) -> None:
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(pipe.read_bytes)
         write_plan(plan, pipe)
-        assert reading.result(10) == plan_bytes(plan)
+        assert reading.result(60) == plan_bytes(plan)
     assert pipe.is_fifo()

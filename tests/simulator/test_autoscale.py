@@ -97,21 +97,26 @@ def test_offline_work_goes_where_plans_go():
     assert report.apps["offline-work"].figures["rate_qps"].value > 0
 
 
-def test_a_machine_that_runs_only_loads_what_it_has_not():
-    profile, slo, _ = machines(
-        {"cpu": (1, {"cpu_cores": 8.0})}, {"a-v": ("cpu", 10.0, 100.0, 1.0, {"cpu_cores": 2.0})}, {"a": 40.0}
-    )
+def on_one_machine(series, *, load_s=1.0, follows=True):
+    """Applications that share a machine of eight cores, which would take 1000 s to start; an instance takes two."""
+    variants = {f"{app}-v": ("cpu", 10.0, 100.0, 1.0, {"cpu_cores": 2.0}) for app in series}
+    profile, slo, _ = machines({"cpu": (1, {"cpu_cores": 8.0})}, variants, dict.fromkeys(series, 40.0))
     profile["hardware"]["cpu"]["startup_s"] = 1000.0
+    profile["variants"]["a-v"]["runs"][0]["load_s"] = load_s
     planner = hp.Planner(profile)
     first = planner.plan(slo, question="variants").require()
 
     def plan_for(rates, now):
+        if not follows:
+            return None
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
 
+    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
+
+
+def test_a_machine_that_runs_only_loads_what_it_has_not():
     series = {"a": [40.0, 250.0, 250.0]}
-    inputs = load_inputs(profile, slo)
-    stays = autoscale(first, inputs, lambda rates, now: None, series=series, period_s=10.0)
-    follows = autoscale(first, inputs, plan_for, series=series, period_s=10.0, hold=2)
+    stays, follows = on_one_machine(series, follows=False), on_one_machine(series)
     assert late(stays, "a") > 0.8
     assert late(follows, "a") < 0.4
     assert {line.by for line in follows.lines} == {"slo"}
@@ -119,16 +124,14 @@ def test_a_machine_that_runs_only_loads_what_it_has_not():
 
 def test_what_a_machine_had_before_is_not_started_anew():
     """One instance, three for a while, and one again: nobody waits for the machine, nor pays for both."""
-    profile, slo, _ = machines(
-        {"cpu": (1, {"cpu_cores": 8.0})}, {"a-v": ("cpu", 10.0, 100.0, 1.0, {"cpu_cores": 2.0})}, {"a": 40.0}
-    )
-    profile["hardware"]["cpu"]["startup_s"] = 1000.0
-    planner = hp.Planner(profile)
-    first = planner.plan(slo, question="variants").require()
-
-    def plan_for(rates, now):
-        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
-
-    series = {"a": [40.0, 250.0, 40.0, 40.0, 40.0, 40.0]}
-    report = autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
+    report = on_one_machine({"a": [40.0, 250.0, 40.0, 40.0, 40.0, 40.0]})
     assert 1.2 < report.cost_per_hour.value < 2.0
+
+
+def test_what_is_loading_goes_on_loading_while_more_is_asked_for():
+    """Of `a` one more comes, which takes 14 s; `b` asks for one more meanwhile, which takes one: neither is misled."""
+    rising = [40.0, 115.0, 115.0, 115.0]
+    alone = on_one_machine({"a": rising, "b": [40.0] * 4}, load_s=14.0)
+    beside = on_one_machine({"a": rising, "b": [40.0, 40.0, 115.0, 115.0]}, load_s=14.0)
+    assert late(beside, "a") == pytest.approx(late(alone, "a"), rel=0.05)
+    assert late(beside, "b") < 0.2

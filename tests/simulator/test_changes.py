@@ -98,6 +98,45 @@ def test_the_others_take_over_from_a_broken_worker(queues: Any) -> None:
     assert result.served["gpu"] == 5000
 
 
+@pytest.mark.parametrize("pull", list(Pull))
+def test_the_other_parts_of_a_divided_pool_take_over_while_one_is_shut(queues: Any, pull: Pull) -> None:
+    """Two workers, a part of its own each: queries come in turn, but for those that find a part shut."""
+    system = queues.system(2, pull=pull, parts=2, limit_ms=1000.0)
+    times = np.array([0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 100.0, 100.0, 100.0])
+    assert queues.run(system, times).queries["finish"].tolist() == [10.0, 10.0, 20.0, 20.0, 30.0, 30.0, 110, 110, 120]
+
+    def shut(first: Any, again: Any) -> list[float]:
+        run = Simulation(system, [Stream("ask", times)])
+        run.at(5.0, lambda: first(run))
+        run.at(90.0, lambda: again(run))
+        return sorted(run.run().queries["finish"].tolist())
+
+    # The second's query under way starts over with the first, where also the two go that waited for the second.
+    broken = shut(lambda run: run.fail("gpu", 1), lambda run: run.recover("gpu", 1))
+    assert broken == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 110.0, 110.0, 120.0]
+    gone = shut(lambda run: run.scale("gpu", 1), lambda run: run.scale("gpu", 2, ready_ms=0.0))
+    assert gone == [10.0, 10.0, 20.0, 30.0, 40.0, 50.0, 110.0, 110.0, 120.0]
+
+    def both(what: str) -> Any:
+        return lambda run: [getattr(run, what)("gpu", number) for number in (0, 1)]
+
+    # What is on its way to a part that is shut when it comes goes to the other.
+    far = replace(system, apps=(replace(system.apps[0], hop_ms=2.0),))
+    run = Simulation(far, [Stream("ask", np.array([0.0, 0.0]))])
+    run.at(1.0, lambda: run.fail("gpu", 1))
+    assert run.run().queries["finish"].tolist() == [12.0, 22.0]
+
+    # With both shut all wait; the first that is back gets what waited for either.
+    assert shut(both("fail"), lambda run: run.recover("gpu", 1))[:6] == [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]
+
+
+def test_a_divided_pool_that_grows_deals_its_workers_out_anew(queues: Any) -> None:
+    run = Simulation(queues.system(2, parts=2), [Stream("ask", np.array([0.0] * 4 + [20.0] * 5))])
+    run.at(15.0, lambda: run.scale("gpu", 5, ready_ms=0.0))
+    # Of five workers the first part has three: of the last five queries its three start at once, and two elsewhere.
+    assert run.run().queries["finish"].tolist() == [10.0, 10.0, 20.0, 20.0, *[30.0] * 5]
+
+
 def changed(queues: Any, **how: Any) -> Simulation:
     """From one worker of 10 ms to one of 4 ms that takes 30 ms to be ready, asked for at 100; a query every 10 ms."""
     fast = Load("serve", {"ask": Service(np.array([[4.0]]))})

@@ -26,10 +26,11 @@ from hetplan.simulator.figures import (
     warm_up_queries,
 )
 from hetplan.simulator.plan_service import noise_of
+from hetplan.simulator.promises import lines_of
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import Verdict, judge
-from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size, settled_length_s
-from hetplan.simulator.simulate import demands_of, simulate_system
+from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size, is_settled, settled_length_s
+from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.system import Late, Rule
 
@@ -163,6 +164,54 @@ def test_runs_are_long_enough_for_a_stated_accuracy() -> None:
     assert settled_length_s([demand], 100.0, runs(0.1)) == 4000.0
     assert settled_length_s([demand], 100.0, runs(0.1, events=400_000)) == 500.0
     assert settled_length_s([replace(demand, states_accuracy=False)], 100.0, runs(0.1)) == 100.0
+
+
+def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_not() -> None:
+    """At 90% a span is 100 queries: of a run, 600 of them or those that hold nine beyond the percentile of all runs."""
+
+    ask = {"ask": SimpleNamespace(accuracy=1.0)}
+
+    def runs(busy: float) -> list[Any]:
+        return [SimpleNamespace(apps=ask, stretches={"ask": ()}, busiest=busy, events=1000)] * 5
+
+    demand = AppDemand("ask", 0, 100.0, Arrivals(), 100.0, 99.0)
+    strict = replace(demand, percentile=99.9)
+    assert settled_length_s([demand], 300.0, runs(0.9)) == pytest.approx(600.0)
+    assert settled_length_s([strict], 300.0, runs(0.9)) == pytest.approx(1800.0)
+    assert settled_length_s([strict], 300.0, runs(0.9)[:3]) == pytest.approx(3000.0)
+    # Overload has no spans, and a day is as long as it is.
+    assert settled_length_s([strict], 300.0, runs(1.0)) == 300.0
+    assert is_settled(99.9, demand, 1001.0, runs(0.9))
+    assert not is_settled(99.9, demand, 999.0, runs(0.9))
+    assert is_settled(99.0, demand, 999.0, runs(0.9))
+    assert is_settled(99.9, demand, 999.0, runs(0.5))
+    assert is_settled(99.9, demand, 999.0, runs(1.0))
+    assert is_settled(99.9, replace(demand, from_start=True), 999.0, runs(0.9))
+
+
+def test_a_percentile_of_too_few_long_queues_is_only_known_not_to_be_lower(queues: Any) -> None:
+    strict = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.9)
+    how: dict[str, Any] = {"noise": "exponential", "slo_percentiles": (50.0, 99.0, 99.9)}
+    report = simulate_system(queues.system(1), [strict], duration_s=2000.0, **how)
+    found = report.apps["ask"].percentiles_ms
+    assert found[99.9].high == math.inf
+    assert found[99.9].low <= found[99.9].value < math.inf
+    assert math.isfinite(found[99.0].high)
+    assert "W-percentile-open" in [code for code, _, _ in report.warnings]
+    calm = simulate_system(queues.system(3), [strict], seeds=2, **how)
+    assert math.isfinite(calm.apps["ask"].percentiles_ms[99.9].high)
+    assert calm.warnings == ()
+
+
+def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
+    plan, inputs = plans.pool(rate=5.0)
+    report = simulate(plan, inputs, seeds=2, duration_s=5000.0)
+    (kept,) = report.lines
+    assert kept.verdict is Verdict.KEPT
+    told = replace(report, warnings=(("W-percentile-open", "apps.rank", "few long queues"),))
+    assert [line.verdict for line in lines_of(plan, inputs, told)] == [Verdict.UNDECIDED]
+    elsewhere = replace(report, warnings=(("W-percentile-open", "apps.other", "few long queues"),))
+    assert lines_of(plan, inputs, elsewhere) == report.lines
 
 
 def test_too_much_load_is_told(queues: Any) -> None:

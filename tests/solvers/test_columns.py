@@ -1,4 +1,4 @@
-"""Every registered engine of the form Columns against everything known of it, and the checks against liars."""
+"""The checks of the form Columns against liars."""
 
 from __future__ import annotations
 
@@ -6,29 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hetplan import registry
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.contract import Solver
 from hetplan.solvers.columns import ColumnsEngine
-from hetplan.testing import Check, Skipped, solver_checks
-
-ENGINES = registry.solvers("columns")
-
-
-@pytest.mark.parametrize(
-    ("engine", "check"),
-    [(engine, check) for engine in ENGINES for check in solver_checks(engine)],
-    ids=lambda value: value.name,
-)
-def test_engine(engine: Solver, check: Check) -> None:
-    try:
-        check.run(engine)
-    except Skipped as reason:
-        pytest.skip(str(reason))
-
-
-def test_every_engine_is_tried() -> None:
-    assert "columns" in {engine.name for engine in ENGINES}
+from hetplan.testing import Check, solver_checks
 
 
 class _Liar(ColumnsEngine):

@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.forms.mdp import Mdp
 from hetplan.planner.forms.milp import Milp
 from hetplan.solvers.highs import Highs
+from hetplan.solvers.mdp_vi import MdpModifiedPolicy
 from hetplan.testing import LIES, Lying, check_solver, solver_checks
 from hetplan.testing.silence import overheard
 
@@ -99,11 +102,47 @@ def test_a_bad_habit_is_noticed(habit: str, check: str) -> None:
         checks[check].run(_Ill(habit))
 
 
+class _Odd(MdpModifiedPolicy):
+    """The engine of decision processes with one bad habit."""
+
+    def __init__(self, habit: str) -> None:
+        self.habit = habit
+
+    def answer(self, form: Mdp, limits: Limits, *, start, on_event) -> Answer:
+        found = super().answer(form, limits, start=start, on_event=on_event)
+        if self.habit == "scribbles":
+            form.reward[:] = form.reward + 1.0
+        if self.habit == "calls the first policy best":
+            first = np.array(form.first[:-1])
+            return replace(found, point=first, value=None, bound=None, proof={})
+        if self.habit == "bounds too low":
+            return replace(found, bound=found.value - 1.0)
+        if self.habit == "gives up":
+            return Answer(Status.INFEASIBLE, engine=self.name)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("habit", "check"),
+    [
+        ("scribbles", "leaves the form as it was"),
+        ("calls the first policy best", "answers: a detour pays"),
+        ("bounds too low", "answers: two actions alike"),
+        ("gives up", "answers: nothing to win"),
+    ],
+)
+def test_a_bad_habit_is_noticed_in_other_forms(habit: str, check: str) -> None:
+    checks = {each.name: each for each in solver_checks(MdpModifiedPolicy())}
+    checks[check].run(MdpModifiedPolicy())
+    with pytest.raises(AssertionError):
+        checks[check].run(_Odd(habit))
+
+
 def test_a_start_is_kept_when_the_work_runs_out() -> None:
     from hetplan.testing.hard_forms import hard_mip
 
     form = hard_mip()
-    first = Highs().solve(form, Limits(seconds=1.0))
+    first = Highs().solve(form, Limits(work=1))
     assert first.point is not None
     again = Highs().solve(form, Limits(work=0), start=first.point)
     assert again.value is not None

@@ -209,3 +209,14 @@ def test_a_plan_is_untrusted(name: str):
         read_anyway += 1
         assert isinstance(verify_plan(*read(spoilt), check if case["plan"]["question"] == "pool" else None), Report)
     assert read_anyway >= 5
+
+
+@pytest.mark.parametrize("case", ["pool", "chat"])
+def test_late_queries_are_treated_as_is_wished(case: str):
+    documents = CASES[case]()
+    for app, rule in documents["plan"]["dispatch"].items():
+        wanted = documents["slo"]["apps"][app].get("late", "serve")
+        other = "drop" if wanted == "serve" else "serve"
+        assert rule.get("late", "serve") == wanted
+        told = f"dispatch.{app}: late queries: {other}, the wish says {wanted} [dispatch]"
+        assert told in texts(documents, {f"plan/dispatch/{app}/late": other})

@@ -72,6 +72,7 @@ def found() -> Json:
                 worker("w2", "mini", None, 1, operator("b", share={"gpu": 0.5})),
                 worker("w3", "a100", None, 1, operator("d", share={"gpu": 0.25}, knobs={"size": 640})),
             ],
+            "routing": {"cam": [{"node": node, "to": {f"cam.{node}": 1}} for node in "sdbt"]},
             "dispatch": {
                 "cam": {
                     "rule": "chosen-plan/1",
@@ -142,6 +143,14 @@ SPOILT = [
     ("an operator left out", {"plan/workers/1": DROP}, f"operator @ {AT}"),
     ("an operator twice", {"plan/workers/3": worker("w4", "mini", None, 1, load("x", "cam", None, node="b",
      share={"gpu": 0.5}))}, f"operator @ {AT}"),
+    ("an operator twice on its machine", {"plan/workers/1/loads/0/instances": 2}, f"operator @ {AT}"),
+    ("an operator on two machines", {"plan/workers/1/count": 2}, f"operator @ {AT}"),
+    ("an operator in batches", {"plan/workers/1/loads/0/serve": {"max_batch": 2}}, f"operator @ {AT}"),
+    ("several at once in an operator", {"plan/workers/1/loads/0/serve": {"concurrency": 2}}, f"operator @ {AT}"),
+    ("no way to an operator", {"plan/routing/cam/2": DROP}, f"operator @ {AT}"),
+    ("no way at all", {"plan/routing": {}}, f"operator @ {AT}"),
+    ("not all go to an operator", {"plan/routing/cam/2/to/cam.b": 0.95}, f"operator @ {AT}"),
+    ("some go elsewhere", {"plan/routing/cam/2/to": {"cam.b": 0.5, "cam.d": 0.5}}, f"operator @ {AT}"),
     ("an operator of another application", {"plan/workers/3": worker("w4", "mini", None, 1, load("x", "other", None,
      node="b"))}, ""),
     ("another tier than it runs in", {"plan/dispatch/cam/placement/b": "cloud"}, f"operator @ {AT}"),

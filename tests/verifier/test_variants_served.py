@@ -7,6 +7,7 @@ An instance of `fast` serves 4 queries in 20 ms: 200 a second; `good` and `other
 import pytest
 from cases.documents import DROP, Json, documents, latency, load, promise, read, spoil, worker
 
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.verifier.variants import check
 
 SIZES = {"axes": ["size"], "bins": [[1], [2], [9]]}
@@ -102,6 +103,16 @@ BESIDE = {"plan/workers/2/loads/1": load("w3.o", "y", "other")}
 """One other beside `sized`: it is 1.5 times slower there."""
 
 
+RUNNING = {
+    "format": "hetplan/state/1.0",
+    "workers": [
+        worker("w1", "g", None, 1, load("w1.f", None, "fast", serve={"max_batch": 4})),
+        worker("w2", "g", None, 1, load("w2.o", None, "other", serve={"concurrency": 3})),
+        worker("w3", "g", None, 1, load("w3.s", "z", "sized")),
+    ],
+}
+
+
 def unserved(name: str, rate_qps: float) -> Json:
     return {"app": name, "rate_qps": rate_qps, "why": "no room"}
 
@@ -109,10 +120,26 @@ def unserved(name: str, rate_qps: float) -> Json:
 # fmt: off
 SERVED = [
     ("nothing", {}, ""),
+    ("two at once, as saturation means", {"plan/workers/1/loads/0/serve": {"concurrency": 2}}, ""),
+    ("three at once", {"plan/workers/1/loads/0/serve": {"concurrency": 3}}, "variants-serve @ workers.w2.loads.w2.o"),
+    ("three at once, as it runs", {"plan/workers/1/loads/0/serve": {"concurrency": 3}, "state": RUNNING}, ""),
+    ("two batches at once, where saturation means one", {"plan/workers/0/loads/0/serve/concurrency": 2},
+     "variants-serve @ workers.w1.loads.w1.f"),
+    ("as many at once as the slower size means", {"plan/workers/2/loads/0/serve": {"concurrency": 2}}, ""),
+    ("more at once than the slower size means", {"plan/workers/2/loads/0/serve": {"concurrency": 3}},
+     "variants-serve @ workers.w3.loads.w3.s"),
+    ("a wait for others", {"plan/workers/1/loads/0/serve": {"max_wait_ms": 0.5}},
+     "variants-serve @ workers.w2.loads.w2.o"),
+    ("many at once in what serves nobody", {"plan/workers/3": worker("w4", "g", None, 1, load("w4.g", None, "good",
+     serve={"concurrency": 9}))}, ""),
     ("more than x can have", {"slo/apps/x/demand/rate_qps": 181.819}, X),
     ("as much as x can have", {"slo/apps/x/demand/rate_qps": 181.818}, ""),
     ("as much as x can have, but for rounding", {"slo/apps/x/demand/rate_qps": 200.00019, "slo/change/slack": 1,
      "slo/apps/y/demand/rate_qps": 0}, ""),
+    ("in time to the last digit", {"profile/tables/t-other/mean": [58 * (1 + FEASIBILITY)]}, ""),
+    ("good to the last digit", {"profile/variants/fast/quality/value": 0.75 - VALUE}, ""),
+    ("bad by the last digit", {"profile/variants/fast/quality/value": 0.75 - 2 * VALUE}, X),
+    ("so little that it is nothing", {"slo/apps/y/demand/rate_qps": VALUE, "plan/workers/1": DROP}, ""),
     ("more than y can have", {"slo/apps/y/demand/rate_qps": 36.37}, Y),
     ("more than z can have", {"slo/apps/z/demand/rate_qps": 45.46}, Z),
     ("two machines of x", {"slo/apps/x/demand/rate_qps": 363, "plan/workers/0/count": 2}, ""),

@@ -7,8 +7,9 @@ happens at one instant.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.dispatch.fcfs import Fcfs
-from hetplan.dispatch.matching import Matching, split_pool
+from hetplan.dispatch.matching import Matching, parts_of_pool
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.snapshot import Snapshot
@@ -139,11 +140,13 @@ class MatchingChooser(_Central):
         self._arrived, self._mates = np.zeros(window), np.zeros(window, np.int64)
         self._room = scratch(count, window)
         hardware = {times.type_of(lane): lane.hardware for lane in self.lanes}
-        weights = tuple(weight.get(hardware[one], 1.0) for one in ordered) or (1.0,)
-        typed = Matching(
-            slo_ms=rule.slo_ms, weight=weights, xi=rule.xi, penalty=rule.penalty, penalty_ms=rule.penalty_ms
-        )
-        self._costs = (np.array(typed.weight), typed.late_cost(), typed.limit_ms, typed.merges)
+        # All types of the plan scale what a late pair costs, also those that are not among these workers.
+        known = {"": 1.0, **dict.fromkeys(hardware.values(), 1.0), **weight}
+        typed = replace(rule, weight=tuple(known.values()))
+        late = dict(zip(known, typed.late_cost().tolist(), strict=True))
+        weights = np.array([known[hardware[one]] for one in ordered])
+        late_cost = np.array([late[hardware[one]] for one in ordered])
+        self._costs = (weights, late_cost, typed.limit_ms, typed.merges)
         self._warm_up(len(ordered))
 
     def _warm_up(self, types: int) -> None:
@@ -206,20 +209,19 @@ class MatchingChooser(_Central):
         )  # fmt: skip
 
 
-def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> Iterator[list[Lane]]:
-    """A pool of more than `most` workers in nearly equal parts, each with one of the heaviest type where it goes round.
+def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> list[list[Lane]]:
+    """The workers in the parts into which a pool of more than `most` is divided (`hetplan.dispatch.matching`).
 
-    The parts are those in which the simulator divides it (`hetplan.dispatch.matching.split_pool`).
+    As in the simulator, the workers of each hardware are dealt out in turn, whatever groups they stand in.
     """
-    types: dict[tuple[str, str], list[Lane]] = {}
+    counts = Counter(lane.hardware for lane in lanes)
+    weights = [weight.get(name, 1.0) for name in counts]
+    parts: list[list[Lane]] = [[] for _ in range(parts_of_pool(list(counts.values()), weight=weights, most=most))]
+    dealt: Counter[str] = Counter()
     for lane in sorted(lanes, key=lambda one: -weight.get(one.hardware, 1.0)):
-        types.setdefault(Times.type_of(lane), []).append(lane)
-    if not types:
-        yield []
-        return
-    left = [iter(group) for group in types.values()]
-    for counts in split_pool([len(group) for group in types.values()], most=most):
-        yield [lane for group, count in zip(left, counts, strict=True) for lane in islice(group, count)]
+        parts[dealt[lane.hardware] % len(parts)].append(lane)
+        dealt[lane.hardware] += 1
+    return parts
 
 
 class DealtChooser:

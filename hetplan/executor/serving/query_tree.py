@@ -76,12 +76,13 @@ def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 @dataclass(slots=True)
 class Hop:
-    """What one step did for a query."""
+    """What one step did for a query; it waited in the router first, then in the worker's queue."""
 
     node: str
     load: str
     variant: str | None
     unit: str
+    router_ms: float
     queue_ms: float
     service_ms: float
     batch: int
@@ -89,7 +90,7 @@ class Hop:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One job: a query at one step. `path` are the loads that it has passed."""
+    """One job: a query at one step. `path` are the loads that it has passed; at `asked_s` a worker was asked for it."""
 
     query: QueryState
     node: str
@@ -99,6 +100,7 @@ class Task:
     weight: float = 1.0
     quality: float = 1.0
     entered_s: float = 0.0
+    asked_s: float = 0.0
     attempts: int = 0
     lane: Any = None
     expected_s: float = 0.0

@@ -36,7 +36,8 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
         "path": [
             {
                 "node": hop.node, "load": hop.load, "variant": hop.variant, "unit": hop.unit,
-                "queue_ms": round(hop.queue_ms, 3), "service_ms": round(hop.service_ms, 3), "batch": hop.batch,
+                "router_ms": round(hop.router_ms, 3), "queue_ms": round(hop.queue_ms, 3),
+                "service_ms": round(hop.service_ms, 3), "batch": hop.batch,
             }
             for hop in query.hops
         ],

@@ -236,7 +236,7 @@ class Router:
         app: Application = query.app
         give_up_s = app.give_up_s(task, now) if app.late != "serve" else inf
         lane.bound += 1
-        task.lane = lane
+        task.lane, task.asked_s = lane, now
         self.loads[lane.name]["arrived"] += 1
         slack_ms = 1e3 * (query.deadline_s - now)
         rate_qps = app.rate_qps(lane) if app.dispatch["rule"] == "queue-slack/1" else 0.0
@@ -249,10 +249,11 @@ class Router:
             for task in tasks:
                 self._place(task)
             return
+        now = monotonic()
         lane.bound += len(tasks)
         self.loads[lane.name]["arrived"] += len(tasks)
         for task in tasks:
-            task.lane = lane
+            task.lane, task.asked_s = lane, now
         lane.link.batch(lane, [(next(self._numbers) & 0xFFFFFFFF, task) for task in tasks])
 
     def _done(self, link: Link, answered: Answered) -> None:
@@ -285,8 +286,8 @@ class Router:
         counts["busy_ms"] += answered.service_ms / answered.batch
         if not query.brief:
             query.hops.append(
-                Hop(task.node, served_by.name, served_by.variant, lane.unit, answered.queue_ms, answered.service_ms,
-                    answered.batch)
+                Hop(task.node, served_by.name, served_by.variant, lane.unit, 1e3 * (task.asked_s - task.entered_s),
+                    answered.queue_ms, answered.service_ms, answered.batch)
             )  # fmt: skip
         self._finish(task, served_by, answered)
 

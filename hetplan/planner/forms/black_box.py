@@ -211,16 +211,25 @@ class BlackBox(Form[int]):
         return np.asarray(self.latency_s(seconds, sizes, np.array([found.bytes_in]))[0])
 
     def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
-        """Per placement the least cost of a measured configuration within the limit, where that may be below this."""
-        from hetplan.planner.forms.black_box_shares import cheapest
+        """Per placement the least cost of a measured configuration within the limit, where that may be the least.
+
+        Placements that cannot come below `below`, or another one, are left at infinity.
+        """
+        from hetplan.planner.forms.black_box_shares import cheapest, least_shares
 
         found = self.journal[configuration]
         costs = np.full(len(self.placements), np.inf)
         if not found.passes:
             return costs
-        least = min(self.placed.shares) * self.full_price
-        for placement in np.flatnonzero((self.at_full(found) <= self.limit_s) & (least < below)):
-            costs[placement] = cheapest(self, found, int(placement))[0]
+        in_time = np.flatnonzero(self.at_full(found) <= self.limit_s)
+        least = least_shares(self, found)
+        bound = (np.where(self.price > 0, least, 0.0) * self.price).sum(axis=1)
+        best = np.inf
+        for placement in in_time[np.argsort(bound[in_time], kind="stable")]:
+            if bound[placement] >= below or bound[placement] > best * (1 + 1e-9):
+                break
+            costs[placement] = cheapest(self, found, int(placement), least[placement])[0]
+            best = min(best, costs[placement])
         return costs
 
     @property

@@ -7,14 +7,16 @@ r"""Loads covered one by one by whole counts, under a few capacities that all sh
     (2)   sum_j use_rj x_j <= capacity_r                       for every row r
           0 <= x_j <= upper_j, whole
 
-Every j belongs to one block and one group, a group lies in one block, and its members have one gain. A *column* is a
-choice of counts that covers a block. For any prices mu >= 0 of the rows::
+Every j belongs to one block and one group, a group lies in one block, and its members have one gain. Nothing costs or
+takes less than nothing, and `free` and `upper` are whole. A *column* is a choice of counts that covers a block. For any
+prices mu >= 0 of the rows::
 
     L(mu) = sum_b min { cost + mu use of a column of b } - mu capacity
 
 bounds the value from below over *all* columns, generated or not, because each minimum is taken exactly (a bounded
-covering knapsack, by depth-first branch and bound). So `certify` re-proves a bound from the prices alone; and where a
-few large blocks leave a gap that no prices close, from a tree of choices with prices at its leaves (`columns_near`).
+covering knapsack, by depth-first branch and bound), or bounded itself where that takes too long. So `certify` re-proves
+a bound from the prices alone; and where a few large blocks leave a gap that no prices close, from a tree of choices
+with prices at its leaves (`columns_near`).
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ Integers = NDArray[np.int64]
 
 ROUNDING = 1e-10
 """Relative to the sum of absolute terms: far above the rounding of the few thousand additions behind a bound."""
+STEPS, FEWEST_STEPS = 200_000, 500
+"""Of all covers of one pricing, and of a single one at least: a tenth of a second; some 20 are what a cover takes."""
 
 
 @dataclass(frozen=True)
 class Priced:
-    """The cheapest column of every block at some prices: their counts together, L(mu), and mu's place."""
+    """A cheapest column of every block at some prices: their counts together, L(mu), and mu itself."""
 
     x: Vector
     bound: float
@@ -86,6 +90,13 @@ class Columns(Form[Vector]):
     def __post_init__(self) -> None:
         if self.block.size and (np.diff(self.block) < 0).any():
             raise ValueError("items stand in the order of their blocks")
+        parts = (self.gain, self.cost, self.free, self.surcharge, self.upper, self.use)
+        if any(not np.isfinite(part).all() or part.min(initial=0.0) < 0 for part in parts) or not self.gain.all():
+            raise ValueError("something gains nothing, costs or takes less than nothing, or is without limit")
+        if not np.isfinite(self.need).all() or not np.isfinite(self.capacity).all():
+            raise ValueError("a need or a capacity is no finite number")
+        if any((part != np.floor(part)).any() for part in (self.free, self.upper)):
+            raise ValueError("counts that are free, or the most there may be, are not whole")
         _, first, of = np.unique(self.group, return_index=True, return_inverse=True)
         if (self.block != self.block[first][of]).any() or (self.gain != self.gain[first][of]).any():
             raise ValueError("a group lies in several blocks, or its members differ in gain")
@@ -105,21 +116,26 @@ class Columns(Form[Vector]):
         return float(self.cost @ x + self.surcharge @ np.maximum(in_group - self.free, 0.0))
 
     def price(self, prices: Vector, *, costs: bool = True) -> Priced:
-        """The cheapest column of every block at these prices, exactly; without `costs` only the prices count."""
+        """The cheapest column of every block at these prices; without `costs` only the prices count.
+
+        Where a block has so many items of nearly one rate that its cheapest column is not found in some thousand steps,
+        the best one found takes its place, and the bound is that of what was not looked at.
+        """
         worth = prices @ self.use
         plain = (self.cost + worth if costs else worth).tolist()
         extra = self.surcharge.tolist() if costs else [0.0] * self.surcharge.size
         x, total = np.zeros(self.block.size), 0.0
-        starts = self.starts.tolist()
+        most_steps = max(FEWEST_STEPS, STEPS // max(self.need.size, 1))
         for b, need in enumerate(self.need.tolist()):
             if need <= 0:
                 continue
-            found = self._cheapest(range(starts[b], starts[b + 1]), need, plain, extra)
+            segments, owner = self._segments(b, need, plain, extra)
+            found = cheapest_cover(segments, need, most_steps)
             if found is None:
                 return Priced(x, np.inf, prices)
-            total += found[0]
-            for j, count in found[1]:
-                x[j] += count
+            total += found.bound
+            for place, count in found.counts:
+                x[owner[place]] += count
         spent = float(prices @ self.capacity)
         slip = ROUNDING * (abs(total) + abs(spent))
         return Priced(x, total - spent - slip, prices)
@@ -139,34 +155,46 @@ class Columns(Form[Vector]):
         return self.group.tolist(), self.gain.tolist(), self.free.tolist()
 
     @cached_property
-    def _most(self) -> list[float]:
-        """How many there may be of every group."""
-        return list(np.bincount(self.group, weights=self.upper, minlength=self.free.size).tolist())
+    def _members(self) -> list[list[list[int]]]:
+        """The items of every group, by block."""
+        found: list[dict[int, list[int]]] = [{} for _ in range(self.need.size)]
+        for j, (b, g) in enumerate(zip(self.block.tolist(), self.group.tolist(), strict=True)):
+            found[b].setdefault(g, []).append(j)
+        return [list(groups.values()) for groups in found]
 
-    def _cheapest(
-        self, items: range, need: float, plain: list[float], extra: list[float]
-    ) -> tuple[float, list[tuple[int, int]]] | None:
-        """The least reduced cost of a column of one block, and its counts by item."""
-        (group, gain, free_of), most_of = self.lists, self._most
-        best: dict[int, int] = {}
-        for j in items:
-            g = group[j]
-            if g not in best or plain[j] < plain[best[g]]:
-                best[g] = j
+    def _segments(
+        self, b: int, need: float, plain: list[float], extra: list[float]
+    ) -> tuple[list[tuple[float, float, float]], list[int]]:
+        """What there is to cover a block with, (gain, cost, most), and of which item.
+
+        So many of a group cost least by its cheapest members, each up to its limit, the first of all free of the
+        surcharge: costs that only grow, so that nobody takes a later segment of a group before an earlier one is full.
+        """
+        (group, gain, free_of), most_of = self.lists, self._upper
         segments: list[tuple[float, float, float]] = []
         owner: list[int] = []
-        for g, j in best.items():
-            most, free = most_of[g], min(free_of[g], most_of[g])
-            if free > 0:
-                segments.append((gain[j], plain[j], free))
-                owner.append(j)
-            if most > free:
-                segments.append((gain[j], plain[j] + extra[g], most - free))
-                owner.append(j)
-        found = cheapest_cover(segments, need)
-        if found is None:
-            return None
-        return found[0], [(owner[place], count) for place, count in found[1]]
+        for members in self._members[b]:
+            g = group[members[0]]
+            free, more, enough = free_of[g], extra[g], need / gain[members[0]] + 1.0
+            for j in sorted(members, key=plain.__getitem__) if len(members) > 1 else members:
+                most = most_of[j]
+                spared = min(most, free)
+                if spared > 0:
+                    segments.append((gain[j], plain[j], spared))
+                    owner.append(j)
+                if most > spared:
+                    segments.append((gain[j], plain[j] + more, most - spared))
+                    owner.append(j)
+                free -= spared
+                enough -= most
+                if enough <= 0:
+                    # The cheaper members alone cover all.
+                    break
+        return segments, owner
+
+    @cached_property
+    def _upper(self) -> list[float]:
+        return list(self.upper.tolist())
 
     def certify(self, answer: Answer[Vector]) -> Certificate:
         """Feasibility and value recomputed; the bound (or infeasibility) re-proved from the prices by the oracle."""

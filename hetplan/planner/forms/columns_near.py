@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.columns_knapsack import covers_within
+from hetplan.planner.forms.columns_listed import Listed
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.columns import Columns
@@ -36,8 +37,8 @@ Integers = NDArray[np.int64]
 Kept = NDArray[np.bool_]
 
 MOST_COLUMNS = 20_000
-MOST_STEPS = 20_000
-"""Of one block: where there is so much to choose, a tree over it would not end."""
+MOST_STEPS, MOST_OF_ONE = 1_000_000, 60_000
+"""In finding them, of all blocks and of one: where there is so much to choose, a tree over it would not end."""
 ROUNDING = 1e-10
 """Relative to the sum of absolute terms, as in the bound of the prices alone."""
 HAIR = 1e-9
@@ -45,17 +46,10 @@ HAIR = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
-    """Columns in the order of their blocks: cost, use of every row, and their counts as triplets."""
+class Near(Listed):
+    """Near columns, in the order of their blocks."""
 
-    form: Columns
-    block: Integers
-    cost: Vector
-    use: Vector
-    entry: Integers
-    item: Integers
-    count: Vector
-    ceiling: float
+    ceiling: float = np.inf
     """What any choice costs at least that takes another column."""
 
     @cached_property
@@ -92,11 +86,6 @@ class Near:
         other = self.block != self.form.block[item]
         return enough | other, ~enough | other
 
-    def counts(self, taken: Integers) -> Vector:
-        """The counts of the taken columns together, by item of the form."""
-        mine = np.isin(self.entry, taken)
-        return np.asarray(np.bincount(self.item[mine], self.count[mine], self.form.cost.size), dtype=np.float64)
-
     def bound(self, kept: Kept, prices: Vector) -> float:
         """L of the kept columns; infinite where some block keeps none."""
         worth = np.where(kept, self.cost + prices @ self.use, np.inf)
@@ -106,35 +95,39 @@ class Near:
 
 
 def near_columns(form: Columns, prices: Vector, slack: float) -> Near | None:
-    """All near columns; None where there are too many, no row is shared, or anything costs or takes less than 0."""
+    """All near columns at prices of 0 or more; None where there are too many, or no row is shared."""
     if not form.capacity.size:
-        return None
-    if min(part.min(initial=0.0) for part in (form.cost, form.surcharge, form.use, prices)) < 0:
         return None
     plain = (form.cost + prices @ form.use).tolist()
     cheapest = form.price(prices)
     if not np.isfinite(cheapest.bound):
         return None
     worth = form.by_block(cheapest.x, np.array(plain)).tolist()
-    blocks, entries, items, counts, size = list[int](), list[int](), list[int](), list[int](), 0
+    blocks, entries, items, counts, left = list[int](), list[int](), list[int](), list[int](), MOST_STEPS
     for b, need in enumerate(form.need.tolist()):
         if need <= 0:
             continue
-        found = _of_block(form, b, plain, worth[b] + slack * (1.0 + HAIR) + HAIR * worth[b])
-        if found is None or size + len(found) > MOST_COLUMNS:
+        limit = worth[b] + slack * (1.0 + HAIR) + HAIR * worth[b]
+        found = _of_block(form, b, plain, limit, min(left, MOST_OF_ONE))
+        if found is None or len(blocks) + len(found[0]) > MOST_COLUMNS:
             return None
-        for column in found:
-            blocks.append(b)
-            entries += [size] * len(column)
+        left -= found[1]
+        for column in found[0]:
+            entries += [len(blocks)] * len(column)
             items += [j for j, _ in column]
             counts += [k for _, k in column]
-            size += 1
+            blocks.append(b)
     triplets = (np.array(entries, np.int64), np.array(items, np.int64), np.array(counts, dtype=float))
-    return _measured(form, np.array(blocks, np.int64), triplets, cheapest.bound + slack)
+    return replace(Near.of(form, np.array(blocks, np.int64), *triplets), ceiling=cheapest.bound + slack)
 
 
-def _of_block(form: Columns, b: int, plain: list[float], limit: float) -> list[tuple[tuple[int, int], ...]] | None:
-    """The near columns of one block, each once. Of what is free each member of a group may have all: found too much."""
+def _of_block(
+    form: Columns, b: int, plain: list[float], limit: float, most_steps: int
+) -> tuple[list[tuple[tuple[int, int], ...]], int] | None:
+    """The near columns of one block, each once, and the steps that it took to find them.
+
+    Of what is free each member of a group may have all: found too much.
+    """
     group, gain, free_of = form.lists
     segments, owner = list[tuple[float, float, float]](), list[int]()
     for j in range(int(form.starts[b]), int(form.starts[b + 1])):
@@ -146,29 +139,16 @@ def _of_block(form: Columns, b: int, plain: list[float], limit: float) -> list[t
         if most > free:
             segments.append((gain[j], plain[j] + float(form.surcharge[group[j]]), most - free))
             owner.append(j)
-    covers = covers_within(segments, float(form.need[b]), limit, MOST_STEPS)
+    covers = covers_within(segments, float(form.need[b]), limit, most_steps)
     if covers is None:
         return None
     found: dict[tuple[tuple[int, int], ...], None] = {}
-    for cover in covers:
+    for cover in covers[0]:
         column: dict[int, int] = {}
         for place, count in cover:
             column[owner[place]] = column.get(owner[place], 0) + count
         found[tuple(sorted(column.items()))] = None
-    return sorted(found)
-
-
-def _measured(form: Columns, block: Integers, triplets: tuple[Integers, Integers, Vector], ceiling: float) -> Near:
-    """What the columns cost and take."""
-    entry, item, count = triplets
-    size = block.size
-    plain = np.bincount(entry, form.cost[item] * count, size)
-    groups, place = np.unique(entry * form.free.size + form.group[item], return_inverse=True)
-    in_group, g = np.bincount(place, count, groups.size), groups % max(form.free.size, 1)
-    loaded = form.surcharge[g] * np.maximum(in_group - form.free[g], 0.0)
-    cost = np.asarray(plain + np.bincount(groups // max(form.free.size, 1), loaded, size), dtype=np.float64)
-    use = np.array([np.bincount(entry, row[item] * count, size) for row in form.use], dtype=np.float64)
-    return Near(form, block, cost, use.reshape(form.capacity.size, size), entry, item, count, ceiling)
+    return sorted(found), covers[1]
 
 
 def bound_of_tree(form: Columns, proof: Mapping[str, Any]) -> float:

@@ -11,7 +11,7 @@ and for a discounted process  V* <= V + max residual / (1 - discount).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.forms.mdp import Choice, Criterion, Floats, Mdp
-from hetplan.planner.tolerances import VALUE
+from hetplan.planner.tolerances import BOUND_SLIP, VALUE
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["average_of", "certify_mdp", "stationary"]
+__all__ = ["average_of", "certify_mdp", "false_bound", "stationary"]
 
 _ROUNDING = 1e-12
 """Added to every bound, relative to the value: sums of floating-point products are no better than that."""
@@ -45,12 +45,20 @@ def certify_mdp(form: Mdp, answer: Answer[Choice]) -> Certificate:
     faults: list[str] = []
     if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
         faults.append(f"the policy is worth {value:.9g}, not {answer.value:.9g}")
+    faults += false_bound(answer, value)
     bound = _bound(form, answer)
     if bound is None:
         vouched = Vouched.NONE if answer.bound is None else Vouched.CLAIMED
         return Certificate(tuple(faults), value=value, bound=answer.bound, vouched=vouched)
     bound += _ROUNDING * max(1.0, abs(value))
     return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
+
+
+def false_bound(answer: Answer[Any], value: float) -> list[str]:
+    """What to say of a bound that the answer's own policy exceeds; nothing of any other."""
+    if answer.bound is None or value <= answer.bound + BOUND_SLIP * max(1.0, abs(value)):
+        return []
+    return [f"bounds all policies by {answer.bound:.9g}, and its own is worth {value:.9g}"]
 
 
 def stationary(moves: csr_array) -> Floats:

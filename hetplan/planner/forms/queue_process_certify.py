@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.forms.mdp import Criterion
+from hetplan.planner.forms.mdp_certify import false_bound
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def _by_residual(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Intege
             value = form.value_of(form.long_run(chosen), chosen)
     if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
         faults.append(f"the policy is worth {value:.9g}, not {answer.value:.9g}")
+    faults += false_bound(answer, value)
     bound = max(bound, value) + _ROUNDING
     return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
 
@@ -114,14 +116,15 @@ def _by_distribution(form: QueueProcess, chosen: Integers, mass: Floats, low: fl
 
 def _without_values(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
     """Nothing to prove a bound by: the policy is evaluated anew."""
-    faults: tuple[str, ...] = ()
+    faults: list[str] = []
     value: float | None = None
     if form.criterion is Criterion.AVERAGE:
         value = form.value_of(form.long_run(chosen), chosen)
         if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
-            faults = (f"the policy is worth {value:.9g}, not {answer.value:.9g}",)
+            faults.append(f"the policy is worth {value:.9g}, not {answer.value:.9g}")
+        faults += false_bound(answer, value)
     vouched = Vouched.NONE if answer.bound is None else Vouched.CLAIMED
-    return Certificate(faults, value=value, bound=answer.bound, vouched=vouched)
+    return Certificate(tuple(faults), value=value, bound=answer.bound, vouched=vouched)
 
 
 def _certify_horizon(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
@@ -133,7 +136,7 @@ def _certify_horizon(form: QueueProcess, answer: Answer[QueuePolicy], chosen: In
     own = form.operator.follow(values, chosen)
     start = form.slacks - 1
     value, bound = float(own[start]), float(best[start]) + _ROUNDING
-    faults: tuple[str, ...] = ()
+    faults = false_bound(answer, value)
     if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
-        faults = (f"the plan is worth {value:.9g}, not {answer.value:.9g}",)
-    return Certificate(faults, value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
+        faults.append(f"the plan is worth {value:.9g}, not {answer.value:.9g}")
+    return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)

@@ -73,7 +73,7 @@ def target(cluster: Cluster) -> Callable[..., Kubernetes]:
         settings = {"kubectl": cluster.program, "image": "registry.example/hetplan:1", **settings}
         content = {
             "name": "prod",
-            "limits": {"call_s": 5.0, "start_s": 5.0, "drain_s": 1.0, **(limits or {})},
+            "limits": {"call_s": 60.0, "start_s": 60.0, "drain_s": 1.0, **(limits or {})},
             "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
             "hosts": {"pool": {**machines, **(hosts or {})}},
         }

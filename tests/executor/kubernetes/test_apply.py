@@ -49,7 +49,7 @@ def deployment(cluster: Any, tmp_path: Path) -> Iterator[Deployment]:
         {
             "name": "prod",
             "state_dir": str(tmp_path / "state"),
-            "limits": {"call_s": 5.0, "start_s": 5.0, "drain_s": 1.0},
+            "limits": {"call_s": 60.0, "start_s": 60.0, "drain_s": 1.0},
             "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
             "hosts": {"pool": {"target": "cluster", "hardware": "t4", "machines": 10}},
             "models": [{"kind": "sleep", "ms": 2.0}],

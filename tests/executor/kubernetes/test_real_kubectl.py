@@ -42,7 +42,7 @@ def target(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kube
     hosts = read_hosts(
         {
             "name": "prod",
-            "limits": {"call_s": 10.0, "start_s": 10.0, "drain_s": 2.0},
+            "limits": {"call_s": 60.0, "start_s": 60.0, "drain_s": 2.0},
             "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
             "hosts": {"pool": {"target": "cluster", "hardware": "t4", "machines": 9}},
         }
@@ -63,13 +63,13 @@ def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: 
     three = units(3)
     assert target.check(three) == []
     assert server.objects == {}
-    target.start(three, limit_s=10)
+    target.start(three, limit_s=60)
     assert kinds(server) == ["configmaps", "deployments", "services"]
     assert [(one.unit, one.status) for one in target.observe()] == [(unit, "ready") for unit in three]
     assert [one.loads for one in target.health([three[0].name]).values()] == [{"w1.a": {"arrived": 7}}]
     changed = units(3, max_batch=8)
     assert "maxbatch" in target.diff(changed).replace("_", "").lower()
-    target.load(changed, limit_s=10)
+    target.load(changed, limit_s=60)
     assert [one.unit for one in target.observe()] == changed
     assert kinds(server) == ["configmaps", "deployments", "services"]
     target.stop([changed[2].name], drain_s=2)
@@ -79,8 +79,8 @@ def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: 
 
 
 def test_routes_are_rolled_out_and_everything_goes_down(target: Kubernetes, server: Any) -> None:
-    target.start(units(1), limit_s=10)
-    target.route({"revision": "1"}, limit_s=10)
+    target.start(units(1), limit_s=60)
+    target.route({"revision": "1"}, limit_s=60)
     assert target.routed() == {"revision": "1"}
     target.down(drain_s=2)
     assert server.objects == {}

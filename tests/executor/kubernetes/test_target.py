@@ -33,7 +33,7 @@ def test_it_does_what_targets_do(target: Make, cluster: Any) -> None:
 
 def test_started_units_are_seen_as_they_were_started(target: Make) -> None:
     kubernetes, asked = target(), units(3) + units(1, "w2")
-    endpoints = kubernetes.start(asked, limit_s=5)
+    endpoints = kubernetes.start(asked, limit_s=60)
     assert set(endpoints) == set(names(asked))
     seen = {one.name: one for one in kubernetes.observe()}
     assert {name: one.unit for name, one in seen.items()} == {unit.name: unit for unit in asked}
@@ -42,7 +42,7 @@ def test_started_units_are_seen_as_they_were_started(target: Make) -> None:
 
 
 def test_start_applies_server_side_and_waits_for_each_rollout(target: Make, cluster: Any) -> None:
-    target(context="prod", namespace="serving").start(units(2) + units(1, "w2"), limit_s=5)
+    target(context="prod", namespace="serving").start(units(2) + units(1, "w2"), limit_s=60)
     assert cluster.verbs == ["get", "apply", "rollout", "rollout"]
     applied = cluster.calls[1]["words"]
     assert {"--server-side", "--field-manager=hetplan", "--filename=-"} <= set(applied)
@@ -54,16 +54,16 @@ def test_start_applies_server_side_and_waits_for_each_rollout(target: Make, clus
 
 def test_starting_what_runs_changes_nothing(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(2), limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
     before = cluster.objects
-    kubernetes.start(units(2), limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
     assert cluster.objects == before
 
 
 def test_groups_grow_and_shrink_to_nothing(target: Make, cluster: Any) -> None:
     kubernetes, four = target(), units(4)
-    kubernetes.start(four[:2], limit_s=5)
-    kubernetes.start(four[2:], limit_s=5)
+    kubernetes.start(four[:2], limit_s=60)
+    kubernetes.start(four[2:], limit_s=60)
     assert names(four) == [one.name for one in kubernetes.observe()]
     kubernetes.stop(names(four[1:3]), drain_s=0.1)
     assert [four[0].name, four[3].name] == [one.name for one in kubernetes.observe()]
@@ -75,9 +75,9 @@ def test_groups_grow_and_shrink_to_nothing(target: Make, cluster: Any) -> None:
 
 def test_a_changed_load_rolls_and_leaves_no_old_config(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(2), limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
     changed = [replace(unit, loads=(LoadSpec("w1.a", variant="other"),)) for unit in units(2)]
-    kubernetes.load(changed, limit_s=5)
+    kubernetes.load(changed, limit_s=60)
     assert [one.unit for one in kubernetes.observe()] == changed
     assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
 
@@ -96,24 +96,24 @@ def test_pods_that_do_not_come_are_named_with_their_reason(
     cluster.play(unready={"prod-w2": trouble})
     kubernetes = target()
     with pytest.raises(TargetFailed, match="timed out") as failed:
-        kubernetes.start(units(1) + units(2, "w2"), limit_s=5)
+        kubernetes.start(units(1) + units(2, "w2"), limit_s=60)
     assert said in str(failed.value)
     assert failed.value.about.startswith("prod-w2")
 
 
 def test_a_failed_start_leaves_nothing_of_what_it_began(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(1), limit_s=5)
+    kubernetes.start(units(1), limit_s=60)
     before = cluster.objects
     cluster.play(unready={"prod-w2": {"reason": "ImagePullBackOff", "message": ""}})
     with pytest.raises(TargetFailed):
-        kubernetes.start(units(3) + units(1, "w2"), limit_s=5)
+        kubernetes.start(units(3) + units(1, "w2"), limit_s=60)
     assert cluster.objects == before
 
 
 def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(2), limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
     cluster.play(unready={"prod-w1": {"reason": "CrashLoopBackOff", "message": "it ends"}})
     seen = kubernetes.observe()
     assert [(one.status, one.restarts) for one in seen] == [("failing", 3)] * 2
@@ -124,7 +124,7 @@ def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> Non
 
 def test_health_reads_the_counters_of_each_pod(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(2), limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
     cluster.play(raw={"loads": {"w1.a": {"arrived": 7, "served": 6}}})
     told = kubernetes.health([*names(units(2)), "unknown"])
     assert set(told) == set(names(units(2)))
@@ -138,19 +138,19 @@ def test_routes_roll_the_router_and_are_read_back(target: Make, cluster: Any) ->
     kubernetes = target()
     assert kubernetes.routed() is None
     for routes in ({"apps": {"a": 1}}, {"apps": {"a": 2}}):
-        kubernetes.route(routes, limit_s=5)
+        kubernetes.route(routes, limit_s=60)
         assert kubernetes.routed() == routes
     assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
     assert kubernetes.observe() == ()
-    kubernetes.route(None, limit_s=5)
+    kubernetes.route(None, limit_s=60)
     assert kubernetes.routed() is None
     assert cluster.objects == {}
 
 
 def test_down_leaves_nothing_and_touches_no_other_deployment(target: Make, cluster: Any) -> None:
     kubernetes = target()
-    kubernetes.start(units(2), limit_s=5)
-    kubernetes.route({"apps": {}}, limit_s=5)
+    kubernetes.start(units(2), limit_s=60)
+    kubernetes.route({"apps": {}}, limit_s=60)
     stranger = {"kind": "Deployment", "metadata": {"name": "x", "labels": {"app.kubernetes.io/managed-by": "hetplan"}}}
     stranger |= {"spec": {"replicas": 0, "template": {"metadata": {"labels": {}}}}}
     (cluster.folder / "objects.json").write_text(json.dumps({**cluster.objects, "Deployment/x": stranger}))
@@ -176,7 +176,7 @@ def test_check_tells_what_hinders_before_anything_is_asked(target: Make, cluster
 def test_diff_shows_what_kubectl_shows(target: Make, cluster: Any) -> None:
     kubernetes = target()
     assert "+ Deployment/prod-w1-" in kubernetes.diff(units(1))
-    kubernetes.start(units(1), limit_s=5)
+    kubernetes.start(units(1), limit_s=60)
     assert kubernetes.diff(units(1)).strip() == ""
     cluster.play(fail={"diff": "the server is down"})
 
@@ -185,7 +185,7 @@ def test_diff_shows_what_kubectl_shows(target: Make, cluster: Any) -> None:
 def test_what_kubectl_says_is_in_the_failure(target: Make, cluster: Any, verb: str) -> None:
     cluster.play(fail={verb: "The connection to the server 10.0.0.1:6443 was refused"})
     with pytest.raises(TargetFailed, match=f"kubectl {verb}.*10.0.0.1:6443 was refused"):
-        target().start(units(1), limit_s=5)
+        target().start(units(1), limit_s=60)
 
 
 def test_a_kubectl_that_hangs_is_ended(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def target(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         content = {
             "name": "trial",
             "router": {"target": router},
-            "limits": {"call_s": 2},
+            "limits": {"call_s": 60},
             "targets": {"here": {"kind": "local"}, "cluster": {"kind": "ray", "settings": settings}},
             "hosts": {"pool": {"target": "cluster", "hardware": ["t4", "cpu4", "h100"], "machines": 9}},
         }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,14 @@ class Sshd:
             "identity_file": str(self.folder / "id"),
             "known_hosts": str(self.folder / "known_hosts"),
             "folder": str(self.folder / "far"),
-            "connect_s": 5.0,
+            "connect_s": 60.0,
         }
 
     def start(self) -> None:
         log = (self.folder / "log").open("ab")
         self.process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(self.folder / "config")], stderr=log)
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
+        until = time.monotonic() + 60
+        while self.process.poll() is None and time.monotonic() < until:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
@@ -59,6 +60,14 @@ class Sshd:
                 return
         pytest.skip(f"sshd did not start: {(self.folder / 'log').read_text()[-300:]}")
 
+    def refuses(self) -> str:
+        """Why this user cannot log in here at all, for instance without a shell; "" where it can."""
+        known = f"UserKnownHostsFile={self.settings['known_hosts']}"
+        options = [word for option in ("BatchMode=yes", "IdentitiesOnly=yes", known) for word in ("-o", option)]
+        where = ["-p", str(self.port), "-i", self.settings["identity_file"], f"{self.settings['user']}@127.0.0.1"]
+        ran = subprocess.run(["ssh", *options, *where, "true"], capture_output=True, text=True, check=False)
+        return ran.stderr.strip() or f"exit {ran.returncode}" if ran.returncode else ""
+
     def connections(self) -> list[int]:
         """The server's own children: one process per connection."""
         assert self.process is not None
@@ -66,9 +75,14 @@ class Sshd:
         return [int(pid) for pid in children.split()]
 
     def cut(self) -> None:
-        """Break every connection as if the cable were pulled."""
-        for pid in self.connections():
-            os.kill(pid, 9)
+        """Break every connection as if the cable were pulled; over when the server has none left."""
+        until = time.monotonic() + 60
+        while (left := self.connections()) and time.monotonic() < until:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+            time.sleep(0.02)
+        assert not left
 
     def stop(self) -> None:
         if self.process is not None:
@@ -99,5 +113,8 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
     )
     server = Sshd(folder, port)
     server.start()
+    if refused := server.refuses():
+        server.stop()
+        pytest.skip(f"sshd lets nobody in here: {refused}")
     yield server
     server.stop()

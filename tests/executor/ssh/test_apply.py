@@ -52,7 +52,7 @@ def deployment(tmp_path: Path, sshd: Any) -> Iterator[Deployment]:
         {
             "name": "two",
             "state_dir": str(tmp_path / "state"),
-            "limits": {"call_s": 5.0, "start_s": 20.0, "drain_s": 1.0},
+            "limits": {"call_s": 60.0, "start_s": 120.0, "drain_s": 1.0},
             "router": {"target": "here", "port": 0},
             "targets": {"here": {"kind": "local"}, "far": {"kind": "ssh", "settings": sshd.settings}},
             "hosts": {
@@ -73,7 +73,7 @@ def served(deployment: Deployment, queries: int) -> set[str]:
     """The workers that served so many queries, all of which must have been served."""
     found = set()
     for _ in range(queries):
-        with urllib.request.urlopen(f"{deployment.endpoint()}/v1/rank", data=b"{}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{deployment.endpoint()}/v1/rank", data=b"{}", timeout=60) as answer:
             told = json.loads(answer.read())
         assert told["outcome"] == "served"
         found.add(told["path"][0]["unit"].split("-")[0])

@@ -1,6 +1,11 @@
 """What binds, and the three smallest repairs."""
 
+from itertools import product
+
+import numpy as np
 import pytest
+from cases.pipelines import random_pipeline
+from scipy.optimize import linprog
 
 import hetplan as hp
 from benchmarks.datasets import loki, loki_by_hand, loki_generator
@@ -162,3 +167,65 @@ def test_money_at_latency_levels(by_levels):
     outcome = hp.solve(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
     assert repair(outcome, "instances") is None
+
+
+@pytest.mark.parametrize("seed", [9, 12, 34])
+def test_no_smaller_change_would_do(seed):
+    """At each repair there is a plan, a little short of it there is none: whatever was left out on the way to it."""
+    profile, slo = random_pipeline(seed, gpus=2, tasks=2)
+    app, limits = slo["apps"]["x"], slo["limits"]["instances"]
+    app["demand"]["rate_qps"] *= 5
+    outcome = hp.solve(profile, slo)
+    assert outcome.exit_code == 3
+
+    def exits(holder, key, value):
+        before, holder[key] = holder[key], value
+        code = hp.solve(profile, slo).exit_code
+        holder[key] = before
+        return code
+
+    rate = repair(outcome, "rate_qps")
+    assert exits(app["demand"], "rate_qps", rate.to * (1 - 1e-9)) == 0
+    assert exits(app["demand"], "rate_qps", rate.to * 1.001) == 3
+    mix = {part.split()[0]: int(part.split()[1]) for part in repair(outcome, "instances").to.split(", ")}
+    assert exits(slo["limits"], "instances", {gpu: [0, mix.get(gpu, 0)] for gpu in limits}) == 0
+    for fewer in mix:
+        rest = {gpu: [0, mix.get(gpu, 0) - (gpu == fewer)] for gpu in limits}
+        assert exits(slo["limits"], "instances", rest) == 3
+
+
+def test_fewer_servers_than_steps_of_a_large_tree():
+    outcome = hp.solve(*loki_generator.inputs(loki_generator.T5, servers=4, utilisation=1.5, variants=5))
+    assert "5 steps need a server each" in outcome.why[0]
+    assert repair(outcome, "instances").to == "c 5"
+
+
+def by_hand(demand: float, servers: int) -> float:
+    """The best accuracy of the tiny chain at 200 ms, where every path is in time: the best of all counts of servers."""
+    accuracy = np.array([1.0, 0.9, 0.8, 0.72])  # of a1|b1, a1|b2, a2|b1, a2|b2
+    loads = demand * np.array([[1, 1, 0, 0], [0, 0, 1, 1], [2, 0, 1, 0], [0, 2, 0, 1]])
+    best = 0.0
+    for counts in product(range(servers + 1), repeat=4):
+        if sum(counts) == servers:
+            room = np.array([20, 40, 20, 50]) * counts
+            found = linprog(-accuracy, A_ub=loads, b_ub=room, A_eq=np.ones((1, 4)), b_eq=[1.0])
+            best = max(best, -found.fun if found.success else 0.0)
+    return best
+
+
+def test_a_floor_at_latency_levels(by_levels):
+    profile, slo = loki_by_hand.tiny(0.2, 70)
+    slo["apps"]["x"]["quality"] = {"min": 0.97}
+    outcome = hp.solve(profile, slo)
+    assert outcome.exit_code == 3
+    floor = repair(outcome, "quality.min")
+    best = by_hand(70, 5)
+    assert best * (1 - 1e-3) <= floor.to <= best + 1e-9
+    slo["apps"]["x"]["quality"] = {"min": floor.to - 1e-6}
+    assert hp.solve(profile, slo).exit_code == 0
+
+
+def test_a_floor_above_what_the_servers_reach():
+    profile, slo = loki_by_hand.tiny(0.2, 70)
+    slo["apps"]["x"]["quality"] = {"min": 0.97}
+    assert repair(hp.solve(profile, slo), "quality.min").to == pytest.approx(by_hand(70, 5), abs=1e-6)

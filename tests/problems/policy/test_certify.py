@@ -42,6 +42,15 @@ def test_a_wrong_value_is_found(how: dict) -> None:  # type: ignore[type-arg]
 
 
 @EACH
+def test_a_bound_below_its_own_policy_is_found(how: dict) -> None:  # type: ignore[type-arg]
+    form = random_process(1, **how)
+    answer = solve(form)
+    assert form.certify(replace(answer, bound=answer.value - 1e-3)).faults
+    bare = form.certify(replace(answer, value=None, bound=answer.value - 1e-3, proof={}))
+    assert bare.faults or form.criterion is Criterion.DISCOUNTED
+
+
+@EACH
 def test_another_policy_with_the_best_one_s_proof_is_found(how: dict) -> None:  # type: ignore[type-arg]
     """The value of the proof is not the value of the policy that is handed over."""
     form = random_process(1, **how)

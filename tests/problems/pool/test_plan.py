@@ -11,6 +11,8 @@ from cases.pool import decide, files, g1, g3
 import hetplan
 from hetplan.planner.draft import Draft
 from hetplan.planner.plan import MatchingDispatch, SharesDispatch
+from hetplan.planner.plan_file import plan_bytes, plan_dict, read_plan
+from hetplan.simulator.pool import Conditions
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"
 
@@ -89,6 +91,22 @@ def test_matching_is_told_all_it_needs() -> None:
         ("start", ()),
         ("load", (3,)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "divided"),
+    [({"base": 2, "aux": 48}, False), ({"base": 2, "aux": 49}, True), ({"base": 1, "aux": 60}, False)],
+)
+def test_a_plan_says_when_its_pool_is_divided(counts: dict[str, int], divided: bool) -> None:
+    """Above 50 instances, where each part can have one of the base; smaller plans say nothing of it."""
+    outcome = hetplan.solve(*g1(budget=20), formulation="fluid-lp", options={"counts": counts, "size": "simulated"})
+    plan = outcome.require()
+    assert outcome.violations == ()
+    dispatch = plan.dispatch["app"]
+    assert isinstance(dispatch, MatchingDispatch)
+    assert dispatch.split_above == (Conditions().split_above if divided else None)
+    assert (b"split_above" in plan_bytes(plan)) is divided
+    assert read_plan(plan_dict(plan)).dispatch == plan.dispatch
 
 
 def test_the_base_may_be_named() -> None:

@@ -31,8 +31,9 @@ def form(capacity=4.0):
         min_size=1, max_size=4,
     ),
     st.floats(0.5, 30),
+    st.sampled_from([0, 1, 3, 9, 10_000]),
 )  # fmt: skip
-def test_the_knapsack_is_exact(segments, need):
+def test_the_knapsack_is_exact_or_bounded(segments, need, steps):
     best = min(
         (
             sum(cost * k for (_, cost, _), k in zip(segments, counts, strict=True))
@@ -41,12 +42,72 @@ def test_the_knapsack_is_exact(segments, need):
         ),
         default=None,
     )
-    found = cheapest_cover(segments, need)
+    found = cheapest_cover(segments, need, steps)
     assert (found is None) == (best is None)
     if found is not None:
-        assert found[0] == pytest.approx(best)
-        covered = sum(segments[k][0] * count for k, count in found[1])
+        assert found.bound <= best + 1e-9
+        assert found.cost >= best - 1e-9
+        if steps == 10_000:
+            assert (found.cost, found.bound) == pytest.approx((best, best))
+        covered = sum(segments[k][0] * count for k, count in found.counts)
         assert covered >= need * (1 - 1e-8)
+        assert found.cost == pytest.approx(sum(segments[k][1] * count for k, count in found.counts))
+
+
+def test_many_segments_of_one_rate_end_with_a_bound():
+    # Whole even gains, an odd need: nothing but trying all sums tells that one more than the need must be paid.
+    segments = [(2.0 * k, 2.0 * k, 1) for k in range(20, 60)]
+    found = cheapest_cover(segments, 1201.0, 20_000)
+    assert found.cost == 1202
+    assert found.bound == pytest.approx(1201)
+
+
+def test_blocks_of_many_items_of_nearly_one_rate_are_answered():
+    rng = np.random.default_rng(0)
+    size = 3 * 40
+    gain = rng.uniform(5, 100, size)
+    hard = Columns(
+        block=np.repeat(np.arange(3), 40), need=rng.uniform(100, 1000, 3), gain=gain,
+        cost=gain * (1 + 1e-6 * rng.random(size)), group=np.arange(size), free=np.zeros(size),
+        surcharge=np.zeros(size), upper=np.full(size, 9.0), use=gain[None, :], capacity=np.array([9e9]),
+    )  # fmt: skip
+    answer = ColumnsEngine().solve(hard, Limits())
+    certificate = hard.certify(answer)
+    assert certificate.vouched is Vouched.CERTIFIED
+    assert hard.need.sum() - 1e-5 <= certificate.bound <= answer.value <= 1.001 * hard.need.sum()
+
+
+def test_members_of_a_group_have_limits_of_their_own():
+    # Two cheap ones at most, the third of the group dear; the second of all that run is no longer free.
+    one = Columns(
+        block=np.zeros(3, np.int64), need=np.array([6.0]), gain=np.full(3, 2.0), cost=np.array([5.0, 1.0, 9.0]),
+        group=np.zeros(3, np.int64), free=np.ones(1), surcharge=np.array([0.5]), upper=np.array([1.0, 1.0, 9.0]),
+        use=np.zeros((1, 3)), capacity=np.ones(1),
+    )  # fmt: skip
+    answer = ColumnsEngine().solve(one, Limits())
+    assert answer.point.tolist() == [1, 1, 1]
+    assert (answer.status, answer.value) == (Status.OPTIMAL, 16.0)
+    nothing = ColumnsEngine().solve(replace(one, upper=np.ones(3), need=np.array([7.0])), Limits())
+    assert nothing.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"cost": np.array([-1.0, 3.0])}, "less than nothing"),
+        ({"surcharge": np.array([0.0, -1.0])}, "less than nothing"),
+        ({"use": np.array([[4.0, -1.0]])}, "less than nothing"),
+        ({"gain": np.array([0.0, 1.0])}, "gains nothing"),
+        ({"upper": np.array([np.inf, 1.0])}, "without limit"),
+        ({"need": np.array([np.nan])}, "finite"),
+        ({"capacity": np.array([np.inf])}, "finite"),
+        ({"free": np.array([0.5, 0.0])}, "not whole"),
+        ({"upper": np.array([2.0, 1.5])}, "not whole"),
+    ],
+)
+def test_what_is_no_such_form_is_refused(change, why):
+    with pytest.raises(ValueError, match=why):
+        replace(form(), **change)
 
 
 def test_prices_bound_over_all_columns():

@@ -1,0 +1,195 @@
+"""What the table of a policy gives in the long run, recomputed from the profile, the wish and the arrivals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetplan.planner.plan import Plan
+from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.slo import App
+from hetplan.profiles.workers import Worker
+from hetplan.verifier.policy_chain import Chain, enclosed
+from hetplan.verifier.policy_latency import batch_latencies_ms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+__all__ = ["ONE_QUEUE", "ON_GRID", "QUANTILES", "Choices", "figures_of", "latencies_s"]
+
+ON_GRID = 1e-9
+ONE_QUEUE = ("jellyfish", "modelswitching")
+"""Formulations that keep one queue for all workers."""
+QUANTILES = {"accuracy_p1": 0.01, "accuracy_p50": 0.5, "queue_p50": 0.5, "queue_p99": 0.99}
+"""What of an expectation is no average: the least value that such a share does not exceed."""
+_MOST_STAGES = 2000
+_EVEN_ENOUGH = 200
+"""Arrivals more regular than so many stages may be planned as so many."""
+_BESIDE = 1e-6
+"""Values of an expectation that are so close are one."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a table does [n - 1, j]: which model on how many, how long that takes, and whether it is in time."""
+
+    grid_s: Floats
+    model: Integers
+    batch: Integers
+    busy_s: Floats
+    in_time: Bools
+
+    @classmethod
+    def of(cls, table: PolicyTable, latency_s: Floats) -> Choices:
+        """Read a table."""
+        grid = np.array(table.slack_ms) / 1000.0
+        model, batch = np.array(table.model_rows()), np.array(table.batch_rows())
+        busy = np.where(batch > 0, latency_s[model, batch - 1], 0.0)
+        return cls(grid, model, batch, busy, (batch > 0) & (busy <= grid + ON_GRID * grid[-1]))
+
+
+def latencies_s(plan: Plan, inputs: Inputs, worker: Worker, table: PolicyTable) -> Floats | None:
+    """Seconds for batches of 1..N + 1 [model, batch - 1]; None where the profile does not say."""
+    options = plan.method.options
+    rows = []
+    for name in table.models:
+        run = next((run for run in inputs.profile.variants[name].runs if run.hardware == worker.hardware), None)
+        measured = inputs.profile.tables.get(run.latency or "") if run is not None else None
+        if run is None or measured is None:
+            return None
+        row = batch_latencies_ms(
+            measured,
+            run,
+            statistic=str(options.get("percentile", "p95")),
+            queue_max=table.queue_max,
+            monotone=str(options.get("monotone", "safe")),
+        )
+        if not row:
+            return None
+        rows.append(row)
+    return np.array(rows) / 1000.0
+
+
+def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable) -> dict[str, float] | None:
+    """What the table gives in the long run; None where this is not recomputed.
+
+    Of each of `QUANTILES` that the table states: the shares below it (``name<``) and up to it (``name<=``).
+    """
+    worker, app = next(worker for worker in plan.workers if worker.id == table.workers), inputs.slo.apps[app_id]
+    latency = latencies_s(plan, inputs, worker, table)
+    if latency is None or plan.method.formulation in ONE_QUEUE:
+        return None
+    arrivals = _arrivals(plan, inputs, app_id, app, table, worker, latency)
+    if arrivals is None:
+        return None
+    stages, rate_of = arrivals
+    over_batch = table.queue_max + 1 if table.otherwise.batch == "max" else table.otherwise.batch
+    idle = plan.method.options.get("empty_state") == "paper"
+    made = Choices.of(table, latency)
+    chain = Chain(latency, made.grid_s, stages, rate_of, made.model, made.batch, over_batch, idle)
+    accuracy = np.array([_accuracy(inputs, name) for name in table.models])
+    earned = _earned(table, made, accuracy[made.model], float(latency[0, over_batch - 1]))
+    columns, over = (np.stack([column[k] for column in earned.values()], axis=-1) for k in range(2))
+    low, high = enclosed(chain, columns, over, np.zeros(over.size))
+    mean = dict(zip(earned, (0.5 * (low + high)).tolist(), strict=True))
+    timely, good, queries, decisions = (mean[name] for name in ("timely", "good", "queries", "decisions"))
+    shares = {
+        name: _share(mean[name], good if name.startswith("accuracy") else decisions) for name in mean if "<" in name
+    }
+    return {
+        "accuracy_by_query": _share(mean["accurate"], good),
+        "accuracy_by_decision": _share(mean["exact"], timely),
+        "violation_by_query": 1.0 - good / queries,
+        "violation_by_decision": 1.0 - timely / decisions,
+        "goodput": mean["accurate"] / queries,
+        "over_probability": mean["beyond"] / decisions,
+        "utilisation": min(mean["busy_s"] / queries * float(rate_of[1]) / stages, 1.0),
+        "per_decision": mean["exact"] if idle else mean["exact"] / decisions,
+        **shares,
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    """What part of what is in time; of nothing there is none."""
+    return part / whole if whole else math.nan
+
+
+def _earned(
+    table: PolicyTable, made: Choices, accuracy: Floats, over_s: float
+) -> dict[str, tuple[Floats, float | Floats]]:
+    """What decisions earn [n - 1, j], and what one earns that finds more than N waiting, of which all are late."""
+    ones, lost = np.ones_like(made.busy_s), float(table.queue_max + 1)
+    timely: Floats = made.in_time.astype(float)
+    good: Floats = timely * made.batch
+    earned: dict[str, tuple[Floats, float | Floats]] = {
+        "queries": (np.maximum(made.batch, ones), lost),
+        "good": (good, 0.0),
+        "accurate": (good * accuracy, 0.0),
+        "decisions": (ones, 1.0),
+        "timely": (timely, 0.0),
+        "exact": (timely * accuracy, 0.0),
+        "beyond": (np.zeros_like(ones), 1.0),
+        "busy_s": (made.busy_s, over_s),
+    }
+    waiting = np.cumsum(ones, axis=0)
+    for name in QUANTILES if table.expected is not None else ():
+        value = getattr(table.expected, name)
+        for sign, most in (("<", value - _BESIDE), ("<=", value + _BESIDE)):
+            if name.startswith("accuracy"):
+                earned[name + sign] = (good * (accuracy <= most), 0.0)
+            else:
+                earned[name + sign] = ((waiting <= most).astype(float), float(lost <= most))
+    return earned
+
+
+def _accuracy(inputs: Inputs, variant: str) -> float:
+    quality = inputs.profile.variants[variant].quality
+    return quality.value if quality is not None else 0.0
+
+
+def _arrivals(
+    plan: Plan, inputs: Inputs, app_id: str, app: App, table: PolicyTable, worker: Worker, latency_s: Floats
+) -> tuple[int, Floats] | None:
+    """Stages, and their rate during a service that began with n waiting."""
+    sizes = table.queue_max + 2
+    if app.balancing == "shortest_queue":
+        if plan.method.options.get("rates") == "fitted":
+            return None
+        return 1, _shortest(inputs, table, worker.count, latency_s, sizes)
+    shape = (app.demand.arrivals.shape if app.demand.arrivals.process == "gamma" else None) or 1.0
+    times = inputs.traces.get(app_id)
+    if times is not None:
+        shape = _regularity(np.asarray(times, dtype=float), table.slo_ms / 1000.0)
+    stages = min(max(1, round(worker.count * shape)), max(worker.count, _EVEN_ENOUGH))
+    return None if stages > _MOST_STAGES else (stages, np.full(sizes, stages / worker.count * table.rate_qps))
+
+
+def _regularity(times_s: Floats, window_s: float) -> float:
+    """Mean over variance of the counts in windows as long as the SLO."""
+    windows = int((times_s[-1] - times_s[0]) / window_s)
+    if windows < 10:
+        return 1.0
+    edges = times_s[0] + window_s * np.arange(windows + 1)
+    counts = np.diff(np.searchsorted(times_s, edges))
+    spread = float(counts.var() / counts.mean())
+    return 1.0 / spread if spread > 0 else 1.0
+
+
+def _shortest(inputs: Inputs, table: PolicyTable, workers: int, latency_s: Floats, sizes: int) -> Floats:
+    own = table.rate_qps / workers
+    batches = np.arange(1, sizes - 1)
+    rates = np.where(latency_s[:, :-1] <= table.slo_ms / 1000.0, batches / latency_s[:, :-1], 0.0).max(axis=1)
+    accuracy = np.array([_accuracy(inputs, name) for name in table.models])
+    enough = workers * rates > table.rate_qps
+    best = int(np.where(enough, accuracy, -1.0).argmax()) if enough.any() else 0
+    mu = float(rates[best]) or 1.0 / float(latency_s[0, 0])
+    crowded = max((table.rate_qps / (workers * mu)) ** workers * mu, 1e-9 * own)
+    return np.where(np.arange(sizes) >= 3, crowded, own)
