@@ -136,7 +136,7 @@ def heading(models: str) -> str:
 def told(rows: Sequence[str]) -> str:
     """How many of the cells hold.
 
-    >>> told(["| a | yes |", "| b | by service times: +9 % (p99 +20 %) |", "| c | no: ways took 9 ms |", "| d | no |"])
+    >>> told(["| a | yes |", "| b | by service times: +9 % (p99 +20 %) |", "| c | no: a stall |", "| d | no |"])
     '1 of 4 cells hold, 1 with the service times that were served (50% together); others with a measured cause: 1.'
     """
     verdicts = [row.split(" | ")[-1].removesuffix(" |") for row in rows]

@@ -183,7 +183,7 @@ class _Process:
         assert self._process is not None
         assert self._process.stderr is not None
         with contextlib.suppress(ValueError, OSError), self._process.stderr as stream:
-            for line in stream:
+            while line := stream.readline(LONGEST_LINE):
                 if line.strip():
                     self._errors.append(line.strip()[:200])
 

@@ -42,12 +42,12 @@ class Journal:
             self._file = _opened(self.path)
             try:
                 self._take_in(self._file.read())
+                self._file.truncate(self._content.whole_bytes)
+                if self._content.whole_bytes == 0:
+                    self._write({"format": FORMAT, "of": self._content.of})
             except InputError:
                 self.close()
                 raise
-            self._file.truncate(self._content.whole_bytes)
-            if self._content.whole_bytes == 0:
-                self._write({"format": FORMAT, "of": self._content.of})
 
     def samples(self, app: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Batches of samples of a configuration that stand in the journal, in their order."""

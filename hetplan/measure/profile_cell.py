@@ -97,7 +97,7 @@ def _samples(
     with _collector_at_rest():
         while len(samples) < rule.max_runs and not cancel.is_set():
             if (rest_s := next(rests)) > 0.0:
-                time.sleep(rest_s)
+                cancel.wait(rest_s)
             switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
             began = time.perf_counter_ns()
             raw = run()

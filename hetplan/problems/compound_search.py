@@ -63,7 +63,8 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
             remedy="Name who measures with --evaluate, or give measurements with --measured.",
         )  # fmt: skip
     if evaluate is None:
-        form = replace(sought.box(_nobody, options), journal={found.configuration: found for found in known})
+        journal = {found.configuration: found for found in known}
+        form = replace(sought.box(_nobody, options), placements=sought.reachable, journal=journal)
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
         return _staged(problem, sought, form, best, waited)
     seconds = _seconds(options, sought, ask)

@@ -110,7 +110,7 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
                 price_nanos=price,
                 offer=cheapest,
                 per=offers[cheapest].per if cheapest is not None else None,
-                own=place == 0 and len(profile.tiers) > 1 and h not in limits.instances and not limits.only_listed,
+                own=place == 0 and len(profile.tiers) > 1 and not bounds and h not in limits.instances,
                 elsewhere=frozenset(limits.resources.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
             )
         )

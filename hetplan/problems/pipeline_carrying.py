@@ -114,7 +114,10 @@ def carried(problem: Pipeline, ask: Ask, trees: Sequence[Tree], asked: Asked, *,
     if best is not None and _same(best.value, loose.bound):
         return replace(best, bound=loose.bound)
     if sum(map(count_prefixes, trees)) <= MOST_OF_ALL:
-        return _best(ask, trees, fleet, asked, f"{about}, of all configurations") or best
+        every = _best(ask, trees, fleet, asked, f"{about}, of all configurations")
+        if every is not None:
+            return every
+    # What bounds the few under the rule bounds nobody else.
     return None if best is None else replace(best, bound=loose.bound)
 
 

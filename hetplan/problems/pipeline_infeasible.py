@@ -12,7 +12,12 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.pipeline_carrying import Carried, carried, without_outdone
 from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_infeasible_at_levels import explain_at_levels, fewest_at_levels
+from hetplan.problems.pipeline_infeasible_at_levels import (
+    ALL_OF_IT,
+    explain_at_levels,
+    fewest_at_levels,
+    lower_floor_at_levels,
+)
 from hetplan.problems.pipeline_levels import best_quality
 from hetplan.problems.pipeline_repairs import more_servers, slo_ms_of, slo_repair, stated_ms, with_limit
 from hetplan.problems.pipeline_rows import Asked
@@ -28,9 +33,6 @@ MOST_PREFIXES = 10_000
 """With more that nothing outdoes, exact programs would take longer than the plan did; latency levels explain."""
 
 MOST_SUMS = 2_000_000
-
-ALL_OF_IT = 1e-7
-"""Less than this short of the demand is an engine's tolerance."""
 
 NO_RATE = 1e-6
 """A rate this small beside the demand is an engine's tolerance, not something that can be served."""
@@ -73,29 +75,30 @@ def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
 
     Where only levels found none, all that is said is that none was found.
     """
-    floors = _floors(problem)
+    few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
+    large = sum(map(count_prefixes, few)) > MOST_PREFIXES
+    floors = _floors(problem, ask, large=large)
     if floors is not None:
         return floors
-    few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
     servers = tuple(_more_servers(problem, ask))
-    if not proved or sum(map(count_prefixes, few)) > MOST_PREFIXES:
+    if not proved or large:
         return explain_at_levels(problem, ask, servers, proved=proved)
     repairs = [*_less_demand(problem, ask), *servers, *_more_money(problem, ask)]
     why = [_binding(problem, ask, few)]
-    for i, tree in enumerate(problem.served):
+    for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
             repairs.append(found)
         else:
-            why.append(f"no latency limit of {tree.app} helps: {found}")
+            why.append(found)
     if any(tree.floor is not None for tree in problem.served):
         repairs += _lower_floor(problem, ask)
     return Infeasible(why=tuple(why), repairs=tuple(repairs))
 
 
-def _floors(problem: Pipeline) -> Infeasible | None:
-    """Accuracy floors above the best accuracy in time."""
-    why, repairs = [], []
+def _floors(problem: Pipeline, ask: Ask, *, large: bool) -> Infeasible | None:
+    """Accuracy floors above the best accuracy in time, and those that the servers could keep."""
+    why = []
     for tree in problem.served:
         if tree.floor is None:
             continue
@@ -103,11 +106,12 @@ def _floors(problem: Pipeline) -> Infeasible | None:
         best, _ = best_quality(fastest, prefixes(fastest))
         if tree.floor > best + 1e-9:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
-            at = f"slo.apps.{tree.app}.quality.min"
-            repairs.append(
-                Repair(at, "lower", tree.floor - best, best, "", f"lower {at} from {tree.floor:g} to {best:.6g}")
-            )
-    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+    if not why:
+        return None
+    repairs = tuple(lower_floor_at_levels(problem, ask) if large else _lower_floor(problem, ask))
+    if not repairs:
+        why.append("no lower floor on one accuracy alone was found to help")
+    return Infeasible(why=tuple(why), repairs=repairs)
 
 
 def _binding(problem: Pipeline, ask: Ask, few: Sequence[Tree]) -> str:
@@ -216,9 +220,9 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     every = _sums(problem, full)
     sums = _sums(problem, without_outdone(full, problem.wish.fleet, in_time=False)) if every is None else every
     if sums is None:
-        return "there are too many paths to try"
+        return f"no latency limit of {full.app} was sought: there are too many paths to try"
     sums = sums[sums > stated_ms(problem, full) * (1 + 1e-9)]
-    asked, sure = replace(problem.asked("rate"), rate_most=1.0), every is not None
+    asked, sure = replace(problem.asked("rate"), rate_most=1.0), True
 
     def fits(slo_ms: float, whole: bool) -> bool:
         """Asked as how much of the demand does, which always has an answer to certify."""
@@ -240,12 +244,16 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
         return high
 
     if not sums.size or not all(fits(float(sums[-1]), whole) for whole in (False, True)):
-        return "the servers do not carry the demand however long it may take"
+        # Whatever is worth choosing is in time at the last of these limits; without one, at the stated limit.
+        if sure and (sums.size or every is not None):
+            return f"no latency limit of {full.app} helps: the servers do not carry the demand however long it may take"
+        return f"no latency limit of {full.app} was found to help"
     least = least_of(sums, False)
     if not fits(float(sums[least]), True):
         least += 1 + least_of(sums[least + 1 :], True)
     repair = slo_repair(problem, full, float(sums[least]))
-    return repair if sure and ask.remaining > 0 else replace(repair, text=f"{repair.text} (less may do)")
+    least_of_all = sure and every is not None and ask.remaining > 0
+    return repair if least_of_all else replace(repair, text=f"{repair.text} (less may do)")
 
 
 def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:

@@ -25,16 +25,16 @@ from hetplan.problems.pipeline_variants import merged, variant_form
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = ["explain_at_levels", "fewest_at_levels", "is_beyond_all"]
+__all__ = ["ALL_OF_IT", "explain_at_levels", "fewest_at_levels", "is_beyond_all", "lower_floor_at_levels"]
 
 GAP = 1e-3
 """A repair within a thousandth of the least is near enough."""
 
-ENOUGH = 1e-7
-"""Less than this short of the demand is an engine's tolerance."""
-
 GAP_ON_FLOORS = 1e-2
 """The same of a rate that keeps a floor on accuracy: a narrower one takes whole servers minutes to prove."""
+
+ALL_OF_IT = 1e-7
+"""Less than this short of the demand is an engine's tolerance."""
 
 HALVINGS = 4
 """How often the step between a limit that helps and one that does not is halved."""
@@ -50,7 +50,7 @@ def explain_at_levels(problem: Pipeline, ask: Ask, servers: tuple[Repair, ...], 
         short = "no plan was found that carries the demand, with one latency level per step"
     most = _found(problem, ask, problem.served, replace(problem.asked("rate"), rate_most=1.0))
     if most is None or most.value <= 0.0:
-        more = (*servers, *_more_money(problem, ask), *_lower_floor(problem, ask))
+        more = (*servers, *_more_money(problem, ask), *lower_floor_at_levels(problem, ask))
         return Infeasible(why=(f"capacity: {short}",), repairs=more, proved=proved)
     why = [f"capacity: {short}; {_binding(most)}"]
     repairs = [*_less_demand(problem, most), *servers, *_more_money(problem, ask)]
@@ -60,7 +60,7 @@ def explain_at_levels(problem: Pipeline, ask: Ask, servers: tuple[Repair, ...], 
             repairs.append(found)
         else:
             why.append(found)
-    return Infeasible(why=tuple(why), repairs=(*repairs, *_lower_floor(problem, ask)), proved=proved)
+    return Infeasible(why=tuple(why), repairs=(*repairs, *lower_floor_at_levels(problem, ask)), proved=proved)
 
 
 def is_beyond_all(problem: Pipeline, ask: Ask) -> bool:
@@ -123,7 +123,7 @@ def _less_demand(problem: Pipeline, most: Carried) -> Iterator[Repair]:
 
 
 def fewest_at_levels(problem: Pipeline, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
-    """Servers that suffice for one application; none fewer than one is a bound on all levels."""
+    """Servers that suffice for one application; of fewer nothing is known, which a bound of 0 says."""
     found = _found(problem, ask, [tree], asked)
     return None if found is None else replace(found, bound=0.0)
 
@@ -149,7 +149,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     def carries(slo_ms: float) -> bool:
         there = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
         found = _found(problem, ask, there, asked)
-        return found is not None and found.value >= 1.0 - ENOUGH
+        return found is not None and found.value >= 1.0 - ALL_OF_IT
 
     slowest = {sink: sum(float(full.tasks[t].ms.max()) for t in full.path(sink)) for sink in full.sinks}
     low, high = stated_ms(problem, full), max(slo_ms_of(problem, full, s, ms) for s, ms in slowest.items())
@@ -164,7 +164,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     return replace(repair, text=f"{repair.text} (less may do)")
 
 
-def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+def lower_floor_at_levels(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     """An accuracy that each application with a floor can have, the other floors kept."""
     for i, tree in enumerate(problem.served):
         if tree.floor is None:

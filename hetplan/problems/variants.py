@@ -231,7 +231,7 @@ class Variants:
 
     @cached_property
     def group_of_kind(self) -> Integers:
-        """Kinds whose running instances count together: a variant wherever it runs, unless machines are known."""
+        """Kinds whose running instances count together: a variant of one C and Tl, per type of known machines."""
         placed = {self.kinds[s.kind].variant for s in self.slots if s.kind is not None and s.worker.host is not None}
         keys: dict[object, int] = {}
         found = []

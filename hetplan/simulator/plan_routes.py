@@ -49,7 +49,7 @@ def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: An
     weight: Mapping[str, float] = getattr(dispatch, "weight", {}) or {}
     members = [(group, load.id) for group in groups for load in group.loads if app.id in load.services]
     # The heaviest type is the base: where nothing else decides, it is asked first.
-    members.sort(key=lambda member: -weight.get(member[0].hardware, 0.0))
+    members.sort(key=lambda member: -weight.get(member[0].hardware, 1.0))
     stage = app.entry
     if rule == "earliest/1":
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.EARLIEST)]

@@ -71,6 +71,8 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
             verdict, simulated = Verdict.NOT_SIMULATED, None
     else:
         verdict = judge(simulated, promise.relation, _nearest(promise, simulated))
+        if promise.percentile is not None:
+            verdict = _unless_short(verdict, promise.app or "", report)
     return Line(
         promise.app,
         promise.quantity,

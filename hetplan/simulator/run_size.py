@@ -7,8 +7,9 @@ a run, some 200 bytes per query, stay in memory until its figures are taken.
 times that, judged by the utilisation that a run of the usual length shows. (Of an M/M/1 queue at a load of 0.97, 95%
 intervals over five seeds then hold the mean and the 99th percentile in 95 or 96 of 100 cases each.) A few long queues
 make what is beyond a high percentile, about as many as such spans are in the share beyond it of all runs together. Runs
-are so long that they are nine. Where they are fewer than five, runs say of a percentile only what it is not below: 95%
-intervals would hold it in 82 of 100 cases with three of them, in 57 with one.
+are so long that they are nine. Where they are fewer than five, by the utilisation of an application's own workers, runs
+say of its percentile only what it is not below: 95% intervals would hold it in 82 of 100 cases with three of them, in
+57 with one.
 
 **Accuracy.** Where a plan or a wish states an accuracy, runs are so long that their accuracies differ by a standard
 deviation of a fifth of a percent.
@@ -45,7 +46,7 @@ _MEMORIES = 600.0
 _LONG_QUEUES, _LEAST_LONG_QUEUES = 9.0, 5.0
 _MOST_TIMES_LONGER, _MOST_EVENTS = 40.0, 20e6
 _ACCURACY_SPREAD = 0.002
-_OVERLOADED, _NEAR = 0.995, 0.95
+_OVERLOADED, _NEAR, _OVERRUN = 0.995, 0.95, 0.05
 
 
 def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, asked: bool) -> None:
@@ -75,9 +76,9 @@ def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, ask
     )
 
 
-def utilisation_of(runs: Sequence[RunSummary]) -> float:
-    """The share of time that the busiest workers are busy, as a mean over the runs."""
-    return sum(run.busiest for run in runs) / len(runs)
+def utilisation_of(runs: Sequence[RunSummary], app: str | None = None) -> float:
+    """The share of time that the busiest workers, of all or of one application, are busy, as a mean over the runs."""
+    return sum(run.busiest if app is None else run.busiest_of.get(app, run.busiest) for run in runs) / len(runs)
 
 
 def memory_length_s(demands: Sequence[AppDemand], runs: Sequence[RunSummary]) -> float:
@@ -96,12 +97,17 @@ def _tail(percentile: float) -> float:
     return 1.0 - min(percentile, HIGHEST_PERCENTILE) / 100.0
 
 
+def _is_overrun(runs: Sequence[RunSummary]) -> bool:
+    """Whether much had queued by the last arrival: what then comes of it is that of runs of this length."""
+    return max(run.overrun for run in runs) > _OVERRUN
+
+
 def is_settled(percentile: float, demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -> bool:
     """Whether runs of this length hold enough long queues for the interval of a percentile to have an upper end."""
-    memory_s = memory_length_s([demand], runs)
-    if memory_s == 0.0 or math.isinf(memory_s):
+    busy = utilisation_of(runs, demand.app)
+    if demand.rate_qps <= 0 or not demand.stationary or demand.clients or (busy >= _OVERLOADED and _is_overrun(runs)):
         return True
-    spans = length_s * demand.rate_qps * len(runs) * (1.0 - utilisation_of(runs)) ** 2
+    spans = length_s * demand.rate_qps * len(runs) * (1.0 - busy) ** 2
     return spans * _tail(percentile) >= _LEAST_LONG_QUEUES
 
 
@@ -136,7 +142,7 @@ def _unsettled(demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -
     if is_settled(demand.percentile, demand, length_s, runs):
         return []
     text = (
-        f"workers are busy {100 * utilisation_of(runs):.1f}% of the time, where a few long queues make "
+        f"workers are busy {100 * utilisation_of(runs, demand.app):.1f}% of the time, where a few long queues make "
         f"p{demand.percentile:g}: these runs hold too few of them to say how high it may be; more seeds or a longer "
         "--duration would"
     )
@@ -156,10 +162,10 @@ def notices(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSum
     ]
     for demand in demands:
         told += _unsettled(demand, length_s, runs)
-    late_end, busy = max(run.overrun for run in runs), utilisation_of(runs)
-    if late_end > 0.05:
+    busy = utilisation_of(runs)
+    if _is_overrun(runs):
         text = (
-            f"after the last arrival it took {100 * late_end:.0f}% of the run's length to "
+            f"after the last arrival it took {100 * max(run.overrun for run in runs):.0f}% of the run's length to "
             "serve what had queued: the load is at or above what these workers can serve"
         )
         told.append(("W-unstable", "simulation", text))

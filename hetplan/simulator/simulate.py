@@ -289,12 +289,14 @@ def simulate_system(
             if control is not None:
                 control(run)
             result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=told))
-            return summary_of(result, demands, slo_percentiles, stretches=cut, pooled=pooled)
+            return summary_of(result, demands, slo_percentiles, stretches=cut, pooled=pooled, serving=serving)
 
         return job
 
     cut = BATCHES if seeds == 1 else 0
     pooled = _is_pooled(plan_stages[0].system)
+    # Systems that come later may have workers of other names.
+    serving = _serving(plan_stages) if control is None and replan is None else {}
     runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
     steady = len(plan_stages) == 1 and control is None and replan is None and not failures
     longer_s = settled_length_s(demands, length_s, runs) if steady and duration_s is None else length_s
@@ -315,6 +317,15 @@ def _unless(stop: threading.Event, made: T) -> T:
 def _is_pooled(system: System) -> bool:
     """Whether all workers serve one stream, so that their mean utilisation says how near capacity it is."""
     return len(system.routes) == 1 and system.routes[0].rule in (Rule.SHORTEST, Rule.EARLIEST, Rule.CENTRAL)
+
+
+def _serving(stages: Sequence[PlannedSystem]) -> dict[str, set[str]]:
+    """The groups of workers that the queries of each application go to."""
+    found: dict[str, set[str]] = {}
+    for route in (route for stage in stages for route in stage.system.routes):
+        names = (*(way.group for way in route.ways), *(backup.group for backup in route.backups))
+        found.setdefault(route.app, set()).update(names)
+    return found
 
 
 def _wanted_s(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ class RunSummary:
     stretches: Mapping[str, tuple[AppFigures, ...]]
     utilisation: Mapping[str, float]
     busiest: float
+    busiest_of: Mapping[str, float]
+    """By application: of the workers that its queries go to."""
     waiting: Mapping[str, float]
     batch: Mapping[str, float]
     cost_per_hour: float | None
@@ -44,8 +46,12 @@ def summary_of(
     *,
     stretches: int = 0,
     pooled: bool = False,
+    serving: Mapping[str, Collection[str]],
 ) -> RunSummary:
-    """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group."""
+    """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group.
+
+    `serving` names the groups that an application's queries go to.
+    """
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
@@ -59,6 +65,7 @@ def summary_of(
     first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
     busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
     use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
+    utilisation = {name: float(value) for name, value in zip(result.groups, use, strict=True)}
     together = float(busy.sum() / opened.sum()) if opened.sum() > 0 else 0.0
     paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
     priced = any(result.prices.values())
@@ -66,8 +73,12 @@ def summary_of(
     return RunSummary(
         apps=apps,
         stretches=parts,
-        utilisation={name: float(value) for name, value in zip(result.groups, use, strict=True)},
+        utilisation=utilisation,
         busiest=together if pooled else float(use.max(initial=0.0)),
+        busiest_of={
+            app: together if pooled else max((utilisation.get(name, 0.0) for name in names), default=0.0)
+            for app, names in serving.items()
+        },
         waiting={
             name: float(value)
             for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -112,7 +113,7 @@ class _Run:
         if self.best is None and (nothing := self._proof_of_nothing()) is not None:
             return nothing
         if self.best is None and not self._over():
-            self._improved(chosen_by_program(form, choices, self.limits, self._target()))
+            self._improved(chosen_by_program(form, choices, self._left(), self._target()))
         dearest = float(form.cost.max(initial=0.0) + form.surcharge.max(initial=0.0))
         scale = max(abs(self.bound), dearest, 1e-9)
         for share in FARTHER:
@@ -121,7 +122,7 @@ class _Run:
         enough = self._target() if form.need.size > FEW else CLOSED
         more = self.best is not None and self._gap() > enough and not self._over()
         if more and not self._searched(self._value() - self.at_prices):
-            self._improved(chosen_by_program(form, choices, self.limits, self._target()))
+            self._improved(chosen_by_program(form, choices, self._left(), self._target()))
         if self.best is None:
             return self._nothing(Status.NO_ANSWER, {}, "no choice among the columns at hand fits")
         return self._told(self.best)
@@ -205,6 +206,12 @@ class _Run:
         elif self.limits.seconds is not None and time.monotonic() - self.began >= self.limits.seconds:
             self.stop = Stop.TIME
         return self.stop is not Stop.FINISHED
+
+    def _left(self) -> Limits:
+        """The limits, with the time that is left of them."""
+        if self.limits.seconds is None:
+            return self.limits
+        return replace(self.limits, seconds=max(0.0, self.limits.seconds - (time.monotonic() - self.began)))
 
     def _told(self, x: Vector) -> Answer[Vector]:
         value = self.form.value(x)

@@ -351,11 +351,14 @@ def _events(solver: Solver) -> None:
     class Raised(Exception):
         pass
 
+    told = threading.Event()
+
     def refuse(_: Event) -> None:
+        told.set()  # which also ends an engine that goes on
         raise Raised
 
     try:
-        solver.solve(form, Limits(seconds=60.0), on_event=refuse)
+        solver.solve(form, Limits(seconds=60.0, cancel=told), on_event=refuse)
     except Raised:
         return
     raise AssertionError("what its listener raised was lost")

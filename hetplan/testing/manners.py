@@ -50,14 +50,14 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     if hasattr(one, "indptr"):  # a sparse matrix
-        return all(same(getattr(one, part), getattr(other, part)) for part in ("data", "indices", "indptr"))
+        return all(same(getattr(one, part), getattr(other, part)) for part in ("shape", "data", "indices", "indptr"))
     if is_dataclass(one):
         return all(same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one) if part.compare)
     if isinstance(one, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    return bool(one is other or one == other)
 
 
 def _leaves_the_form(taken: Taken, solver: Solver) -> None:

@@ -18,6 +18,7 @@ from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.verifier.compound_found import check_found
 from hetplan.verifier.report import Violation
@@ -73,7 +74,7 @@ def _totals(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[V
     taken: dict[str, float] = defaultdict(float)
     for rule in stated.values():
         for key, amount in rule.demand.items():
-            if key not in rule.machines:
+            if key not in rule.machines or key in inputs.slo.limits.resources:
                 taken[key] += amount
     for key, amount in sorted(taken.items()):
         room, machines = inputs.slo.limits.resources.get(key), _machine_count(inputs, key)
@@ -83,21 +84,27 @@ def _totals(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[V
             yield Violation("resource-limit", "dispatch", f"{amount:.9g} {key} in all, there is {room:g}")
 
 
+def _hardware(inputs: Inputs, tier: str) -> dict[str, Hardware]:
+    """The hardware of a tier; where only listed hardware may be used, what is listed of it, if anything is."""
+    limits = inputs.slo.limits
+    here = {name: one for name, one in inputs.profile.hardware.items() if one.tier == tier}
+    return {name: one for name, one in here.items() if limits.only_listed and name in limits.instances} or here
+
+
 def _machine_count(inputs: Inputs, tier: str) -> float | None:
     """How many machines of a tier the wish allows."""
-    bounds = []
-    for name, hardware in inputs.profile.hardware.items():
-        if hardware.tier == tier:
-            most = inputs.slo.limits.instances.get(name, (0, None))[1]
-            stocks = [offer.stock for offer in inputs.profile.offers.values() if offer.hardware == name]
-            limits = [float(n) for n in (most, *(stocks if len(stocks) == 1 else [])) if n is not None]
-            bounds.append(min(limits) if limits else math.inf)
+    bounds, limits = [], inputs.slo.limits
+    for name in _hardware(inputs, tier):
+        most = limits.instances.get(name, (0, 0 if limits.only_listed else None))[1]
+        stocks = [offer.stock for offer in inputs.profile.offers.values() if offer.hardware == name]
+        known = [float(n) for n in (most, *(stocks if len(stocks) == 1 else [])) if n is not None]
+        bounds.append(min(known) if known else math.inf)
     return None if not bounds or math.isinf(sum(bounds)) else sum(bounds)
 
 
 def _gpus(inputs: Inputs, tier: str) -> float:
     """The GPUs of one machine of a tier; one, where the profile names none."""
-    return max(one.provides.get("gpu", 1.0) for one in inputs.profile.hardware.values() if one.tier == tier)
+    return max(one.provides.get("gpu", 1.0) for one in _hardware(inputs, tier).values())
 
 
 def _machines(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[Violation]:
@@ -107,6 +114,9 @@ def _machines(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator
         for tier, machines in rule.machines.items():
             if len(machines) != 1 or tier not in rule.demand:
                 yield Violation("machines", f"dispatch.{name}", f"a demand on {tier} stands on one machine of it")
+                continue
+            if not _hardware(inputs, tier):
+                yield Violation("machines", f"dispatch.{name}", f"{tier} is no tier with machines")
                 continue
             load[tier, machines[0]] += rule.demand[tier]
     for (tier, machine), amount in sorted(load.items()):

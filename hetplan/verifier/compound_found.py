@@ -50,6 +50,8 @@ def _operators(
     for knob, levels in pipeline.knobs.items():
         if rule.knobs.get(knob) not in levels:
             yield Violation("knob", at, f"{knob} is {rule.knobs.get(knob)}, no level of it")
+    for extra in sorted((rule.placement.keys() | rule.share.keys()) - pipeline.nodes.keys()):
+        yield Violation("operator", at, f"{extra} has a place or a share and is no operator of the pipeline")
     for node in pipeline.nodes:
         here = [
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node

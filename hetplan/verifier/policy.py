@@ -4,7 +4,7 @@ What a plan of question ``policy`` holds, and what is checked of it
 -------------------------------------------------------------------
 ``workers``
     A group per hardware and application: ``queue`` shared, a load per model, each with ``app`` and ``variant``; of
-    ``serve`` the batch is N + 1 at most, and all else the default.
+    ``serve`` the largest batch is N + 1, and all else the default.
 ``dispatch[app]``
     ``queue-slack/1`` with ``late`` and ``balancing`` as the SLO has them (``shared_fifo`` only for the baselines that
     keep one queue for all).

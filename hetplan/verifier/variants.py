@@ -8,8 +8,8 @@ What a plan of question ``variants`` holds beyond the generic checks
     Of ``serve``: no wait, and at most as many batches at once as saturation means (or as the load has in the state).
 ``promises``
     ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
-    machine), and what idle machines cost; N is what the state says to run, per variant (per variant and hardware, where
-    the state names hosts).
+    machine), and what idle machines cost; N is what the state says to run, per variant of one C and Tl (and per
+    hardware, where the state names hosts).
     ``net_cost_per_hour`` (no app, "="): gross less sum C N.
 ``actions``
     ``keep`` with a count: so many instances of the load stay. ``move`` without a host: instances go off their machine
@@ -243,10 +243,10 @@ def _money(reading: _Reading) -> Iterator[Violation]:
             where = (held.worker.hardware, held.worker.offer) if held.load.variant in known else None
             if where is not None and where[1] is None and held.worker.host is not None:
                 where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
-            key = (held.load.variant, held.load.serve.max_batch, str(sorted(held.load.knobs.items())), where)
-            group = groups.setdefault(key, [0.0, 0.0])
+            knobs = str(sorted(held.load.knobs.items()))
+            key = (held.load.variant, held.load.serve.max_batch, knobs, round(price, 9), held.run.load_s, where)
+            group = groups.setdefault(key, [0.0, weight * price * held.run.load_s])
             group[0] += sign * held.instances
-            group[1] = max(group[1], weight * price * held.run.load_s)
     idle = sum(worker.count * _idle_price(reading, worker) for worker in reading.plan.workers if not worker.loads)
     gross = paid[1] + idle + sum(price * max(count, 0.0) for count, price in groups.values())
     for name, value in (("gross_cost_per_hour", gross), ("net_cost_per_hour", gross - paid[-1])):

@@ -213,6 +213,7 @@ def test_weights_are_relative_to_the_base() -> None:
         ((1, 0, 99), (1.0, 0.2, 1.5), 50, 2),
         ((20, 30), (1.0, 0.2), 50, 1),
         ((20, 31), (1.0, 0.2), 50, 2),
+        ((0, 2, 1), (1.0, 0.5, 0.2), 1, 2),
     ],
 )
 def test_a_split_pool_keeps_its_instances_and_its_bases(
@@ -222,6 +223,7 @@ def test_a_split_pool_keeps_its_instances_and_its_bases(
     assert len(split) == parts == parts_of_pool(counts, weight=weight, most=most)
     assert tuple(map(sum, zip(*split, strict=True))) == counts
     assert max(map(sum, split)) - min(map(sum, split)) <= len(counts)
+    assert min(map(sum, split)) > 0
     strong = [number for number, own in enumerate(weight) if counts[number] and own >= 1.0]
     assert not strong or all(any(part[number] for number in strong) for part in split)
 

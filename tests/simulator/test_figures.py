@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.plan import Promise
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
@@ -32,7 +33,7 @@ from hetplan.simulator.report import Verdict, judge
 from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size, is_settled, settled_length_s
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import Late, Rule
+from hetplan.simulator.system import Late, Load, Rule, Service, Way
 
 
 def test_students_interval_holds_the_mean_as_often_as_it_says() -> None:
@@ -171,8 +172,11 @@ def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_n
 
     ask = {"ask": SimpleNamespace(accuracy=1.0)}
 
-    def runs(busy: float) -> list[Any]:
-        return [SimpleNamespace(apps=ask, stretches={"ask": ()}, busiest=busy, events=1000)] * 5
+    def runs(busy: float, overrun: float = 0.0) -> list[Any]:
+        one = SimpleNamespace(
+            apps=ask, stretches={"ask": ()}, busiest=busy, busiest_of={"idle": 0.1}, events=1000, overrun=overrun
+        )
+        return [one] * 5
 
     demand = AppDemand("ask", 0, 100.0, Arrivals(), 100.0, 99.0)
     strict = replace(demand, percentile=99.9)
@@ -185,7 +189,10 @@ def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_n
     assert not is_settled(99.9, demand, 999.0, runs(0.9))
     assert is_settled(99.0, demand, 999.0, runs(0.9))
     assert is_settled(99.9, demand, 999.0, runs(0.5))
-    assert is_settled(99.9, demand, 999.0, runs(1.0))
+    assert is_settled(99.9, demand, 999.0, runs(1.0, overrun=0.1))
+    assert not is_settled(99.0, demand, 999.0, runs(0.997))
+    # Workers of others are nothing to an application.
+    assert is_settled(99.9, replace(demand, app="idle"), 999.0, runs(0.997))
     assert is_settled(99.9, replace(demand, from_start=True), 999.0, runs(0.9))
 
 
@@ -203,6 +210,22 @@ def test_a_percentile_of_too_few_long_queues_is_only_known_not_to_be_lower(queue
     assert calm.warnings == ()
 
 
+def test_workers_of_one_application_say_nothing_of_the_long_queues_of_another(queues: Any) -> None:
+    busy, system = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.0), queues.system(1)
+    load = Load("serve2", {"calm": Service(np.array([[10.0]]))})
+    both = replace(
+        system,
+        apps=(*system.apps, replace(system.apps[0], id="calm")),
+        groups=(*system.groups, replace(system.groups[0], id="own", loads=(load,))),
+        routes=(*system.routes, replace(system.routes[0], app="calm", ways=(Way("own", "serve2"),))),
+    )
+    calm = replace(busy, app="calm", number=1, rate_qps=10.0)
+    report = simulate_system(both, [busy, calm], duration_s=100.0, seeds=2, noise="exponential")
+    assert report.apps["ask"].percentiles_ms[99.0].high == math.inf
+    assert math.isfinite(report.apps["calm"].percentiles_ms[99.0].high)
+    assert ("W-percentile-open", "apps.calm") not in [(code, at) for code, at, _ in report.warnings]
+
+
 def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     plan, inputs = plans.pool(rate=5.0)
     report = simulate(plan, inputs, seeds=2, duration_s=5000.0)
@@ -212,6 +235,13 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     assert [line.verdict for line in lines_of(plan, inputs, told)] == [Verdict.UNDECIDED]
     elsewhere = replace(report, warnings=(("W-percentile-open", "apps.other", "few long queues"),))
     assert lines_of(plan, inputs, elsewhere) == report.lines
+    promise = Promise(
+        app="rank", quantity="response_ms", percentile=kept.percentile, relation="<=", value=kept.promised,
+        model="simulation/1", seeds=5,
+    )  # fmt: skip
+    promising = plan.model_copy(update={"promises": (promise,)})
+    assert lines_of(promising, inputs, report)[-1].verdict is Verdict.KEPT
+    assert lines_of(promising, inputs, told)[-1].verdict is Verdict.UNDECIDED
 
 
 def test_too_much_load_is_told(queues: Any) -> None:

@@ -154,6 +154,8 @@ SPOILT = [
     ("an operator of another application", {"plan/workers/3": worker("w4", "mini", None, 1, load("x", "other", None,
      node="b"))}, ""),
     ("another tier than it runs in", {"plan/dispatch/cam/placement/b": "cloud"}, f"operator @ {AT}"),
+    ("a place of no operator", {"plan/dispatch/cam/placement/z": "cloud"}, f"operator @ {AT}"),
+    ("a share of no operator", {"plan/dispatch/cam/share/z": 0.5}, f"operator @ {AT}"),
     ("no tier", {"plan/dispatch/cam/placement/b": DROP}, f"operator @ {AT}"),
     ("another share than it runs with", {"plan/dispatch/cam/share/d": 0.5}, f"operator @ {AT}"),
     ("a share of what has none", {"plan/dispatch/cam/share/s": 0.5}, f"operator @ {AT}"),

@@ -141,7 +141,7 @@ class MatchingChooser(_Central):
         self._room = scratch(count, window)
         hardware = {times.type_of(lane): lane.hardware for lane in self.lanes}
         # All types of the plan scale what a late pair costs, also those that are not among these workers.
-        known = {"": 1.0, **dict.fromkeys(hardware.values(), 1.0), **weight}
+        known = {**dict.fromkeys(hardware.values(), 1.0), **weight} or {"": 1.0}
         typed = replace(rule, weight=tuple(known.values()))
         late = dict(zip(known, typed.late_cost().tolist(), strict=True))
         weights = np.array([known[hardware[one]] for one in ordered])

@@ -63,6 +63,20 @@ def test_candidates_share_a_machine_of_several_gpus() -> None:
         assert promised(outcome, "served") == 2.0, level
 
 
+@pytest.mark.parametrize("level", ["machines", "totals"])
+def test_devices_of_which_there_is_a_stock_are_no_more_than_that(level: str) -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "tiers": ["device", "cloud"],
+        "hardware": {"phone": {"kind": "gpu", "tier": "device"}, "rig": {"kind": "gpu", "tier": "cloud"}},
+        "offers": {"phone-own": {"hardware": "phone", "price_per_hour": "0", "stock": 2}},
+    }
+    apps = {f"cam-{n}": {"candidates": [{"demand": {"device": 1}}]} for n in range(3)}
+    outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps}, options={"level": level})
+    assert outcome.exit_code == 0
+    assert promised(outcome, "served") == 2.0
+
+
 @pytest.mark.parametrize("how", ["shares", "whole", "device", "device by share", "nothing offered"])
 @pytest.mark.parametrize("objective", [[{"max": "goodput"}, {"min": "cost"}], [{"min": "cost"}]])
 def test_what_is_packed_at_least_cost_is_what_the_plan_costs(how: str, objective: list[dict[str, str]]) -> None:
@@ -133,6 +147,14 @@ def test_totals_count_what_operators_need(kind: str, total: float) -> None:
                   objective=[{"min": "cost"}])  # fmt: skip
     assert none.exit_code == 3
     assert kind in none.why[0]
+
+
+def test_plans_on_tiers_without_machines_take_the_place_of_no_others() -> None:
+    profile = document("profile.json")
+    profile["offers"]["a100-share"]["price_per_hour"] = "20"
+    slo = {**document("slo.json"), "limits": {"instances": {"v100": [0, 0], "a100": [0, 8]}}}
+    outcome = hp.solve(profile, slo, measured=EXAMPLE / "measured.json", options={"alternatives": 1})
+    assert promised(outcome, "served") == len(slo["apps"])
 
 
 def test_only_listed_hardware_is_used() -> None:

@@ -1,6 +1,7 @@
 """What binds, and the three smallest repairs."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from scipy.optimize import linprog
 import hetplan as hp
 from benchmarks.datasets import loki, loki_by_hand, loki_generator
 from benchmarks.datasets.sources import present
-from hetplan.problems import pipeline_budget, pipeline_infeasible
+from hetplan.problems import pipeline_budget, pipeline_carrying, pipeline_infeasible
+from hetplan.problems.pipeline_carrying import Carried, carried
+from hetplan.problems.pipeline_rows import Asked
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 
@@ -77,6 +80,41 @@ def test_a_floor_above_the_best():
     outcome = hp.solve(profile, slo)
     assert "the best in time is 0.9" in outcome.why[0]
     assert repair(outcome, "quality").to == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch, large):
+    if large:
+        monkeypatch.setattr(pipeline_infeasible, "MOST_PREFIXES", 0)
+    profile, slo = loki_by_hand.tiny(0.19, 60)
+    slo["apps"]["x"]["quality"] = {"min": 0.95}
+    outcome = hp.solve(profile, slo)
+    assert len(outcome.why) == 1
+    assert "the best in time is 0.9" in outcome.why[0]
+    assert repair(outcome, "quality").to == pytest.approx(0.84)
+    slo["apps"]["x"]["demand"]["rate_qps"] = 101
+    outcome = hp.solve(profile, slo)
+    assert not outcome.repairs
+    assert "no lower floor" in outcome.why[1]
+
+
+def test_no_limit_found_is_no_proof_that_there_is_none(monkeypatch):
+    def undecided(problem, ask, trees, asked, *, about):
+        return None if about.startswith("is ") else carried(problem, ask, trees, asked, about=about)
+
+    monkeypatch.setattr(pipeline_infeasible, "carried", undecided)
+    outcome = hp.solve(*levelled(400))
+    assert outcome.why[-1] == "no latency limit of x was found to help"
+
+
+def test_what_bounds_few_configurations_bounds_no_others(monkeypatch):
+    """Without the rule of one batch 10, with it 9 of the few; of all configurations the engine had no time to say."""
+    found = iter([Carried(10.0, 10.0, (), ()), Carried(9.0, 9.0, (), ()), None])
+    monkeypatch.setattr(pipeline_carrying, "_best", lambda *_: next(found))
+    monkeypatch.setattr(pipeline_carrying, "_one_batch_each", lambda _: False)
+    problem = SimpleNamespace(wish=SimpleNamespace(fleet=None))
+    most = carried(problem, None, [], Asked("rate"), about="largest demand")
+    assert (most.value, most.bound, most.is_exact) == (9.0, 10.0, False)
 
 
 def test_money_that_does_not_reach():

@@ -1,8 +1,9 @@
 """Wrong plans, planted: each is caught by the question's own check, and named."""
 
 import pytest
-from cases.variants import LOAD_S, machines, solve, table2
+from cases.variants import HOUR, LOAD_S, machines, money, solve, table2
 
+import hetplan as hp
 from hetplan.profiles.load import load_inputs
 from hetplan.verifier.variants import check
 
@@ -22,6 +23,37 @@ def growing():
 
 def test_a_right_plan_passes():
     assert codes(*planned(growing())) == set()
+
+
+def test_a_variant_on_two_kinds_of_hardware_loads_at_the_price_of_each():
+    """33 and 10 queries/s for 42: one on each, of 1 an hour both, loading for 5 and for 1 second."""
+    run = {"at": {"batch": 1}, "latency": "t", "price_per_hour": "1"}
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"g": {"kind": "gpu"}, "c": {"kind": "cpu"}},
+        "tasks": {"t": {}},
+        "variants": {
+            "v": {
+                "task": "t",
+                "family": "f",
+                "runs": [
+                    {**run, "hardware": "g", "saturation_qps": 33, "load_s": 5, "needs": {"mem": 1}},
+                    {**run, "hardware": "c", "saturation_qps": 10, "load_s": 1, "needs": {"mem": 2}},
+                ],
+            }
+        },
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+    }
+    app = {"runs": {"families": ["f"]}, "latency": [{"percentile": 99, "max_ms": 50}], "demand": {"rate_qps": 40}}
+    slo = {
+        "format": "hetplan/slo/1.0",
+        "apps": {"x": app},
+        "limits": {"resources": {"mem": 4}},
+        "change": {"slack": 1.05, "load_weight_per_s": 0.1},
+    }
+    found = hp.solve(profile, slo, question="variants")
+    assert found.exit_code == 0, found.violations
+    assert money(found, "gross_cost_per_hour") * HOUR == pytest.approx(2 + 0.5 + 0.1)
 
 
 def test_too_few_instances():
