@@ -304,6 +304,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="put the rows into this page, below its mark")
     asked = parser.parse_args()
     cells: list[Cell] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hetplan-") as name:
         place = Workplace((asked.folder or Path(name)).resolve(), asked.seconds)
         wanted_sets = asked.only or ORDER
@@ -334,12 +335,15 @@ def main() -> None:
                     cells.append(cell)
                     print(cell.row(), flush=True)
             except RuntimeError as error:
-                print(f"{case.models}, {case.rule}: {error}", file=sys.stderr, flush=True)
+                failed.append(f"{case.models}, {case.rule}: {error}")
+                print(failed[-1], file=sys.stderr, flush=True)
     if place.ways:
         calibration += f" Hand-over and the rest of a hop, with real models: {', '.join(place.ways)}."
     print("", told([cell.row() for cell in cells]), calibration, sep="\n")
     if asked.write is not None:
         write_page(asked.write, cells, calibration)
+    if failed:
+        sys.exit("\n".join(["Counted are the others; these could not be measured:", *failed]))
 
 
 if __name__ == "__main__":
