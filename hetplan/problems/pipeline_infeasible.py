@@ -19,7 +19,15 @@ from hetplan.problems.pipeline_infeasible_at_levels import (
     lower_floor_at_levels,
 )
 from hetplan.problems.pipeline_levels import best_quality
-from hetplan.problems.pipeline_repairs import more_servers, slo_ms_of, slo_repair, stated_ms, with_limit
+from hetplan.problems.pipeline_repairs import (
+    floor_repair,
+    more_servers,
+    one_floor_free,
+    slo_ms_of,
+    slo_repair,
+    stated_ms,
+    with_limit,
+)
 from hetplan.problems.pipeline_rows import Asked
 from hetplan.problems.pipeline_tree import Tree, count_prefixes, prefixes, without_dominated
 from hetplan.problems.pipeline_variants import merged
@@ -193,19 +201,12 @@ def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
 
 def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     """The best accuracy of each application that states a floor, the other floors kept."""
-    for i, tree in enumerate(problem.served):
-        if tree.floor is None:
-            continue
-        alone = [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
-                 for j, one in enumerate(problem.served)]  # fmt: skip
+    for tree, alone in one_floor_free(problem):
         about = f"best accuracy of {tree.app} at this demand"
         found = carried(problem, ask, alone, problem.asked("quality"), about=about)
-        if found is not None and found.value < tree.floor:
-            at = f"slo.apps.{tree.app}.quality.min"
-            text = f"lower {at} from {tree.floor:g} to {found.value:.6g}"
-            if not found.is_exact:
-                text += f" (no more than {found.bound:.6g} can be had)"
-            yield Repair(at, "lower", tree.floor - found.value, found.value, "", text)
+        if found is not None and tree.floor is not None and found.value < tree.floor:
+            more = "" if found.is_exact else f" (no more than {found.bound:.6g} can be had)"
+            yield floor_repair(tree, found.value, more)
 
 
 # The smallest limit on latency

@@ -17,7 +17,14 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.pipeline_carrying import Carried, without_outdone
 from hetplan.problems.pipeline_levels_of import all_levels, at_levels, thinned
-from hetplan.problems.pipeline_repairs import slo_ms_of, slo_repair, stated_ms, with_limit
+from hetplan.problems.pipeline_repairs import (
+    floor_repair,
+    one_floor_free,
+    slo_ms_of,
+    slo_repair,
+    stated_ms,
+    with_limit,
+)
 from hetplan.problems.pipeline_rows import Asked
 from hetplan.problems.pipeline_tree import Tree, prefixes
 from hetplan.problems.pipeline_variants import merged, variant_form
@@ -166,13 +173,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
 
 def lower_floor_at_levels(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
     """An accuracy that each application with a floor can have, the other floors kept."""
-    for i, tree in enumerate(problem.served):
-        if tree.floor is None:
-            continue
-        alone = [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
-                 for j, one in enumerate(problem.served)]  # fmt: skip
+    for tree, alone in one_floor_free(problem):
         found = _found(problem, ask, alone, problem.asked("quality"))
-        if found is not None and found.value < tree.floor:
-            at = f"slo.apps.{tree.app}.quality.min"
-            text = f"lower {at} from {tree.floor:g} to {found.value:.6g} (more may be had)"
-            yield Repair(at, "lower", tree.floor - found.value, found.value, "", text)
+        if found is not None and tree.floor is not None and found.value < tree.floor:
+            yield floor_repair(tree, found.value, " (more may be had)")

@@ -15,7 +15,7 @@ from hetplan.problems.pipeline_tree import Tree, without_dominated
 if TYPE_CHECKING:
     from hetplan.problems.pipeline import Pipeline
 
-__all__ = ["more_servers", "slo_ms_of", "slo_repair", "stated_ms", "with_limit"]
+__all__ = ["floor_repair", "more_servers", "one_floor_free", "slo_ms_of", "slo_repair", "stated_ms", "with_limit"]
 
 
 def more_servers(problem: Pipeline, trees: Sequence[Tree], found: Sequence[Places]) -> Iterator[Repair]:
@@ -34,6 +34,22 @@ def more_servers(problem: Pipeline, trees: Sequence[Tree], found: Sequence[Place
         return
     mix = ", ".join(f"{fleet.hardware[g]} {need[g]:g}" for g in np.flatnonzero(need))
     yield Repair("slo.limits.instances", "raise", None, mix, "servers", f"raise slo.limits.instances to {mix}")
+
+
+def one_floor_free(problem: Pipeline) -> Iterator[tuple[Tree, list[Tree]]]:
+    """Each application that states an accuracy floor, and all of them where it alone has none and alone counts."""
+    for i, tree in enumerate(problem.served):
+        if tree.floor is not None:
+            yield tree, [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
+                         for j, one in enumerate(problem.served)]  # fmt: skip
+
+
+def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
+    """The repair that this floor would be; `more` is added to its text."""
+    assert tree.floor is not None
+    at = f"slo.apps.{tree.app}.quality.min"
+    text = f"lower {at} from {tree.floor:g} to {quality:.6g}{more}"
+    return Repair(at, "lower", tree.floor - quality, quality, "", text)
 
 
 def stated_ms(problem: Pipeline, tree: Tree) -> float:
