@@ -12,10 +12,10 @@ import numpy as np
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.planner.forms.black_box import BlackBox
-from hetplan.problems.compound_options import CompoundOptions
-from hetplan.problems.compound_pipeline import Sought, read_sought
-from hetplan.problems.compound_wish import read_tiers
-from hetplan.problems.pool_wish import Faults
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.pipeline import Sought, read_sought
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.pool.wish import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
 from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi

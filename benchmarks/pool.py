@@ -27,10 +27,10 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_configurations import Configurations, configurations
-from hetplan.problems.pool_eq15 import estimate, estimate_one, from_pool, most_similar, top
-from hetplan.problems.pool_fluid import at_counts, fluid, fluid_at
+from hetplan.problems.pool.configurations import Configurations, configurations
+from hetplan.problems.pool.eq15 import estimate, estimate_one, from_pool, most_similar, top
+from hetplan.problems.pool.fluid import at_counts, fluid, fluid_at
+from hetplan.problems.pool.question import Pool
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo

@@ -33,9 +33,9 @@ from hetplan.dispatch.variant_state import VariantState
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants import Variants
-from hetplan.problems.variants_milp import rooms
-from hetplan.problems.variants_rules import greedy_counts
+from hetplan.problems.variants.milp import rooms
+from hetplan.problems.variants.question import Variants
+from hetplan.problems.variants.rules import greedy_counts
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs

@@ -25,8 +25,8 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
 from hetplan.planner.plan import Plan
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_fluid import fluid
+from hetplan.problems.pool.fluid import fluid
+from hetplan.problems.pool.question import Pool
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.verifier.check import verify_plan

@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 PROBLEMS = {
-    "pool": "hetplan.problems.pool:Pool",
-    "pipeline": "hetplan.problems.pipeline:Pipeline",
-    "policy": "hetplan.problems.policy:Policy",
-    "variants": "hetplan.problems.variants:Variants",
-    "compound": "hetplan.problems.compound:Compound",
+    "pool": "hetplan.problems.pool.question:Pool",
+    "pipeline": "hetplan.problems.pipeline.question:Pipeline",
+    "policy": "hetplan.problems.policy.question:Policy",
+    "variants": "hetplan.problems.variants.question:Variants",
+    "compound": "hetplan.problems.compound.question:Compound",
 }
 """Question -> the class that poses it."""
 

@@ -19,12 +19,12 @@ from benchmarks.datasets.sources import read
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_baselines import jellyfish, modelswitching, on_shared_queue
-from hetplan.problems.policy_group import Group
-from hetplan.problems.policy_models import Models
-from hetplan.problems.policy_options import BaselineOptions, PaperOptions, PolicyOptions
-from hetplan.problems.policy_solved import Bench, Solved
+from hetplan.problems.policy.baselines import jellyfish, modelswitching, on_shared_queue
+from hetplan.problems.policy.group import Group
+from hetplan.problems.policy.models import Models
+from hetplan.problems.policy.options import BaselineOptions, PaperOptions, PolicyOptions
+from hetplan.problems.policy.question import Policy
+from hetplan.problems.policy.solved import Bench, Solved
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import PolicyRun, simulate_policy
 from hetplan.solvers.queue_structured import QueueStructured

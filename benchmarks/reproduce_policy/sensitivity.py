@@ -12,7 +12,7 @@ from benchmarks.reproduce_policy.published import LOADS, RUNTIMES_S
 from benchmarks.reproduce_pool.rows import Row, at_least
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.queue_process import QueueProcess
-from hetplan.problems.policy_options import PolicyOptions
+from hetplan.problems.policy.options import PolicyOptions
 from hetplan.solvers.queue_structured import QueueStructured
 
 __all__ = ["fidelity", "runtimes", "sixty_models", "three_models"]

@@ -17,9 +17,9 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.planner.plan import Plan
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_configurations import configurations
-from hetplan.problems.pool_eq15 import estimate, from_pool, most_similar, top
+from hetplan.problems.pool.configurations import configurations
+from hetplan.problems.pool.eq15 import estimate, from_pool, most_similar, top
+from hetplan.problems.pool.question import Pool
 from hetplan.profiles.load import load_inputs
 
 __all__ = [

@@ -8,8 +8,8 @@ from hetplan import registry
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
-from hetplan.problems.pipeline_config import config_form
-from hetplan.problems.pipeline_tree import prefixes
+from hetplan.problems.pipeline.config import config_form
+from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")

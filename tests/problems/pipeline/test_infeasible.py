@@ -11,9 +11,17 @@ from scipy.optimize import linprog
 import hetplan as hp
 from benchmarks.datasets import loki, loki_by_hand, loki_generator
 from benchmarks.datasets.sources import present
-from hetplan.problems import pipeline_budget, pipeline_carrying, pipeline_infeasible
-from hetplan.problems.pipeline_carrying import Carried, carried
-from hetplan.problems.pipeline_rows import Asked
+from hetplan.problems.pipeline import (
+    budget as pipeline_budget,
+)
+from hetplan.problems.pipeline import (
+    carrying as pipeline_carrying,
+)
+from hetplan.problems.pipeline import (
+    infeasible as pipeline_infeasible,
+)
+from hetplan.problems.pipeline.carrying import Carried, carried
+from hetplan.problems.pipeline.rows import Asked
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 

@@ -13,8 +13,8 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Event, Tools
 from hetplan.planner.plan import Plan
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_options import PolicyOptions
+from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.question import Policy
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.queue_structured import QueueStructured
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.queue_process import Batching, Late, PerWhat, QueueProcess
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_options import PolicyOptions
+from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.question import Policy
 from hetplan.profiles.load import load_inputs
 
 SMALL = {"queue_max": 6, "grid": "fld{12}"}

@@ -16,10 +16,10 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.plan import Plan
 from hetplan.planner.plan_file import plan_bytes, read_plan, write_plan
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_options import PolicyOptions
-from hetplan.problems.policy_sets import best_split
-from hetplan.problems.policy_targets import fewest_possible
+from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.question import Policy
+from hetplan.problems.policy.sets import best_split
+from hetplan.problems.policy.targets import fewest_possible
 from hetplan.profiles.load import load_inputs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "policy"

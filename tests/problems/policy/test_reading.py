@@ -10,10 +10,10 @@ from cases.policy_published import DATA, present, tables
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Infeasible
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_models import capacity_qps, pareto, repair
-from hetplan.problems.policy_options import FewestOptions, PaperOptions, PolicyOptions
-from hetplan.problems.policy_wish import dispersion
+from hetplan.problems.policy.models import capacity_qps, pareto, repair
+from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
+from hetplan.problems.policy.question import Policy
+from hetplan.problems.policy.wish import dispersion
 from hetplan.profiles.load import load_inputs
 from hetplan.verifier.policy_latency import batch_latencies_ms
 

@@ -10,8 +10,8 @@ from cases.policy import files, random_process, solve
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
-from hetplan.problems.policy import Policy
-from hetplan.problems.policy_options import PolicyOptions
+from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.question import Policy
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import simulate_policy
 

@@ -6,7 +6,7 @@ from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, 
 from hetplan import registry
 from hetplan.errors import SolverFailed
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool_fluid import fluid, fluid_at, given_counts
+from hetplan.problems.pool.fluid import fluid, fluid_at, given_counts
 
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {"cp-sat-scaled"}

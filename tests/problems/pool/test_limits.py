@@ -20,10 +20,10 @@ from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_fluid import fluid, fluid_at
-from hetplan.problems.pool_infeasible import cover
-from hetplan.problems.pool_start import cheapest_cover, flows, point_of, start
+from hetplan.problems.pool.fluid import fluid, fluid_at
+from hetplan.problems.pool.infeasible import cover
+from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.start import cheapest_cover, flows, point_of, start
 from hetplan.solvers.highs import Highs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"

@@ -8,8 +8,8 @@ from cases.pool import counts, decide, files, pose, promise
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems import pool_merged
-from hetplan.problems.pool_fluid import fluid_at
+from hetplan.problems.pool import merged as pool_merged
+from hetplan.problems.pool.fluid import fluid_at
 
 SIZES = np.arange(1, 61)
 

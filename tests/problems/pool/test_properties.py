@@ -17,8 +17,8 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_fluid import at_counts, fluid_at
+from hetplan.problems.pool.fluid import at_counts, fluid_at
+from hetplan.problems.pool.question import Pool
 
 
 @st.composite

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool_configurations import columns_of, configurations, enumerate_counts, ladder
-from hetplan.problems.pool_eq15 import Eq15, estimate, estimate_one, from_pool, most_similar, top
+from hetplan.problems.pool.configurations import columns_of, configurations, enumerate_counts, ladder
+from hetplan.problems.pool.eq15 import Eq15, estimate, estimate_one, from_pool, most_similar, top
 
 needs_data = pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 

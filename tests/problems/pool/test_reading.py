@@ -11,7 +11,7 @@ from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promis
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool import Pool
+from hetplan.problems.pool.question import Pool
 
 Change = Callable[[Json, Json], Any]
 

@@ -22,8 +22,8 @@ from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.plan import Method
 from hetplan.planner.plan_pool import ThresholdDispatch
-from hetplan.problems.pool import Pool
-from hetplan.problems.pool_simulated import Simulated, simulate
+from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.simulated import Simulated, simulate
 from hetplan.verifier.check import verify_plan
 
 SEARCHES = ["kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo"]

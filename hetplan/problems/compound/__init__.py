@@ -1,0 +1,1 @@
+"""The question `compound`: its class stands in `question.py`, its letters and mathematics with it."""

@@ -1,0 +1,282 @@
+"""From a packing to the sections of a plan: one chosen plan per query, machines with their operators, promises."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.plan import Action, Notice, Promise, Route, Unserved
+from hetplan.planner.plan_compound import ChosenPlanDispatch
+from hetplan.problems.compound.ways import Query, Way, machines_of
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.workers import Load, Share, Worker
+
+if TYPE_CHECKING:
+    from hetplan.problems.compound.packed import Packed
+    from hetplan.problems.compound.question import Compound
+
+__all__ = ["draft"]
+
+MOST_TOLD = 10
+
+
+def draft(problem: Compound, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
+    """The plan of a packing."""
+    served = [
+        (query, query.ways[int(option - packed.form.first[i])], int(option))
+        for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
+        if option >= 0
+    ]
+    chosen = {query.app_id: _chosen(problem, packed, query, way, option) for query, way, option in served}
+    workers = _workers(problem, [(query, way, chosen[query.app_id]) for query, way, _ in served])
+    left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]
+    found_by_search = any(way.found is not None for query in queries for way in query.ways)
+    return Draft(
+        workers=workers,
+        routing=_routes(workers),
+        dispatch=chosen,
+        actions=_actions(workers),
+        promises=_promises(problem, served, left, workers),
+        reported=_reported(problem, packed, served, found_by_search),
+        unserved=tuple(
+            Unserved(app=query.app_id, rate_qps=_rate(query), why=_why(packed, queries, query)) for query in left
+        ),
+        warnings=(*notices, *_dropped(packed, queries), *_told(left)),
+        alternatives=_alternatives(queries),
+        searched=found_by_search,
+    )
+
+
+def _chosen(problem: Compound, packed: Packed, query: Query, way: Way, option: int) -> ChosenPlanDispatch:
+    machines = machines_of(packed.form, option, packed.choice, problem.tiers)
+    if way.found is None:
+        candidate = query.ways.index(way)
+        stated = dict(query.app.candidates[candidate].demand)
+        return ChosenPlanDispatch(
+            late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=machines
+        )
+    return ChosenPlanDispatch(
+        late=query.app.late,
+        label=way.label,
+        machines=machines,
+        knobs=dict(way.found.knobs),
+        placement=dict(way.found.placement),
+        share=dict(way.found.share),
+    )
+
+
+def _workers(problem: Compound, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> tuple[Worker, ...]:
+    """A worker per machine in use, with the operators on it; a device of its own is one as well."""
+    on: dict[tuple[str, str], list[Load]] = defaultdict(list)
+    number = 0
+    for query, way, chosen in served:
+        if way.found is None:
+            continue
+        place = {tier: iter(machines) for tier, machines in chosen.machines.items()}
+        for node, tier in way.found.placement.items():
+            number += 1
+            share = way.found.share.get(node)
+            own = next(tier_ for tier_ in problem.tiers if tier_.name == tier).own
+            key = (tier, query.app_id if own else f"{next(place[tier]):06d}")
+            pipeline = problem.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
+            reads = pipeline.nodes[node].reads if pipeline is not None else ()
+            knobs = {knob: way.found.knobs[knob] for knob in reads}
+            on[key].append(
+                Load(
+                    id=f"l{number}",
+                    app=query.app_id,
+                    node=node,
+                    knobs=knobs,
+                    share=None if share is None else Share(gpu=share, enforce="mps"),
+                )
+            )
+    workers = []
+    tiers = {tier.name: tier for tier in problem.tiers}
+    for count, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
+        here = tiers[tier]
+        workers.append(
+            Worker(id=f"w{count}", hardware=here.hardware, offer=here.offer, queue="per-load", loads=tuple(loads))
+        )
+    return tuple(workers)
+
+
+def _routes(workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
+    routes: dict[str, list[Route]] = defaultdict(list)
+    for worker in workers:
+        for load in worker.loads:
+            routes[str(load.app)].append(Route(node=load.node, to={load.id: 1.0}))
+    return {app: tuple(sorted(found, key=lambda route: str(route.node))) for app, found in sorted(routes.items())}
+
+
+def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    for worker in workers:
+        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=1)
+        actions.append(start)
+        actions += [
+            Action(id=start.id + 1 + k, do="load", load=load.id, after=(start.id,))
+            for k, load in enumerate(worker.loads)
+        ]
+    return tuple(actions)
+
+
+def _promises(
+    problem: Compound, served: Sequence[tuple[Query, Way, int]], left: Sequence[Query], workers: Sequence[Worker]
+) -> tuple[Promise, ...]:
+    goodput = float(sum(way.weight for _, way, _ in served))
+    promises = [
+        Promise(quantity="goodput", relation="=", value=goodput, model="no-queueing"),
+        Promise(quantity="served", relation="=", value=float(len(served)), model="no-queueing"),
+    ]
+    if workers:
+        value = cost_of(problem, workers)
+        promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
+    stated = [_stated(query, way) for query, way, _ in served]
+    if any(stated):
+        value = float(sum(stated))
+        promises.append(Promise(quantity="candidates_per_hour", relation="=", value=value, model="no-queueing"))
+    for query, way, _ in served:
+        if way.found is not None:
+            promises += _of_found(query, way)
+    promises += [
+        Promise(
+            app=query.app_id,
+            quantity="rounds_unserved",
+            relation="=",
+            value=1.0 + query.waited,
+            model="no-queueing",
+        )
+        for query in left
+    ]  # fmt: skip
+    return tuple(promises)
+
+
+def _stated(query: Query, way: Way) -> float:
+    """What a candidate itself says that it costs."""
+    if way.found is not None:
+        return 0.0
+    return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
+
+
+def _of_found(query: Query, way: Way) -> list[Promise]:
+    found = way.found
+    assert found is not None
+    lower = found.accuracy - 2.576 * found.se
+    basis = f"{found.samples} samples, verdict {found.verdict}"
+    return [
+        Promise(app=query.app_id, quantity="response_ms", value=1000.0 * found.latency_s, model="no-queueing"),
+        Promise(
+            app=query.app_id,
+            quantity="quality",
+            relation="=",
+            value=found.accuracy,
+            interval=(lower, found.accuracy + 2.576 * found.se),
+            model="measured",
+            basis=basis,
+        ),
+    ]
+
+
+def cost_of(problem: Compound, workers: Sequence[Worker]) -> float:
+    """Currency units per hour: shares where shares are paid for, whole machines otherwise."""
+    total = 0
+    tiers = {tier.hardware: tier for tier in problem.tiers}
+    for worker in workers:
+        tier = tiers[worker.hardware]
+        shares = [_share_paid(problem, load) for load in worker.loads]
+        if tier.per == "gpu" and None not in shares:
+            total += round(tier.price_nanos * float(np.sum([share for share in shares if share is not None])))
+        else:
+            total += round(tier.price_nanos * (tier.room.get(tier.per, 1.0) if tier.per else 1.0))
+    return total / NANO
+
+
+def _share_paid(problem: Compound, load: Load) -> float | None:
+    """The share of a GPU that a load pays for: its own, none on a processor; None where it has the whole."""
+    if load.share is not None and load.share.gpu is not None:
+        return load.share.gpu
+    app = problem.inputs.slo.apps[load.app or ""]
+    node = problem.inputs.profile.pipelines[(app.runs.pipeline if app.runs else None) or ""].nodes[load.node or ""]
+    return 0.0 if node.device == "cpu" and not node.needs.get("gpu", 0.0) else None
+
+
+def _reported(
+    problem: Compound, packed: Packed, served: Sequence[tuple[Query, Way, int]], found_by_search: bool
+) -> tuple[Reported, ...]:
+    scope: Any = "restriction" if found_by_search else "problem"
+    note = "the bound is over the plans that were measured" if found_by_search else None
+    reported = []
+    if packed.form.sense == "max":
+        goodput = float(sum(way.weight for _, way, _ in served))
+        aged = problem.options.aging > 0
+        about = "aged_goodput" if aged else "goodput"
+        reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
+    form, answer = packed.cost or (packed.form, packed.answer)
+    if form.sense == "min":
+        # What is packed may cost its machines beside what candidates say of themselves.
+        paid = form.items is not None and bool(form.items.price.any())
+        stated = not paid and all(way.found is None and way.price == _stated(query, way) for query, way, _ in served)
+        about = "candidates_per_hour" if stated else "packed_per_hour"
+        reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
+    return tuple(reported)
+
+
+def _rate(query: Query) -> float:
+    rate = query.app.demand.rate_qps
+    return float(rate) if isinstance(rate, int | float) else 0.0
+
+
+def _why(packed: Packed, queries: Sequence[Query], query: Query) -> str:
+    """Why a query got none of its plans."""
+    if not query.ways:
+        return query.why_none or "it has no plan"
+    i = [one.app_id for one in queries].index(query.app_id)
+    options = slice(int(packed.form.first[i]), int(packed.form.first[i + 1]))
+    if not packed.form.fits[options].any():
+        return "none of its plans fits, even alone"
+    if not (packed.form.worth[options] > 0).any():
+        return "it is worth nothing"
+    return "others bring more for what there is"
+
+
+def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
+    """Stated candidates that fit nowhere, even alone."""
+    lost = [
+        f"apps.{query.app_id}.candidates[{j}]"
+        for i, query in enumerate(queries)
+        for j, way in enumerate(query.ways)
+        if way.found is None and not packed.form.fits[int(packed.form.first[i]) + j]
+    ]
+    more = [Notice(code="W-dropped", at="apps", text=f"{len(lost) - MOST_TOLD} more candidates fit nowhere")]
+    told = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_TOLD]]
+    return told + (more if len(lost) > MOST_TOLD else [])
+
+
+def _told(left: Sequence[Query]) -> list[Notice]:
+    if not left:
+        return []
+    return [Notice(code="W-unserved", at="unserved", text=f"{len(left)} applications are not served")]
+
+
+def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
+    """All plans found of each query: what another packing may choose from without measuring again."""
+    return tuple(
+        {
+            "app": query.app_id,
+            "knobs": dict(way.found.knobs),
+            "placement": dict(way.found.placement),
+            "share": dict(way.found.share),
+            "response_ms": 1000.0 * way.found.latency_s,
+            "quality": way.found.accuracy,
+            "samples": way.found.samples,
+            "verdict": way.found.verdict,
+            "price_per_hour": way.found.price,
+        }
+        for query in queries
+        for way in query.ways
+        if way.found is not None
+    )

@@ -1,0 +1,270 @@
+"""From an application's pipeline, tiers and links to the black box that is searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.ways import Tier
+from hetplan.problems.pool.wish import Faults
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Link, Pipeline
+from hetplan.profiles.sampled import features_of
+from hetplan.profiles.slo import App
+
+__all__ = ["Sought", "read_sought"]
+
+MOST_PLANS = 500_000
+MOST_OPERATORS = 12
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A query whose plans are to be found; `box` makes its form around whoever measures."""
+
+    app_id: str
+    app: App
+    pipeline_id: str
+    pipeline: Pipeline
+    order: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+    placed: Placed
+    limit_s: float
+    target: float
+    lower: bool
+    bernoulli: bool
+    span: tuple[float, float]
+    strata: int
+    features: str | None
+    placements: np.ndarray = field(compare=False)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many levels each knob has."""
+        return tuple(len(levels) for levels in self.pipeline.knobs.values())
+
+    @property
+    def ordered(self) -> tuple[bool, ...]:
+        """Which knobs have levels in an order: numbers, rising or falling."""
+        return tuple(_in_order(levels) for levels in self.pipeline.knobs.values())
+
+    @property
+    def reachable(self) -> np.ndarray:
+        """The placements on tiers that have machines, where there are any: those worth searching."""
+        there = np.array([tier.own or tier.machines > 0 for tier in self.tiers])
+        open_ = there[self.placements].all(axis=1)
+        return self.placements[open_] if open_.any() else self.placements
+
+    def knobs(self, configuration: int) -> dict[str, Any]:
+        """The levels of a configuration, by their names."""
+        at = np.unravel_index(configuration, self.levels) if self.levels else ()
+        return {knob: levels[int(k)] for (knob, levels), k in zip(self.pipeline.knobs.items(), at, strict=True)}
+
+    def operators(self) -> tuple[Operator, ...]:
+        """The steps in an order in which everything stands after what it needs."""
+        knobs, place = list(self.pipeline.knobs), {name: n for n, name in enumerate(self.order)}
+        return tuple(
+            Operator(
+                name=name,
+                reads=tuple(knobs.index(knob) for knob in self.pipeline.nodes[name].reads),
+                after=tuple(place[edge.from_] for edge in self.pipeline.edges if edge.to == name),
+                by_share=self.pipeline.nodes[name].share_law == "flops",
+                paid=self.pipeline.nodes[name].device == "gpu",
+            )
+            for name in self.order
+        )
+
+    def box(
+        self, measure: Callable[[int], Measured], options: CompoundOptions, past: tuple[Past, ...] = ()
+    ) -> BlackBox:
+        """The form."""
+        return BlackBox(
+            levels=self.levels,
+            operators=self.operators(),
+            placed=self.placed,
+            target=self.target,
+            limit_s=self.limit_s,
+            measure=measure,
+            placements=self.placements,
+            most=options.steps,
+            gpu_s=options.gpu_s,
+            first_random=options.start_points or (1 if options.search.startswith("struct") else 3),
+            patience=options.patience,
+            parallel=options.parallel,
+            ordered=self.ordered,
+            lower=self.lower,
+            past=past,
+            name=self.app_id,
+        )
+
+    def setup(self, options: CompoundOptions) -> dict[str, Any]:
+        """What whoever measures needs to know of the query."""
+        above: dict[str, set[str]] = {}
+        for name in self.order:
+            before = [edge.from_ for edge in self.pipeline.edges if edge.to == name]
+            above[name] = set(self.pipeline.nodes[name].reads).union(*(above[other] for other in before))
+        rule = {
+            "target": self.target, "kind": options.stop_rule, "confidence": options.confidence,
+            "n_min": options.n_min, "n_max": options.n_max, "bernoulli": self.bernoulli, "lower": self.lower,
+            "span": self.span[1] - self.span[0], "undecided": options.undecided,
+        }  # fmt: skip
+        return {
+            "app": self.app_id, "evaluator": self.pipeline.evaluator or "", "operators": self.order,
+            "knobs_of": {name: tuple(sorted(knobs)) for name, knobs in above.items()},
+            "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
+            "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
+            "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
+            "retry": options.retry,
+        }  # fmt: skip
+
+
+def _in_order(levels: Sequence[Any]) -> bool:
+    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
+        return False
+    steps = np.sign(np.diff(np.array(levels, dtype=float)))
+    return bool(abs(steps.sum()) == steps.size)
+
+
+def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults) -> tuple[Sought, ...]:
+    """Every application that runs a pipeline of operators."""
+    found = []
+    for app_id, app in inputs.slo.apps.items():
+        if app.candidates or app.runs is None or app.runs.pipeline is None:
+            continue
+        before = len(faults.found)
+        one = _sought(inputs, app_id, app, app.runs.pipeline, tiers, faults)
+        if one is not None and len(faults.found) == before:
+            found.append(one)
+    return tuple(found)
+
+
+def _sought(
+    inputs: Inputs, app_id: str, app: App, pipeline_id: str, tiers: tuple[Tier, ...], faults: Faults
+) -> Sought | None:
+    at, pipeline = f"$.apps.{app_id}", inputs.profile.pipelines[pipeline_id]
+    if not tiers:
+        remedy = 'Give the profile "tiers", and each hardware its tier.'
+        faults.in_profile("$.tiers", f"operators of {app_id} are placed on tiers", remedy)
+    bare = [name for name in inputs.profile.tiers if name not in {tier.name for tier in tiers}]
+    if tiers and bare:
+        why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
+        faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
+    if app.demand.streams is None:
+        faults.in_slo(f"{at}.demand", "a compound query comes as a stream", 'Write {"streams": 1}.')
+    for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
+        if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
+            why = f"operators of {app_id} stand on machines, of which limits.instances says how many there are"
+            faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
+    if app.network_ms_per_hop:
+        faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
+    if any(node.device is None for node in pipeline.nodes.values()):
+        faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
+    if len(pipeline.nodes) > MOST_OPERATORS:
+        faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
+    targets = [target.max_ms for target in app.latency if target.of == "response"]
+    if not targets:
+        faults.in_slo(
+            f"{at}.latency", "a compound query has a latency target", 'Write {"percentile": 50, "max_ms": 500}.'
+        )
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    lower = metric is not None and metric.better == "lower"
+    span = metric.range if metric is not None else (0.0, 1.0)
+    wanted = None if app.quality is None else (app.quality.max if lower else app.quality.min)
+    if wanted is None:
+        word = "max" if lower else "min"
+        faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
+    if faults.found or wanted is None:
+        return None
+    mine = _own_device(app, tiers)
+    order = _order(pipeline)
+    placed = _placed(inputs, app_id, app, mine, pipeline, faults)
+    return None if placed is None else Sought(
+        app_id, app, pipeline_id, pipeline, order, mine, placed, min(targets) / 1000.0, wanted, lower,
+        metric is not None and metric.kind == "bernoulli", span,
+        pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
+        _placements(pipeline, order, mine, app_id, pipeline_id, faults),
+    )  # fmt: skip
+
+
+def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
+    """The tiers with this application's own device."""
+    from dataclasses import replace
+
+    if app.device is None or app.device.relative_time is None:
+        return tiers
+    return (replace(tiers[0], relative_time=app.device.relative_time), *tiers[1:])
+
+
+def _order(pipeline: Pipeline) -> tuple[str, ...]:
+    order: list[str] = []
+    while len(order) < len(pipeline.nodes):
+        waiting = {edge.to for edge in pipeline.edges if edge.from_ not in order}
+        order += [name for name in pipeline.nodes if name not in order and name not in waiting]
+    return tuple(order)
+
+
+def _placed(
+    inputs: Inputs, app_id: str, app: App, tiers: tuple[Tier, ...], pipeline: Pipeline, faults: Faults
+) -> Placed | None:
+    """Links from tier to tier: a link of their own, else hop by hop; an application's own links win."""
+    links: dict[frozenset[str], Link] = {frozenset(link.between): link for link in inputs.profile.links}
+    links |= {frozenset(link.between): link for link in (app.device.links if app.device is not None else ())}
+    size = len(tiers)
+    per_byte, crossing = np.zeros((size, size)), np.zeros((size, size))
+    for a, b in product(range(size), repeat=2):
+        if a >= b:
+            continue
+        direct = links.get(frozenset((tiers[a].name, tiers[b].name)))
+        hops = [direct] if direct is not None else [
+            links.get(frozenset((one.name, two.name))) for one, two in pairwise(tiers[a : b + 1])
+        ]  # fmt: skip
+        for (one, two), hop in zip(pairwise(tiers[a : b + 1]), hops, strict=direct is None):
+            if hop is None:
+                names = f"{one.name} and {two.name}"
+                faults.in_profile(
+                    "$.links", f"no link joins {names}, on {app_id}'s way", f"Add the link between {names}."
+                )
+        if any(hop is None for hop in hops):
+            return None
+        known = [hop for hop in hops if hop is not None]
+        per_byte[a, b] = per_byte[b, a] = sum(8e-6 / hop.bandwidth_mbps for hop in known)
+        crossing[a, b] = crossing[b, a] = sum(hop.latency_ms / 1000.0 for hop in known)
+    return Placed(
+        relative_time=np.array([tier.relative_time for tier in tiers]),
+        price=np.array([tier.price for tier in tiers]),
+        second_per_byte=per_byte,
+        crossing_s=crossing,
+        shares=tuple(pipeline.share_grid) or (1.0, 0.75, 0.5, 0.25, 0.125),
+    )
+
+
+def _placements(
+    pipeline: Pipeline, order: tuple[str, ...], tiers: tuple[Tier, ...], app_id: str, pipeline_id: str, faults: Faults
+) -> np.ndarray:
+    """Every tier for every operator that it has room for."""
+    smallest = min(pipeline.share_grid, default=0.125)
+    allowed = []
+    for name in order:
+        needs: Mapping[str, float] = pipeline.nodes[name].needs
+        gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
+        if not fits:
+            why = f"operator {name} of {app_id} fits on no tier"
+            remedy = "Lower what it needs, or add a larger machine."
+            faults.in_profile(f"$.pipelines.{pipeline_id}.nodes.{name}.needs", why, remedy)
+            fits = [0]
+        allowed.append(fits)
+    placements = math.prod(len(fits) for fits in allowed)
+    settings = math.prod(len(levels) for levels in pipeline.knobs.values())
+    if placements * settings > MOST_PLANS:
+        why = f"{app_id} has {settings} settings in {placements} placements; {MOST_PLANS} plans are the most"
+        faults.in_profile(f"$.pipelines.{pipeline_id}", why, "List fewer levels, join operators, or use fewer tiers.")
+        return np.zeros((1, len(order)), dtype=np.int64)
+    return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))

@@ -1,0 +1,384 @@
+"""The first stage: per query, plans by search and measurement, cut down to the shares that their target leaves."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Verdict
+from hetplan.planner.forms.black_box_shares import antichain, least_shares, priced
+from hetplan.planner.plan import Notice, Plan
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.pipeline import Sought
+from hetplan.problems.compound.ways import Found, Item, Query, Tier, Way
+
+if TYPE_CHECKING:
+    from hetplan.problems.compound.question import Compound
+
+__all__ = ["Stage", "found_ways", "recorded", "search_all"]
+
+KEEP_WITHIN = 1.05
+"""A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
+
+MOST_CONFIRMED = 5
+AT_ONCE = 256
+"""Placements worked out before it is looked whether more are wanted."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the first stage came to for one query: its ways, and what to tell.
+
+    `broken` is there where whoever measures answered nothing right about any configuration.
+    """
+
+    query: Query
+    notices: tuple[Notice, ...]
+    best: int = -1
+    broken: SolverFailed | None = None
+
+
+def search_all(problem: Compound, ask: Ask, waited: Callable[[str], int]) -> list[Stage]:
+    """Every query in turn."""
+    history = problem.tools.extra.get("history")
+    past = history() if history is not None else None
+    return [_one(problem, ask, sought, past, waited(sought.app_id)) for sought in problem.sought]
+
+
+def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) -> Stage:
+    options, measured = problem.options, problem.inputs.measured
+    known = recorded(sought, measured, problem.inputs.files.get("measured", "measured"))
+    evaluate = problem.tools.evaluate
+    if evaluate is None and measured is None:
+        raise InputError.one(
+            file=problem.inputs.files.get("profile", "profile"), path=f"$.pipelines.{sought.pipeline_id}.evaluator",
+            value=sought.pipeline.evaluator or "", why=f"plans of {sought.app_id} have to be measured",
+            remedy="Name who measures with --evaluate, or give measurements with --measured.",
+        )  # fmt: skip
+    if evaluate is None:
+        journal = {found.configuration: found for found in known}
+        form = replace(sought.box(_nobody, options), placements=sought.reachable, journal=journal)
+        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
+        return _staged(problem, sought, form, best, waited)
+    seconds = _seconds(options, sought, ask)
+    measure = evaluate(**sought.setup(options), seconds=seconds)
+    form = replace(
+        sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
+        placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
+        past_models=options.history_models, hard_votes=options.hard_votes,
+    )  # fmt: skip
+    confirmed = False
+    try:
+        running = _incumbent(problem.start, sought, form)
+        answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
+        best = -1 if answer.point is None else answer.point // len(form.placements)
+        if options.confirm:
+            best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
+            confirmed = True
+    except (Cancelled, OutOfTime):
+        # What was measured until then may serve this query, or others; that it was cut short is in the record.
+        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
+    stage = _staged(problem, sought, form, best, waited)
+    if options.confirm and not confirmed and stage.query.ways:
+        text = "measuring ended before its plan was confirmed: it rests on what the search measured"
+        notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
+    if past is not None and not form.past:
+        text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
+        notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
+    return stage
+
+
+def _nobody(configuration: int) -> Measured:
+    return Measured(configuration, reason="nobody measures")
+
+
+def _engine(options: CompoundOptions) -> str:
+    name = "random-plans" if options.search == "random" else options.search
+    return name if options.engine == "light" else f"{name}-botorch"
+
+
+def _seconds(options: CompoundOptions, sought: Sought, ask: Ask) -> float | None:
+    """How long this query may be measured: its own deadline, and what is left of the whole conversation."""
+    limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
+    least = min([*limits, ask.remaining])
+    return None if math.isinf(least) else least
+
+
+def _broken(form: BlackBox, sought: Sought) -> SolverFailed | None:
+    """What to say where every configuration that was tried had to be set aside, whatever ended the trying."""
+    if not form.failed or len(form.failed) < len(form.journal):
+        return None
+    tried = f"none of the {len(form.journal)} configurations of {sought.app_id} that were tried could be measured"
+    return SolverFailed(
+        f"evaluator {sought.pipeline.evaluator or ''}".strip(),
+        f"{tried}: {form.failed[-1].reason}. Mend it; --set retry=true measures again what the journal set aside",
+    )
+
+
+def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
+    """The cheapest plans measured on under the always-valid rule, until one stands."""
+    for _ in range(MOST_CONFIRMED):
+        passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.costs(c).min())]
+        if not passing:
+            return -1
+        best = min(passing, key=lambda c: float(form.costs(c).min()))
+        found = measure(best)
+        form.journal[best] = found
+        if found.passes:
+            return best
+    return -1
+
+
+def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited: int) -> Stage:
+    # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
+    everywhere = replace(form, placements=sought.placements)
+    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, problem.options.alternatives))), [])
+    kept = _kept(problem.start, sought, ways)
+    notices = [
+        Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
+        for one in form.failed
+    ]
+    if (sought.app.demand.streams or 1) > 1:
+        text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
+        notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
+    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, "" if ways else _why(everywhere, sought))
+    return Stage(query, tuple(notices), best, _broken(form, sought) if problem.tools.evaluate else None)
+
+
+def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
+    """The ways of all measured configurations that comply: minimal shares, none dominated, the cheapest first."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    trusted = _trusted(form)
+    least = {c: least_shares(form, found) for c, found in trusted.items()}
+    # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
+    bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) for c in trusted}
+    places = sorted(
+        (float(bounds[c][p]), c, int(p)) for c in trusted for p in np.flatnonzero(np.isfinite(least[c]).all(axis=1))
+    )
+    ways: list[Way] = []
+    for begin in range(0, len(places), AT_ONCE):
+        if len(ways) >= most and _by_share(ways[most - 1]) < places[begin][0]:
+            break
+        for _, c, placement in places[begin : begin + AT_ONCE]:
+            shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
+            for row, price in zip(shares[:most], dollars[:most], strict=True):
+                ways.append(_way(form, sought, c, placement, row, float(price), weight))
+        ways = _undominated(ways, sought)
+    return ways[:most]
+
+
+def _trusted(form: BlackBox) -> dict[int, Measured]:
+    """Configurations that pass and have a placement in time; doubtful ones only where no other is.
+
+    The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly: an
+    undecided one has to lie on the right side by its standard error.
+    """
+    passing = {
+        c: found
+        for c, found in form.journal.items()
+        if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
+    }
+    sure = {
+        c: found
+        for c, found in passing.items()
+        if found.verdict is Verdict.PASS or abs(found.mean - form.target) >= found.se
+    }
+    return sure or passing
+
+
+def _way(
+    form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
+) -> Way:
+    found = form.journal[c]
+    tiers = [sought.tiers[t] for t in form.placements[placement]]
+    share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
+    items, share, slow = [], {}, np.ones(len(sought.order))
+    demand: Counter[str] = Counter()
+    for o, (name, tier) in enumerate(zip(sought.order, tiers, strict=True)):
+        node = sought.pipeline.nodes[name]
+        size = {kind: float(amount) for kind, amount in node.needs.items()}
+        if node.device == "gpu" and not tier.own:
+            share[name] = share_of.get(name, 1.0)
+            size["gpu"] = max(size.get("gpu", 0.0), share[name])
+            slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
+        demand.update(size)
+        items += [] if tier.own else [Item(tier.name, name, size)]
+    compute = np.array(found.seconds) * form.placed.relative_time[form.placements[placement]] * slow
+    latency = form.finish(
+        compute[None, None, :], np.array([found.bytes_out]), np.array([found.bytes_in]),
+        form.placements[placement : placement + 1],
+    )[0, 0]  # fmt: skip
+    told = Found(
+        knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
+        latency_s=float(latency), accuracy=found.mean, se=found.se, samples=found.samples, verdict=str(found.verdict),
+        price=price,
+    )  # fmt: skip
+    return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=told)
+
+
+def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> float:
+    """What is paid for a plan itself: its shares where shares are paid for, and the application's own device in use."""
+    shares = sum(
+        tier.price * share.get(name, 0.0)
+        for name, tier in zip(sought.order, tiers, strict=True)
+        if not tier.own and tier.per == "gpu"
+    )
+    own = sum(
+        tier.machine_price
+        for tier in {here.name: here for name, here in zip(sought.order, tiers, strict=True)
+                     if here.own and (here.per != "gpu" or sought.pipeline.nodes[name].device == "gpu")}.values()
+    )  # fmt: skip
+    return shares + own
+
+
+def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
+    """Without those that take nowhere less than another and cost no less; cheapest first."""
+    if not ways:
+        return []
+    names = [tier.name for tier in sought.tiers if not tier.own]
+    kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
+    rows = np.zeros((len(ways), 1 + len(names) * len(kinds)))
+    for w, way in enumerate(ways):
+        rows[w, 0] = way.price
+        for item in way.items:
+            for kind, amount in item.size.items():
+                rows[w, 1 + names.index(item.tier) * len(kinds) + kinds.index(kind)] += amount
+    latency = np.array([way.found.latency_s if way.found else 0.0 for way in ways])
+    order = np.lexsort((latency, rows.sum(axis=1), rows[:, 0]))
+    kept: list[int] = []
+    for w in order:
+        if not any((rows[k] <= rows[w] + 1e-12).all() for k in kept):
+            kept.append(int(w))
+    return sorted((ways[w] for w in kept), key=_by_share)
+
+
+def _incumbent(start: Plan | None, sought: Sought, form: BlackBox) -> int | None:
+    """The plan that runs already, as a number of the form."""
+    rule = None if start is None else start.dispatch.get(sought.app_id)
+    knobs = getattr(rule, "knobs", {})
+    placement = getattr(rule, "placement", {})
+    if not knobs or set(placement) != set(sought.order):
+        return None
+    names = [tier.name for tier in sought.tiers]
+    try:
+        at = [list(levels).index(knobs[knob]) for knob, levels in sought.pipeline.knobs.items()]
+        tiers = np.array([names.index(placement[name]) for name in sought.order])
+    except (KeyError, ValueError):
+        return None
+    where = np.flatnonzero((form.placements == tiers).all(axis=1))
+    if not where.size:
+        return None
+    return int(np.ravel_multi_index(at, sought.levels)) * len(form.placements) + int(where[0])
+
+
+def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
+    """The running plan alone, where it still complies and is dear by little: changing costs more than it brings."""
+    rule = None if start is None else start.dispatch.get(sought.app_id)
+    if rule is None or not ways:
+        return []
+    same = [
+        way
+        for way in ways
+        if way.found is not None
+        and dict(way.found.knobs) == getattr(rule, "knobs", None)
+        and dict(way.found.placement) == getattr(rule, "placement", None)
+        and dict(way.found.share) == getattr(rule, "share", None)
+    ]
+    return same if same and _by_share(same[0]) <= KEEP_WITHIN * min(map(_by_share, ways)) + 1e-12 else []
+
+
+def _by_share(way: Way) -> float:
+    """The price of its shares of machines, however those are paid for."""
+    return way.price if way.found is None else way.found.price
+
+
+def _why(form: BlackBox, sought: Sought) -> str:
+    """Which target binds, and the least relaxation among what was measured."""
+    done = len(form.journal) == len(form.configurations)
+    known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
+    passing = [found for found in known if found.passes]
+    scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
+    if passing:
+        least = min(float(form.at_full(found).min()) for found in passing)
+        return (
+            f"latency binds ({scope}); raise slo.apps.{sought.app_id}.latency to {1000 * least:.6g} ms, "
+            "the fastest of those accurate enough"
+        )
+    fast = [found for found in known if float(form.at_full(found).min()) <= form.limit_s] or known
+    if not fast:
+        reasons = f": {form.failed[-1].reason}" if form.failed else ""
+        return f"nothing could be measured ({scope}){reasons}"
+    best = max(fast, key=lambda found: form.orient(found.mean))
+    verb = "raise" if form.lower else "lower"
+    return f"accuracy binds ({scope}); {verb} slo.apps.{sought.app_id}.quality to {best.mean:.6g}, the best in time"
+
+
+def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
+    """Measurements of this query from a document of `--measured`."""
+    if document is None:
+        return []
+    apps = document.get("apps", {}) if isinstance(document, Mapping) else {}
+    faults: list[Fault] = []
+    found = []
+    for number, plan in enumerate(apps.get(sought.app_id, ())):
+        at = f"$.apps.{sought.app_id}[{number}]"
+        one = _record(sought, plan)
+        if one is None:
+            why = "a configuration with seconds and bytes of every operator, samples, and a mean in the metric's range"
+            faults.append(Fault(file, at, "", why, "Use the journal that --evaluate wrote for these inputs."))
+        else:
+            found.append(one)
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def _record(sought: Sought, plan: Any) -> Measured | None:
+    try:
+        at = [list(levels).index(plan["knobs"][knob]) for knob, levels in sought.pipeline.knobs.items()]
+        c = int(np.ravel_multi_index(at, sought.levels)) if at else 0
+        if plan["verdict"] == Verdict.SET_ASIDE:
+            return Measured(c, reason=str(plan.get("reason", "set aside")))
+        found = Measured(
+            c, mean=float(plan["mean"]), se=float(plan["se"]), samples=int(plan["samples"]),
+            verdict=Verdict(plan["verdict"]), passes=_passes(sought, float(plan["mean"]), bool(plan["passes"])),
+            seconds=tuple(float(plan["seconds"][name]) for name in sought.order),
+            bytes_out=tuple(float(plan["bytes"][name]) for name in sought.order),
+            bytes_in=float(plan.get("input_bytes", 0.0)), gpu_s=float(plan.get("gpu_s", 0.0)),
+        )  # fmt: skip
+    except (KeyError, ValueError, TypeError):
+        return None
+    return found if _possible(sought, found) else None
+
+
+def _possible(sought: Sought, found: Measured) -> bool:
+    """Whether measuring could have given these figures: a mean in the metric's range, nothing below 0, no NaN."""
+    amounts = (found.se, found.bytes_in, found.gpu_s, *found.seconds, *found.bytes_out)
+    low, high = sought.span
+    return found.samples >= 1 and low - 1e-9 <= found.mean <= high + 1e-9 and all(0 <= a < math.inf for a in amounts)
+
+
+def _passes(sought: Sought, mean: float, said: bool) -> bool:
+    """A verdict of another target is no verdict here: the mean must be on the right side as well."""
+    return said and (mean <= sought.target if sought.lower else mean >= sought.target)
+
+
+def _past_of(sought: Sought, document: Any) -> tuple[Past, ...]:
+    """The queries of a history file that have these operators and levels."""
+    if not isinstance(document, Mapping):
+        return ()
+    past = []
+    for name, plans in document.get("apps", {}).items():
+        found = [_record(sought, plan) for plan in plans]
+        if found and all(one is not None for one in found):
+            past.append(Past(name, tuple(one for one in found if one is not None)))
+    return tuple(past)

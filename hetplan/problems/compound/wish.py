@@ -1,0 +1,173 @@
+"""What the files say about compound queries: tiers with their machines, totals, candidates, the objective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hetplan.planner.plan import Notice, Plan
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.ways import Item, Query, Tier, Way
+from hetplan.problems.pool.wish import Faults
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.slo import App
+
+__all__ = ["Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The objective: `sense` max serves most weight, min serves all; `then_cheapest` follows with the least cost."""
+
+    sense: Literal["max", "min"]
+    then_cheapest: bool
+
+
+def read_wish(inputs: Inputs, faults: Faults) -> Wish:
+    """The objective; by default most goodput, then least cost."""
+    terms = [term.max or term.min or "" for term in inputs.slo.objective]
+    known: Mapping[tuple[str, ...], Wish] = {
+        (): Wish("max", True),
+        ("goodput",): Wish("max", False),
+        ("served",): Wish("max", False),
+        ("goodput", "cost"): Wish("max", True),
+        ("served", "cost"): Wish("max", True),
+        ("cost",): Wish("min", False),
+    }
+    if tuple(terms) not in known:
+        faults.in_slo(
+            "$.objective",
+            "compound queries are packed for most goodput, then least cost, or all of them for least cost",
+            'Write [{"max": "goodput"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.',
+            value=", ".join(terms),
+        )
+    _refused(inputs, faults)
+    return known.get(tuple(terms), Wish("max", True))
+
+
+def _refused(inputs: Inputs, faults: Faults) -> None:
+    """What the format can say and this question cannot keep: said, never passed over."""
+    slo, limits = inputs.slo, inputs.slo.limits
+    for name, given in (("moves", limits.moves), ("cost_per_hour", limits.cost_per_hour)):
+        if given is not None:
+            faults.in_slo(f"$.limits.{name}", "compound plans do not keep this limit", "Leave it out.", value=given)
+    for name, (least, most) in limits.instances.items():
+        if least > 0:
+            faults.in_slo(
+                f"$.limits.instances.{name}", "compound plans take the machines that they need, and no least number",
+                f"Write [0, {'null' if most is None else most}].", value=least,
+            )  # fmt: skip
+    if limits.survive.hosts or limits.survive.zones:
+        faults.in_slo("$.limits.survive", "no spare machines are planned for failures", "Leave it out.")
+    if slo.horizon.periods > 1:
+        faults.in_slo("$.horizon.periods", "compound queries are planned for one period", "Plan each on its own.")
+    for name, app in slo.apps.items():
+        for number, target in enumerate(app.latency):
+            if target.of != "response":
+                why = "compound queries have targets on the whole response"
+                faults.in_slo(f"$.apps.{name}.latency[{number}].of", why, "Leave it out.", value=target.of)
+        for key in ("series", "history_qps", "mix"):
+            if getattr(app.demand, key) is not None:
+                why = "compound queries come as streams, all of them alike"
+                faults.in_slo(f"$.apps.{name}.demand.{key}", why, 'Leave it out, and write "streams".')
+
+
+def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
+    """The tiers in their order, each with the one hardware that it has; without any offer a machine costs 1.
+
+    Where only listed hardware may be used, a tier of other hardware has no machines. A resource that the wish limits in
+    total is not looked for on machines that do not list it.
+    """
+    profile, limits = inputs.profile, inputs.slo.limits
+    found: list[Tier] = []
+    for place, name in enumerate(profile.tiers):
+        here = [(h, hardware) for h, hardware in profile.hardware.items() if hardware.tier == name]
+        if limits.only_listed:
+            here = [(h, hardware) for h, hardware in here if h in limits.instances] or here[:1]
+        if len(here) != 1:
+            if here:
+                faults.in_profile(
+                    "$.hardware", f"tier {name} has one hardware", "Keep one per tier.", value=", ".join(dict(here))
+                )
+            continue
+        h, hardware = here[0]
+        offers = {o: offer for o, offer in profile.offers.items() if offer.hardware == h}
+        cheapest = min(offers, key=lambda o: offers[o].price_per_hour) if offers else None
+        most = limits.instances.get(h, (0, 0 if limits.only_listed else None))[1]
+        stock = offers[cheapest].stock if cheapest is not None else None
+        bounds = [float(n) for n in (most, stock) if n is not None]
+        price = offers[cheapest].price_per_hour if cheapest is not None else 0 if profile.offers else NANO
+        found.append(
+            Tier(
+                name=name,
+                hardware=h,
+                relative_time=hardware.relative_time or 1.0,
+                machines=min(bounds) if bounds else math.inf,
+                room=dict(hardware.provides) or {"gpu": 1.0},
+                price_nanos=price,
+                offer=cheapest,
+                per=offers[cheapest].per if cheapest is not None else None,
+                own=place == 0 and len(profile.tiers) > 1 and not bounds and h not in limits.instances,
+                elsewhere=frozenset(limits.resources.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
+            )
+        )
+    return tuple(found)
+
+
+def read_queries(
+    inputs: Inputs, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults, start: Plan | None
+) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
+    """The applications with stated candidates, the totals that limit them, and what there is to tell."""
+    named = {tier.name for tier in tiers}
+    totals = dict(inputs.slo.limits.resources)
+    notices: list[Notice] = []
+    queries: list[Query] = []
+    unlimited: set[str] = set()
+    for app_id, app in inputs.slo.apps.items():
+        if not app.candidates:
+            continue
+        ways = []
+        for candidate in app.candidates:
+            items, demand = [], {}
+            for key, amount in candidate.demand.items():
+                if key in named and key not in totals and options.level != "totals":
+                    items += [Item(key, None, {"gpu": amount})] if amount > 0 else []
+                else:
+                    demand[key] = amount
+                    unlimited |= {key} - totals.keys()
+            price = _price(items, tiers)
+            if candidate.price_per_hour is not None:
+                price = candidate.price_per_hour / NANO
+            weight = _weight(app) if candidate.weight is None else candidate.weight
+            ways.append(Way(demand, tuple(items), price, weight, candidate.label))
+        queries.append(Query(app_id, app, tuple(ways), waited_before(start, app_id)))
+    for key in sorted(unlimited):
+        tier = next((tier for tier in tiers if tier.name == key), None)
+        totals[key] = math.inf if tier is None else tier.machines * tier.room.get("gpu", 1.0)
+        if math.isinf(totals[key]):
+            text = f"nothing limits {key}: neither limits.resources nor the instances of a tier of that name"
+            notices.append(Notice(code="W-unlimited", at="slo.limits.resources", text=text))
+    if faults.found:
+        return (), {}, ()
+    return tuple(queries), totals, tuple(notices)
+
+
+def _weight(app: App) -> float:
+    return 1.0 if app.weight is None else app.weight
+
+
+def _price(items: list[Item], tiers: tuple[Tier, ...]) -> float:
+    """What shares of machines cost, where shares are paid for."""
+    of = {tier.name: tier.price for tier in tiers if tier.per == "gpu"}
+    return sum(of[item.tier] * item.size.get("gpu", 0.0) for item in items if item.tier in of)
+
+
+def waited_before(start: Plan | None, app_id: str) -> int:
+    """How many plans in a row left an application unserved, the one started from the last of them."""
+    if start is None or not any(entry.app == app_id for entry in start.unserved):
+        return 0
+    told = [one.value for one in start.promises if one.app == app_id and one.quantity == "rounds_unserved"]
+    return int(told[0]) if told else 1

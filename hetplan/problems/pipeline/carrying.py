@@ -1,0 +1,149 @@
+"""What carries a demand: questions about rate, servers, money and time, made small.
+
+Where accuracy is not asked for, a configuration that another one of its task outdoes is of no use: one no slower, that
+carries no less, sends on no more and is no dearer, on the same type of server. (Where a floor or the goal is about
+accuracy, no less accurate besides; where limits on servers are dropped, on any type.) Only rule (4), one batch size per
+variant and server type, stands against this. Without the rule nothing is lost, so that program, of the configurations
+that nothing outdoes, proves a bound; under the rule its point is a plan. Mostly both agree, and the answer is exact;
+else the program of all configurations is asked, if it is not too large. On three server types ten variants a task
+become one or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.milp import Vector
+from hetplan.problems.pipeline.config import config_form
+from hetplan.problems.pipeline.fleet import Fleet
+from hetplan.problems.pipeline.rows import Asked, Places, need_of
+from hetplan.problems.pipeline.tree import Mask, Task, Tree, anyhow_ms, count_prefixes, prefixes
+from hetplan.profiles.fields import NANO
+
+if TYPE_CHECKING:
+    from hetplan.problems.pipeline.question import Pipeline
+
+__all__ = ["Carried", "carried", "without_outdone"]
+
+MOST_OF_ALL = 100_000
+"""Up to so many prefixes the program of all configurations is asked where the small ones do not agree."""
+
+LARGE = 60_000
+"""Above this product of prefixes and servers a bound as near as an engine can see would take minutes to prove."""
+
+NEAR = 1e-3
+"""There an answer within a thousandth of the best is near enough."""
+
+CLOSE = 1e-7
+"""Elsewhere, an engine's tolerance."""
+
+SAME = 1e-6
+"""Values this near to one another are the same."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What whole servers that keep every rule reach, beside the bound that nothing can pass."""
+
+    value: float
+    bound: float
+    trees: Sequence[Tree]
+    counts: Sequence[Places]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing better can be."""
+        return _same(self.value, self.bound)
+
+
+def without_outdone(
+    tree: Tree, fleet: Fleet, *, accuracy: bool = False, anywhere: bool = False, in_time: bool = True
+) -> Tree:
+    """Without configurations that another of the task makes needless; with `anywhere`, one on other servers too.
+
+    With `in_time` those that are in time whatever else is chosen count as equally fast.
+    """
+    accuracy = accuracy or tree.floor is not None
+    if (fleet.moves is not None and not anywhere) or (accuracy and tree.paths):
+        return tree
+    soon = anyhow_ms(tree) if in_time else np.full(len(tree.tasks), -np.inf)
+    masks = []
+    for task, soon_ms in zip(tree.tasks, soon.tolist(), strict=True):
+        less = [np.where(task.ms <= soon_ms, -np.inf, task.ms), -task.qps, _price(task, fleet)]
+        less += [values[task.variant] for values in task.factor.values()]
+        if accuracy:
+            less.append(-task.quality[task.variant])
+        if not anywhere:
+            less += [need_of(fleet, task, resource) for resource in fleet.resources]
+            less += [task.hardware, -task.hardware]
+        masks.append(_first_of_the_least(less))
+    return tree.keeping(masks)
+
+
+def _price(task: Task, fleet: Fleet) -> Vector:
+    """Of one server of each configuration; under several offers, at the cheapest."""
+    cheapest = {g: (fleet.offers_of(g)[0].price or 0) / NANO for g in set(task.hardware.tolist()) if fleet.is_split(g)}
+    return np.array([cheapest.get(g, own) for g, own in zip(task.hardware.tolist(), task.cost.tolist(), strict=True)])
+
+
+def _first_of_the_least(less: Sequence[NDArray[Any]]) -> Mask:
+    """Those that no other matches in everything, and of equals the first."""
+    size = less[0].size
+    outdoes = np.ones((size, size), dtype=bool)  # [c, d]: d is nowhere more than c
+    for values in less:
+        outdoes &= values[None, :] <= values[:, None]
+    earlier = np.tri(size, k=-1, dtype=bool)
+    return np.asarray(~(outdoes & (~outdoes.T | earlier)).any(axis=1))
+
+
+def carried(problem: Pipeline, ask: Ask, trees: Sequence[Tree], asked: Asked, *, about: str) -> Carried | None:
+    """The best answer that keeps every rule, and a bound on all; None where there is none, or none was found."""
+    fleet = problem.wish.fleet
+    accuracy = asked.goal == "quality"
+    few = [without_outdone(tree, fleet, accuracy=accuracy, anywhere=asked.free) for tree in trees]
+    loose = _best(ask, few, fleet, replace(asked, multibatch=True), about)
+    if loose is None or asked.multibatch or not asked.whole or _one_batch_each(loose):
+        return loose
+    best = _best(ask, few, fleet, asked, f"{about}, one batch size each")
+    if best is not None and _same(best.value, loose.bound):
+        return replace(best, bound=loose.bound)
+    if sum(map(count_prefixes, trees)) <= MOST_OF_ALL:
+        every = _best(ask, trees, fleet, asked, f"{about}, of all configurations")
+        if every is not None:
+            return every
+    # What bounds the few under the rule bounds nobody else.
+    return None if best is None else replace(best, bound=loose.bound)
+
+
+def _best(ask: Ask, trees: Sequence[Tree], fleet: Fleet, asked: Asked, about: str) -> Carried | None:
+    forest = [(tree, prefixes(tree)) for tree in trees]
+    written = config_form(forest, fleet, asked)
+    flows = sum(level.size for _, levels in forest for level in levels)
+    large = not asked.free and flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
+    answer = ask(written.form, gap=NEAR if large else CLOSE, about=about)
+    if answer.point is None or answer.value is None or answer.bound is None:
+        return None
+    # Servers are whole, and so is their sum.
+    bound = float(np.ceil(answer.bound - SAME)) if asked.goal == "servers" else answer.bound
+    return Carried(answer.value, bound, trees, written.counts(answer.point))
+
+
+def _same(value: float, bound: float) -> bool:
+    return abs(value - bound) <= SAME * max(abs(value), abs(bound))
+
+
+def _one_batch_each(found: Carried) -> bool:
+    """Whether servers of one variant and type run one batch size, though nothing asked them to."""
+    for tree, counts in zip(found.trees, found.counts, strict=True):
+        ends = np.cumsum([task.size for task in tree.tasks])
+        for task, own in zip(tree.tasks, np.split(counts, ends[:-1]), strict=True):
+            pairs = np.stack([task.variant, task.hardware])[:, own > 0]
+            if np.unique(pairs, axis=1).shape[1] < pairs.shape[1]:
+                return False
+    return True

@@ -1,0 +1,312 @@
+"""From servers and shares to the sections of a plan: workers, routes, backups, promises, the way from what runs now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.planner.plan_pipeline import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.problems.pipeline.levels import Solved, best_quality, quality_of
+from hetplan.problems.pipeline.moves import Wanted, moved, settle
+from hetplan.problems.pipeline.routing import by_filling, by_node
+from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
+from hetplan.problems.pipeline.waiting import notices_of, too_busy
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.workers import Worker
+
+if TYPE_CHECKING:
+    from hetplan.problems.pipeline.question import Pipeline
+
+__all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
+
+NO_SHARE = 1e-9
+"""Shares below this are rounding, not routing."""
+
+Share = dict[str, float]
+
+
+@dataclass
+class _Seats:
+    """The loads of one application: per task and configuration its loads with their part of the servers."""
+
+    of: dict[tuple[int, int], list[tuple[str, float]]] = field(default_factory=dict)
+
+
+def nothing_to_do(problem: Pipeline) -> Draft:
+    """Nothing is asked for: no servers."""
+    idle = tuple(Unserved(app=tree.app, rate_qps=0.0, why="nothing is asked for") for tree in problem.wish.trees)
+    workers, actions = settle([], problem.inputs)
+    trees = [without_dominated(tree) for tree in problem.wish.trees]
+    value = sum(tree.weight * best_quality(tree, prefixes(tree))[0] for tree in trees)
+    best = Reported("quality", "max", "problem", value=value, bound=value, vouched="claimed")
+    return Draft(
+        workers=workers,
+        actions=actions,
+        unserved=idle,
+        promises=(Promise(quantity="servers", value=0.0, relation="=", model="no-queueing"),),
+        reported=(best, Reported("servers", "min", "problem", value=0.0, bound=0.0, vouched="claimed")),
+        warnings=problem.wish.notices,
+    )
+
+
+def draft(problem: Pipeline, found: Solved) -> Draft:
+    """The plan of a choice."""
+    found, routing_of, notices = _routed(problem, found)
+    wanted, seats = _wanted(problem, found)
+    workers, actions = settle(wanted, problem.inputs)
+    routing: dict[str, tuple[Route, ...]] = {}
+    dispatch: dict[str, Dispatch] = {}
+    promises: list[Promise] = []
+    busy: dict[str, dict[str, float]] = {}
+    for number, (tree, levels) in enumerate(found.forest):
+        shares, own, counts = found.shares[number], seats[number], found.counts[number]
+        rate = (found.served or {}).get(tree.app, tree.demand)
+        routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
+        late, budgets = problem.inputs.slo.apps[tree.app].late, _budgets(problem, tree, levels, shares)
+        backup = _backups(tree, levels, shares, own, counts, rate, problem.options.headroom)
+        busy[tree.app] = too_busy(tree, counts, loads_of(tree, levels, shares, rate), budgets)
+        if routing_of == "most-accurate-first":
+            dispatch[tree.app] = MostAccurateFirstDispatch(late=late, budget_ms=dict(budgets), backup=backup)
+        else:
+            keyed: Literal["path", "node"] = "node" if routing_of == "node" else "path"
+            dispatch[tree.app] = PathSharesDispatch(late=late, keyed=keyed, budget_ms=dict(budgets), backup=backup)
+        promises += _promises(problem, found, number, rate)
+    promises += _totals(problem, workers)
+    return Draft(
+        workers=workers,
+        routing=routing,
+        dispatch=dispatch,
+        actions=actions,
+        promises=tuple(promises),
+        reported=found.reported,
+        unserved=_unserved(problem, found),
+        valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
+        warnings=(*problem.wish.notices, *notices, *notices_of(busy)),
+    )
+
+
+def _wanted(problem: Pipeline, found: Solved) -> tuple[list[Wanted], list[_Seats]]:
+    """Worker groups that are wanted: one per configuration and offer in use."""
+    fleet = problem.wish.fleet
+    left = {(g, offer.id): offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)}
+    wanted: list[Wanted] = []
+    seats: list[_Seats] = []
+    for (tree, _), counts in zip(found.forest, found.counts, strict=True):
+        own, start = _Seats(), 0
+        for t, task in enumerate(tree.tasks):
+            for c in range(task.size):
+                need, g = int(counts[start + c]), int(task.hardware[c])
+                groups: list[tuple[str, float]] = []
+                for offer in fleet.offers_of(g):
+                    taken = int(min(need, left[g, offer.id]))
+                    if taken > 0:
+                        left[g, offer.id] -= taken
+                        need -= taken
+                        one = Wanted(tree.app, task.id, task.variants[task.variant[c]], fleet.hardware[g], offer.id,
+                                     int(task.batch[c]), taken)  # fmt: skip
+                        wanted.append(one)
+                        groups.append((one.name, float(taken)))
+                total = sum(part for _, part in groups)
+                own.of[t, c] = [(name, part / total) for name, part in groups]
+            start += task.size
+        seats.append(own)
+    names = _name_apart(wanted, problem)
+    for own in seats:
+        own.of = {key: [(names[name], part) for name, part in groups] for key, groups in own.of.items()}
+    return wanted, seats
+
+
+def _name_apart(wanted: list[Wanted], problem: Pipeline) -> dict[str, str]:
+    """Names of loads: those that the running state has for the same, else new ones."""
+    running = problem.inputs.state.workers if problem.inputs.state is not None else ()
+    known: dict[tuple[object, ...], list[Worker]] = {}
+    for worker in running:
+        if len(worker.loads) == 1:
+            load = worker.loads[0]
+            known.setdefault((load.app, load.node, load.variant, worker.hardware, worker.offer), []).append(worker)
+    taken = {worker.id for worker in running} | {load.id for worker in running for load in worker.loads}
+    names: dict[str, str] = {}
+    number = 0
+    for one in wanted:
+        old = known.get((one.app, one.node, one.variant, one.hardware, one.offer), [])
+        if old:
+            worker = old.pop(0)
+            one.worker, one.load = worker.id, worker.loads[0].id
+        else:
+            number += 1
+            while f"w{number}" in taken or f"w{number}.a" in taken:
+                number += 1
+            one.worker, one.load = f"w{number}", f"w{number}.a"
+        names[one.name] = one.load
+    return names
+
+
+def _routed(problem: Pipeline, found: Solved) -> tuple[Solved, str, list[Notice]]:
+    """The choice under the wished routing, where that keeps it; else under path shares, with what would be lost."""
+    wanted = problem.options.routing
+    if found.longest_ms is not None:
+        return found, "node", []
+    if wanted == "node":
+        alike, why = by_node(found)
+        if alike is not None:
+            return alike, wanted, []
+        text = f"routing keeps to paths: with shares per step, {why}"
+        return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
+    if wanted == "most-accurate-first":
+        filled = by_filling(found)
+        if isinstance(filled, Solved):
+            return filled, wanted, []
+        text = f"routing keeps to path shares: {filled}"
+        return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
+    return found, "path-shares", []
+
+
+def _routes(
+    tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], own: _Seats, routing: str
+) -> list[Route]:
+    """Per path so far and next step, the share of every load: n(child) / n(prefix)."""
+    if routing == "node":
+        return _routes_per_step(tree, levels, shares, own)
+    routes: list[Route] = []
+    paths: list[list[list[tuple[str, ...]]]] = []
+    for t, (task, level) in enumerate(zip(tree.tasks, levels, strict=True)):
+        n = np.where(shares[t] > NO_SHARE, shares[t], 0.0)
+        size = levels[task.parent].size if task.parent >= 0 else 1
+        total = np.bincount(level.parent, weights=n, minlength=size)
+        before = paths[task.parent] if task.parent >= 0 else [[()]]
+        ended: list[list[tuple[str, ...]]] = [[] for _ in range(level.size)]
+        table: dict[int, Share] = {}
+        for p in np.flatnonzero(n):
+            above = int(level.parent[p])
+            for load, part in own.of[t, int(level.config[p])]:
+                to = table.setdefault(above, {})
+                to[load] = to.get(load, 0.0) + float(n[p] / total[above]) * part
+                ended[p] += [(*path, load) for path in before[above]]
+        for above, to in table.items():
+            routes += [Route(prefix=path, node=task.id, to=_summing_to_1(to)) for path in before[above]]
+        paths.append(ended)
+    return routes
+
+
+def _routes_per_step(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], own: _Seats) -> list[Route]:
+    """Per step alone."""
+    routes = []
+    for t, load in enumerate(loads_of(tree, levels, shares, 1.0)):
+        to = {name: float(load[c]) * part for c in np.flatnonzero(load) for name, part in own.of[t, int(c)]}
+        routes.append(Route(node=tree.tasks[t].id, to=_summing_to_1(to)))
+    return routes
+
+
+def _summing_to_1(to: Share) -> Share:
+    total = sum(to.values())
+    return {load: min(1.0, share / total) for load, share in to.items()}
+
+
+def loads_of(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], rate: float) -> list[np.ndarray]:
+    """Queries per second that reach each configuration, task by task."""
+    return [
+        np.bincount(level.config, weights=rate * level.gain * np.where(n > NO_SHARE, n, 0.0), minlength=task.size)
+        for task, level, n in zip(tree.tasks, levels, shares, strict=True)
+    ]
+
+
+def _budgets(
+    problem: Pipeline, tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]
+) -> Mapping[str, float]:
+    """Time per step, queueing included: a multiple of the longest execution in use."""
+    factor = problem.options.budget_factor or problem.options.slo_divisor
+    return {
+        task.id: factor * float(task.ms[level.config[n > NO_SHARE]].max())
+        for task, level, n in zip(tree.tasks, levels, shares, strict=True)
+        if (n > NO_SHARE).any()
+    }
+
+
+def _backups(
+    tree: Tree,
+    levels: Sequence[Level],
+    shares: Sequence[np.ndarray],
+    own: _Seats,
+    counts: np.ndarray,
+    rate: float,
+    headroom: float,
+) -> tuple[BackupEntry, ...]:
+    """Per step, what capacity is left over where."""
+    found: list[BackupEntry] = []
+    start = 0
+    for t, (task, load) in enumerate(zip(tree.tasks, loads_of(tree, levels, shares, rate), strict=True)):
+        # A late request may use what headroom keeps free: that is what it is kept for.
+        whole = task.qps / (1.0 - headroom)
+        left = whole * counts[start : start + task.size] - load
+        start += task.size
+        for c in range(task.size):
+            for name, part in own.of[t, c]:
+                if left[c] > 1e-6 * task.qps[c]:
+                    found.append(
+                        BackupEntry(
+                            to=name, node=task.id, left_qps=float(left[c] * part), latency_ms=float(task.ms[c]),
+                            quality=float(task.quality[task.variant[c]]),
+                        )
+                    )  # fmt: skip
+    return tuple(found)
+
+
+def _promises(problem: Pipeline, found: Solved, number: int, rate: float) -> list[Promise]:
+    (tree, levels), network = (
+        found.forest[number],
+        problem.inputs.slo.apps[found.forest[number][0].app].network_ms_per_hop,
+    )
+    shares = [np.where(n > NO_SHARE, n, 0.0) for n in found.shares[number]]
+    longest = (found.longest_ms or {}).get(tree.app) or max(
+        float(levels[s].ms[shares[s] > 0].max()) + network * len(tree.path(s)) for s in tree.sinks
+    )
+    basis = None if problem.options.headroom > 0 else "servers are filled to the brim: no room for queueing"
+    return [
+        Promise(app=tree.app, quantity="rate_qps", relation=">=", value=rate, model="fluid"),
+        Promise(app=tree.app, quantity="quality", relation=">=", value=quality_of(tree, levels, shares),
+                model="no-queueing", basis=f"mode {found.mode}"),
+        Promise(app=tree.app, quantity="service_ms", relation="<=", value=longest, model="no-queueing", basis=basis),
+    ]  # fmt: skip
+
+
+def _totals(problem: Pipeline, workers: Sequence[Worker]) -> list[Promise]:
+    servers = float(sum(worker.count for worker in workers))
+    found = [Promise(quantity="servers", relation="=", value=servers, model="no-queueing")]
+    cost = cost_of(problem, workers)
+    if cost is not None:
+        found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
+    if problem.inputs.state is not None:
+        moves = float(moved(problem.inputs.state.workers, workers))
+        found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
+    return found
+
+
+def cost_of(problem: Pipeline, workers: Sequence[Worker]) -> float | None:
+    """Currency units per hour, where everything has a price."""
+    fleet, profile = problem.wish.fleet, problem.inputs.profile
+    if not fleet.priced:
+        return None
+    total = 0.0
+    for worker in workers:
+        g = fleet.hardware.index(worker.hardware)
+        runs = [run for run in profile.variants[worker.loads[0].variant or ""].runs if run.hardware == worker.hardware]
+        if fleet.is_split(g):
+            price = next((offer.price or 0) / NANO for offer in fleet.offers_of(g) if offer.id == worker.offer)
+        else:
+            price = fleet.cost_of(runs[0])
+        total += price * worker.count
+    return total
+
+
+def _unserved(problem: Pipeline, found: Solved) -> tuple[Unserved, ...]:
+    idle = [Unserved(app=t.app, rate_qps=0.0, why="nothing is asked for") for t in problem.wish.trees if t.demand <= 0]
+    for tree, _ in found.forest:
+        rate = (found.served or {}).get(tree.app, tree.demand)
+        if rate < tree.demand:
+            idle.append(Unserved(app=tree.app, rate_qps=tree.demand - rate, why="beyond what the servers carry"))
+    return tuple(idle)

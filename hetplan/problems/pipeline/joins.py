@@ -1,0 +1,300 @@
+r"""Pipelines that join branches: shares per step, start times, additive accuracy.
+
+Shares of paths mean nothing where branches meet again, so what is planned for is what they cannot matter to: accuracy
+that adds up over the steps, and factors that do not depend on the variant.
+
+::
+
+    max sum_t a_t sum_k A_k s_tk                              a_t: quality weights of the steps
+    sum_k s_tk = 1;   D gain_t s_tk <= sum_c q_c x_c          per step t and variant k
+    x_c <= S_g z_c,   sum_b z <= 1                            one batch per variant and hardware
+    T_t >= l_c z_c;   s_v >= s_u + T_u per edge;   s_t + T_t <= H
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hetplan.errors import Fault, InputError, SolverFailed
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.forms.milp import Builder
+from hetplan.problems.pipeline.flows import set_costs
+from hetplan.problems.pipeline.levels import SLIPS, Solved, climb
+from hetplan.problems.pipeline.repairs import more_servers
+from hetplan.problems.pipeline.rows import (
+    Asked,
+    Places,
+    Servers,
+    Written,
+    add_batch_rule,
+    add_goal,
+    add_servers,
+    bound_of_servers,
+)
+from hetplan.problems.pipeline.tree import Level, Tree
+
+if TYPE_CHECKING:
+    from hetplan.problems.pipeline.question import Pipeline
+
+__all__ = ["by_steps", "check_joins"]
+
+Edges = Sequence[tuple[int, int]]
+
+HALVINGS = 24
+"""Of the interval in which the largest demand is sought: to a ten-millionth of it."""
+
+
+def check_joins(problem: Pipeline) -> None:
+    """Raise `InputError` where a pipeline that joins branches cannot be planned exactly."""
+    faults: list[Fault] = []
+    file = problem.inputs.files.get("profile", "profile.json")
+    if problem.formulation not in ("config", "budget"):
+        why = f"the formulation {problem.formulation} plans trees; a pipeline here joins branches"
+        faults.append(Fault("options", "formulation", problem.formulation, why, "Use config or budget."))
+    for tree in problem.wish.trees:
+        app = problem.inputs.slo.apps[tree.app]
+        assert app.runs is not None
+        at = f"$.pipelines.{app.runs.pipeline}"
+        if tree.rule != "additive" or tree.paths:
+            why = "steps with several steps before them are planned for accuracy that adds up over the steps only"
+            faults.append(Fault(file, f"{at}.quality.rule", tree.rule, why, 'Set "rule": "additive", or plan a tree.'))
+        for task in tree.tasks:
+            if any(values.size and np.ptp(values) > 0 for values in task.factor.values()):
+                why = f"what {task.id} sends on depends on the variant, which shares per step cannot follow"
+                faults.append(Fault(file, f"{at}.edges", "", why, "Give one fanout per edge, or plan a tree."))
+        gains = _gains(tree, problem.wish.joins.get(tree.app, _edges(tree)))
+        for t, several in enumerate(gains):
+            if several and np.ptp(several) > 1e-9:
+                why = f"the branches that meet at {tree.tasks[t].id} bring different numbers of queries"
+                faults.append(Fault(file, f"{at}.edges", "", why, "Make the fanouts along them multiply to the same."))
+    if faults:
+        raise InputError(faults)
+
+
+def _edges(tree: Tree) -> Edges:
+    return [(task.parent, t) for t, task in enumerate(tree.tasks) if task.parent >= 0]
+
+
+def _gains(tree: Tree, edges: Edges) -> list[list[float]]:
+    """Queries that reach each step per query at the entrance, as each step before it says."""
+    found: list[list[float]] = []
+    for t in range(len(tree.tasks)):
+        before = [u for u, v in edges if v == t]
+        found.append([found[u][0] * float(tree.tasks[u].factor[t][0]) for u in before] or [1.0])
+    return found
+
+
+def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
+    """The best accuracy on all servers, then the least of them."""
+    trees = [_with_room(tree, problem.wish.joins.get(tree.app, _edges(tree)), problem) for tree in problem.considered]
+    if any(not task.size for tree in trees for task in tree.tasks):
+        return Infeasible(why=("latency: some step has no variant that is fast enough beside the fastest others",))
+    for slip in SLIPS:
+        base = problem.asked(problem.levels[0], slip=slip)
+        goals = problem.levels
+        climbed = climb(ask, lambda asked: _form(problem, trees, asked), goals, base, scope="problem")
+        if isinstance(climbed, Answer):
+            if climbed.status is Status.INFEASIBLE:
+                why = "capacity: the servers do not carry the demand in time"
+                proved = slip == SLIPS[0]  # else by capacities that were tightened
+                return Infeasible(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed, proved=proved)
+            return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
+        written, point, reported = climbed
+        counts = written.counts(point)
+        again = ask(_form(problem, trees, Asked("quality", counts=counts)).form, about="shares of the chosen servers")
+        if again.point is not None:
+            shares = _form(problem, trees, Asked("quality", counts=counts)).flows
+            found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
+            return replace(found, reported=tuple(problem.valued(found, one) for one in reported))
+    return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+
+
+def _repairs(problem: Pipeline, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
+    """The largest part of all demands, by bisection; and the fewest servers (the cheapest mix)."""
+    found: list[Repair] = []
+    enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS if enough else 0):
+        middle = (low + high) / 2
+        less = [replace(tree, demand=middle * tree.demand) for tree in trees]
+        form = _form(problem, less, Asked("servers")).form
+        try:
+            fits = ask(form, gap=1.0, about="how much demand").point is not None
+        except SolverFailed:
+            fits = False  # on the edge, to within an engine's tolerance
+        low, high = (middle, high) if fits else (low, middle)
+    for tree in trees if low > 0 else ():
+        most, at = low * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
+        text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
+        found.append(Repair(at, "lower", tree.demand - most, most, "qps", text))
+    goal: Literal["cost", "servers"] = "cost" if problem.wish.fleet.priced else "servers"
+    written = _form(problem, trees, Asked(goal, free=True))
+    answer = ask(written.form, about="fewest servers for the demand")
+    if answer.point is not None:
+        found += more_servers(problem, trees, written.counts(answer.point))
+    return tuple(found)
+
+
+def _limits(problem: Pipeline, tree: Tree, edges: Edges) -> list[float]:
+    """H per step: the limit less the network of the longest way there."""
+    hops = [1] * len(tree.tasks)
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        hops[v] = max(hops[v], hops[u] + 1)
+    app = problem.inputs.slo.apps[tree.app]
+    slo = min(target.max_ms for target in app.latency if target.of == "response")
+    return [(slo - n * app.network_ms_per_hop) / problem.options.slo_divisor for n in hops]
+
+
+def _with_room(tree: Tree, edges: Edges, problem: Pipeline) -> Tree:
+    """Without configurations that cannot be in time beside the fastest others."""
+    limit = _limits(problem, tree, edges)
+    least = [float(task.ms.min()) if task.size else np.inf for task in tree.tasks]
+    start, room = np.zeros(len(least)), np.array(limit)
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        start[v] = max(start[v], start[u] + least[u])
+    for u, v in sorted(edges, key=lambda edge: -edge[1]):
+        room[u] = min(room[u], room[v] - least[v])
+    return tree.keeping([task.ms <= room[t] - start[t] + 1e-9 for t, task in enumerate(tree.tasks)])
+
+
+def _form(problem: Pipeline, trees: Sequence[Tree], asked: Asked) -> Written:
+    """Write the program."""
+    fleet = problem.wish.fleet
+    m = Builder("max" if asked.goal in ("quality", "fairest") else "min", name=f"steps {asked.goal}")
+    edges = [problem.wish.joins.get(tree.app, _edges(tree)) for tree in trees]
+    gains = [[several[0] for several in _gains(tree, own)] for tree, own in zip(trees, edges, strict=True)]
+    uppers = [[bound_of_servers(tree, own, t, fleet, asked) for t in range(len(tree.tasks))]
+              for tree, own in zip(trees, gains, strict=True)]  # fmt: skip
+    servers = add_servers(m, trees, uppers, fleet, asked)
+    if asked.counts is None and asked.whole and not asked.multibatch:
+        add_batch_rule(m, trees, uppers, servers, fleet)
+    costs: dict[int, float] = {}
+    flows: list[list[Places]] = []
+    totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
+    for i, tree in enumerate(trees):
+        flows.append(_shares(m, i, tree, gains[i], servers, asked))
+        if asked.counts is None:
+            _times(m, tree, edges[i], servers.x[i], uppers[i], _limits(problem, tree, edges[i]))
+        weights = tree.weights or {}
+        terms = [(s, weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
+                 for s, task in zip(flows[i], tree.tasks, strict=True)]  # fmt: skip
+        totals.append((tree, terms))
+    _goals(m, totals, asked, costs)
+    add_goal(costs, trees, servers, fleet, asked)
+    return Written(set_costs(m.build(), costs), servers.x, flows)
+
+
+def _shares(m: Builder, i: int, tree: Tree, gains: Sequence[float], servers: Servers, asked: Asked) -> list[Places]:
+    columns, start = [], 0
+    for t, task in enumerate(tree.tasks):
+        used = np.unique(task.variant)
+        s = m.columns(f"s {tree.app}/{task.id}", str, size=used.size)
+        m.add(m.rows(f"all {tree.app}/{task.id}", ["all"], lower=1.0, upper=1.0), s, 1.0)
+        row_of, capacity = np.searchsorted(used, task.variant), task.qps * (1.0 - asked.slip)
+        upper = np.zeros(used.size)
+        if asked.counts is not None:
+            np.add.at(upper, row_of, capacity * asked.counts[i][start : start + task.size])
+        load = m.rows(f"load {tree.app}/{task.id}", str, size=used.size, upper=upper, unit="qps")
+        m.add(load, s, tree.demand * gains[t])
+        if asked.counts is None:
+            m.add(load[row_of], servers.x[i][start : start + task.size], -capacity)
+        start += task.size
+        columns.append(s)
+    return columns
+
+
+def _times(
+    m: Builder, tree: Tree, edges: Edges, x: Places, uppers: Sequence[np.ndarray], limit: Sequence[float]
+) -> None:
+    """A step takes as long as its slowest configuration in use; what follows starts after it."""
+    size = len(tree.tasks)
+    took = m.columns(f"T {tree.app}", str, size=size, unit="ms")
+    begins = m.columns(f"start {tree.app}", str, size=size, unit="ms")
+    start = 0
+    for t, task in enumerate(tree.tasks):
+        used = m.columns(f"used {tree.app}/{task.id}", str, size=task.size, upper=1.0, whole=True)
+        rows = m.rows(f"used {tree.app}/{task.id}", str, size=task.size, upper=0.0)
+        m.add(rows, x[start : start + task.size], 1.0)
+        m.add(rows, used, -uppers[t])
+        slow = m.rows(f"time {tree.app}/{task.id}", str, size=task.size, upper=0.0)
+        m.add(slow, used, task.ms)
+        m.add(slow, took[t], -1.0)
+        start += task.size
+    after = m.rows(f"order {tree.app}", str, size=len(edges), lower=0.0, unit="ms")
+    for row, (u, v) in zip(after, edges, strict=True):
+        m.add(row, begins[v], 1.0)
+        m.add(row, begins[u], -1.0)
+        m.add(row, took[u], -1.0)
+    ends = m.rows(f"in time {tree.app}", str, size=size, upper=np.array(limit), unit="ms")
+    m.add(ends, begins, 1.0)
+    m.add(ends, took, 1.0)
+
+
+def _goals(
+    m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked, costs: dict[int, float]
+) -> None:
+    least = int(m.columns("least quality", ["all"], upper=1e9)[0]) if asked.goal == "fairest" else None
+    before = m.rows("quality so far", ["all"], lower=asked.quality_least) if asked.quality_least is not None else None
+    for tree, terms in totals:
+        floors = [value for value in (tree.floor, asked.each_least) if value is not None]
+        row = m.rows(f"quality {tree.app}", ["all"], lower=max(floors, default=0.0))
+        if least is not None:
+            m.add(row, least, -1.0)
+        for columns, quality in terms:
+            m.add(row, columns, quality)
+            if before is not None:
+                m.add(before, columns, tree.weight * quality)
+            if asked.goal == "quality":
+                costs.update(zip(columns.tolist(), (tree.weight * quality).tolist(), strict=True))
+    if least is not None:
+        costs[least] = 1.0
+
+
+def _solved(
+    problem: Pipeline, trees: Sequence[Tree], counts: Sequence[Places], shares: Sequence[Sequence[np.ndarray]]
+) -> Solved:
+    """Steps beside one another, each with its own shares; the accuracy of all is their sum."""
+    forest, kept, flows, longest = [], [], [], {}
+    for tree, n, own in zip(trees, counts, shares, strict=True):
+        edges = problem.wish.joins.get(tree.app, _edges(tree))
+        gains = _gains(tree, edges)
+        masks, tasks, levels, spread, start = [], [], list[Level](), [], 0
+        for t, task in enumerate(tree.tasks):
+            mine = n[start : start + task.size]
+            start += task.size
+            masks.append(mine > 0)
+            small = replace(task.keeping(masks[-1]), parent=-1)
+            tasks.append(small)
+            share = np.zeros(len(task.variants))
+            share[np.unique(task.variant)] = own[t]
+            capacity = small.qps * mine[mine > 0]
+            whole = np.bincount(small.variant, weights=capacity, minlength=len(task.variants))
+            spread.append(share[small.variant] * capacity / whole[small.variant])
+            weight = (tree.weights or {}).get(task.id, 1.0) * len(tree.tasks)
+            levels.append(
+                Level(np.zeros(small.size, np.int64), np.arange(small.size), small.ms,
+                      np.full(small.size, gains[t][0]), weight * task.quality[small.variant], small.variant[:, None])
+            )  # fmt: skip
+        limits = _limits(problem, tree, edges)
+        flat = replace(tree, tasks=tuple(tasks), limit_ms=dict(enumerate(limits)))
+        forest.append((flat, levels))
+        kept.append(n[n > 0])
+        flows.append(spread)
+        longest[tree.app] = _longest(problem, flat, edges, spread)
+    return Solved(forest, kept, flows, mode="accuracy", reported=(), longest_ms=longest)
+
+
+def _longest(problem: Pipeline, tree: Tree, edges: Edges, shares: Sequence[np.ndarray]) -> float:
+    """When the last step ends, execution and network alone."""
+    network = problem.inputs.slo.apps[tree.app].network_ms_per_hop
+    took = [float(task.ms[n > 1e-9].max()) + network for task, n in zip(tree.tasks, shares, strict=True)]
+    ended = list(took)
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        ended[v] = max(ended[v], ended[u] + took[v])
+    return max(ended)

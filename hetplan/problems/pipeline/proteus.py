@@ -1,0 +1,168 @@
+r"""A baseline in the manner of Proteus (ASPLOS 2024): every step is planned on its own, blind to the pipeline.
+
+Each variant runs on each hardware with the largest batch that takes less than SLO / 2, at floor(q) queries/s. One
+program gives the servers to the steps::
+
+    max sum_t D_t sum_k A_k s_tk / sum_t D_t,   sum_k s_tk = 1,   D_t s_tk <= sum_g floor(q_kg) x_kg,   sum x <= S_g
+
+D_t of a later step is what the chosen variants before it send on: it starts at the factor of the most accurate
+variants and is taken anew from each answer. Paths may well take longer than the pipeline's limit allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.forms.milp import Builder, Vector
+from hetplan.problems.pipeline.flows import set_costs
+from hetplan.problems.pipeline.levels import Solved
+from hetplan.problems.pipeline.options import ProteusOptions
+from hetplan.problems.pipeline.rows import Asked, Places, add_servers
+from hetplan.problems.pipeline.tree import Level, Tree, prefixes
+
+if TYPE_CHECKING:
+    from hetplan.problems.pipeline.question import Pipeline
+
+__all__ = ["by_proteus", "own_batches"]
+
+SETTLED = 1e-6
+SHARES = list[list[Vector]]
+
+
+def own_batches(tree: Tree, limit_ms: float) -> Tree:
+    """Per variant and hardware the largest batch that takes less than the limit, at whole queries per second."""
+    masks = []
+    for task in tree.tasks:
+        keep = np.zeros(task.size, dtype=bool)
+        best: dict[tuple[int, int], int] = {}
+        for place in np.argsort(task.batch, kind="stable"):
+            if task.ms[place] < limit_ms and np.floor(task.qps[place]) >= 1:
+                best[int(task.variant[place]), int(task.hardware[place])] = int(place)
+        keep[list(best.values())] = True
+        masks.append(keep)
+    return tree.keeping(masks)
+
+
+def by_proteus(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
+    """Iterate until the steps' traffic has settled."""
+    trees = problem.served
+    if any(not task.size for tree in trees for task in tree.tasks):
+        return Infeasible(why=("latency: some step has no variant that takes less than its share of the limit",))
+    demands = [_demands(tree, [np.eye(len(task.variants))[int(np.argmax(task.quality))] for task in tree.tasks])
+               for tree in trees]  # fmt: skip
+    options = cast(ProteusOptions, problem.options)
+    seen: list[float] = []
+    for _ in range(options.iterations):
+        form, places = _form(problem, trees, demands)
+        answer = ask(form, gap=1e-6, about="every step on its own")
+        if answer.point is None:
+            return Infeasible(why=("capacity: the servers do not carry what the steps expect",), proved=False)
+        shares = [[answer.point[columns] for columns in own] for own, _ in places]
+        counts = [np.round(answer.point[x]).astype(np.int64) for _, x in places]
+        following = [_demands(tree, _dense(tree, own)) for tree, own in zip(trees, shares, strict=True)]
+        moved = max(float(np.abs(a - b).max() / max(b.max(), 1.0)) for a, b in zip(following, demands, strict=True))
+        if moved <= SETTLED:
+            return _solved(trees, shares, counts, Reported("quality_per_step", "max", "model", answer))
+        demands = following
+        seen.append(float(following[0].max()))
+    told = " and ".join(f"{rate:.0f}" for rate in sorted(set(np.round(seen[-2:]))))
+    return Infeasible(
+        why=(
+            f"the steps' traffic does not settle in {options.iterations} rounds: the largest goes between {told} qps",
+        ),
+        proved=False,
+    )
+
+
+def _dense(tree: Tree, own: Sequence[Vector]) -> list[Vector]:
+    """Shares per variant of the task, from shares per variant in use."""
+    dense = []
+    for task, share in zip(tree.tasks, own, strict=True):
+        full = np.zeros(len(task.variants))
+        full[np.unique(task.variant)] = share
+        dense.append(full)
+    return dense
+
+
+def _demands(tree: Tree, shares: Sequence[Vector]) -> Vector:
+    """Queries per second that reach each step under these shares."""
+    rate = np.full(len(tree.tasks), tree.demand)
+    for t, task in enumerate(tree.tasks):
+        if task.parent >= 0:
+            rate[t] = rate[task.parent] * float(tree.tasks[task.parent].factor[t] @ shares[task.parent])
+    return rate
+
+
+def _form(problem: Pipeline, trees: Sequence[Tree], demands: Sequence[Vector]):  # type: ignore[no-untyped-def]
+    """The program, and where shares and servers stand."""
+    fleet = problem.wish.fleet
+    m = Builder("max", name="proteus")
+    asked = Asked("quality")
+    uppers = [
+        [
+            np.minimum(fleet.most[task.hardware], np.ceil(rate / np.floor(task.qps)))
+            for task, rate in zip(tree.tasks, own, strict=True)
+        ]
+        for tree, own in zip(trees, demands, strict=True)
+    ]
+    servers = add_servers(m, trees, uppers, fleet, asked)
+    total = sum(float(own.sum()) for own in demands)
+    costs: dict[int, float] = {}
+    places = []
+    for tree, own, x in zip(trees, demands, servers.x, strict=True):
+        columns, start = [], 0
+        for task, rate in zip(tree.tasks, own, strict=True):
+            used = np.unique(task.variant)
+            s = m.columns(f"s {task.id}", str, size=used.size)
+            m.add(m.rows(f"all {task.id}", ["all"], lower=1.0, upper=1.0), s, 1.0)
+            load = m.rows(f"load {task.id}", str, size=used.size, upper=0.0)
+            m.add(load, s, float(rate))
+            m.add(load[np.searchsorted(used, task.variant)], x[start : start + task.size], -np.floor(task.qps))
+            costs.update(zip(s.tolist(), (rate / total * task.quality[used]).tolist(), strict=True))
+            columns.append(s)
+            start += task.size
+        places.append((columns, x))
+    return set_costs(m.build(), costs), places
+
+
+def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: Reported) -> Solved:
+    """Shares that forget the path, laid over all paths; inside a variant in proportion to capacity."""
+    forest: list[tuple[Tree, list[Level]]] = []
+    kept: list[Places] = []
+    flows: SHARES = []
+    for tree, own, n in zip(trees, shares, counts, strict=True):
+        masks, start = [], 0
+        for task in tree.tasks:
+            masks.append(n[start : start + task.size] > 0)
+            start += task.size
+        small = replace(tree.keeping(masks), limit_ms=dict.fromkeys(tree.sinks, np.inf))
+        levels = prefixes(small)
+        kept.append(n[n > 0])
+        per_config = _per_config(small, _dense(tree, own), kept[-1])
+        spread: list[Vector] = []
+        for t, level in enumerate(levels):
+            above = spread[tree.tasks[t].parent][level.parent] if tree.tasks[t].parent >= 0 else 1.0
+            spread.append(above * per_config[t][level.config])
+        forest.append((small, levels))
+        flows.append(spread)
+    found = Solved(forest, kept, flows, mode="every step on its own", reported=())
+    value = sum(tree.weight * a for (tree, _), a in zip(forest, found.qualities, strict=True))
+    quality = Reported("quality", "max", "none", value=value, note="what the steps' choices come to together")
+    return replace(found, reported=(quality, replace(claim)))
+
+
+def _per_config(tree: Tree, dense: Sequence[Vector], counts: Places) -> list[Vector]:
+    found, start = [], 0
+    for task, share in zip(tree.tasks, dense, strict=True):
+        capacity = task.qps * counts[start : start + task.size]
+        start += task.size
+        whole = np.bincount(task.variant, weights=capacity, minlength=len(task.variants))
+        part = share[task.variant] * capacity / whole[task.variant]
+        found.append(part / part.sum())
+    return found

@@ -1,0 +1,261 @@
+"""What every program over pipelines shares: the servers, their prices, and what a level of the objective may not lose.
+
+Formulations differ in how flows are written; the columns x (servers per configuration) and the rows on them are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.milp import Builder, Milp, Vector
+from hetplan.problems.pipeline.fleet import Fleet
+from hetplan.problems.pipeline.tree import Task, Tree
+
+__all__ = [
+    "ONE_MORE",
+    "Asked",
+    "Places",
+    "Servers",
+    "Written",
+    "add_batch_rule",
+    "add_goal",
+    "add_servers",
+    "bound_of_servers",
+    "need_of",
+]
+
+ONE_MORE = "one more server"
+"""The column of whether all servers are needed, see `Asked.servers_above`."""
+
+Places = NDArray[np.int64]
+Goal = Literal["quality", "fairest", "servers", "cost", "moves", "rate"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question to a program: what to strive for, and what must hold.
+
+    `rate_of` is the application whose rate is the goal "rate" (None: all rates in proportion). `free` drops the limits
+    on servers and money. `counts` fixes the servers, per tree and configuration.
+    """
+
+    goal: Goal
+    quality_least: float | None = None
+    each_least: float | None = None
+    servers_most: float | None = None
+    servers_above: int | None = None
+    """For the goal "servers": whether one more than these is needed; the objective does not count below."""
+    cost_most: float | None = None
+    moves_most: float | None = None
+    rate_of: int | None = None
+    rate_most: float | None = None
+    """For the goal "rate": more is not asked for. In proportions, where 1 is the demand."""
+    free: bool = False
+    floors: bool = True
+    counts: Sequence[Places] | None = None
+    whole: bool = True
+    multibatch: bool = False
+    slip: float = 0.0
+    """By how much capacities are tightened, so that whole counts keep exactly what an engine keeps to a tolerance."""
+
+
+@dataclass
+class Servers:
+    """Columns of servers: `x` per tree and configuration, `moved`, `rented`; and their rows per hardware."""
+
+    x: list[Places]
+    one_more: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+    rented: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+    moved: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program, and where its columns stand."""
+
+    form: Milp
+    x: list[Places]
+    flows: list[list[Places]]
+    """Per tree and task, the shares of its prefixes."""
+    rate: int | None = None
+
+    def counts(self, point: Vector) -> list[Places]:
+        """Whole servers per tree and configuration."""
+        return [np.round(point[columns]).astype(np.int64) for columns in self.x]
+
+
+def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, asked: Asked) -> Vector:
+    """At most how many servers of each configuration of a task can be of use."""
+    task = tree.tasks[t]
+    limit = np.full(task.size, np.inf) if asked.free else fleet.most[task.hardware]
+    if asked.goal == "rate" and asked.rate_most is None:
+        return limit
+    useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9)
+    # Servers beyond need are wanted only where a least number is stated.
+    idle = fleet.least[task.hardware] > 0
+    return np.where(idle & ~np.isinf(limit), limit, np.minimum(limit, useful))
+
+
+def add_servers(
+    m: Builder, trees: Sequence[Tree], uppers: Sequence[Sequence[Vector]], fleet: Fleet, asked: Asked
+) -> Servers:
+    """Columns x, and the rows on them: servers per hardware, offers, money, resources, moves."""
+    prefix = [f"{tree.app}/" if len(trees) > 1 else "" for tree in trees]
+    found = Servers([])
+    for i, tree in enumerate(trees):
+        if asked.counts is not None:
+            found.x.append(np.zeros(0, np.int64))
+            continue
+        blocks = []
+        for t, task in enumerate(tree.tasks):
+            blocks.append(
+                m.columns(
+                    f"x {prefix[i]}{task.id}",
+                    lambda c, task=task: task.label(c, fleet.hardware),  # type: ignore[misc]
+                    size=task.size,
+                    upper=uppers[i][t],
+                    whole=asked.whole,
+                    unit="servers",
+                )
+            )
+        found.x.append(np.concatenate(blocks) if blocks else np.zeros(0, np.int64))
+    if asked.counts is None:
+        _limit_servers(m, trees, fleet, asked, found)
+    return found
+
+
+def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
+    hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
+    cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
+    x = np.concatenate(found.x)
+    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
+    for g, name in enumerate(fleet.hardware):
+        mine = x[hardware == g]
+        lower, upper = (0.0, np.inf) if asked.free else (fleet.least[g], fleet.most[g])
+        if mine.size and (np.isfinite(upper) or lower > 0):
+            m.add(
+                m.rows(f"servers {name}", ["all"], lower=lower, upper=upper, unit="servers", equation="(3)"), mine, 1.0
+            )
+    if split:
+        offers = [offer for g in split for offer in fleet.offers_of(g)]
+        stock = [np.inf if asked.free else offer.stock for offer in offers]
+        found.rented = m.columns("rented", [offer.id or "" for offer in offers], upper=stock, unit="servers")
+        for g in split:
+            row = m.rows(f"offers {fleet.hardware[g]}", ["all"], lower=0.0, upper=0.0, unit="servers")
+            m.add(row, found.rented[[k for k, offer in enumerate(offers) if offer.hardware == g]], 1.0)
+            m.add(row, x[hardware == g], -1.0)
+    if not asked.free and fleet.budget is not None:
+        row = m.rows("budget", ["all"], upper=fleet.budget, unit="per hour")
+        _add_money(m, row, x, cost, found.rented, fleet)
+    if not asked.free:
+        _limit_resources(m, trees, fleet, found)
+    _count_moves(m, trees, fleet, asked, found)
+    if asked.servers_above is not None:
+        found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
+        row = m.rows("servers but for one", ["all"], upper=asked.servers_above, unit="servers")
+        m.add(row, x, 1.0)
+        m.add(row, found.one_more, -1.0)
+        m.offset += asked.servers_above
+    for name, most in (("servers", asked.servers_most), ("cost", asked.cost_most)):
+        if most is not None:
+            row = m.rows(f"{name} so far", ["all"], upper=most)
+            if name == "servers":
+                m.add(row, x, 1.0)
+            else:
+                _add_money(m, row, x, cost, found.rented, fleet)
+
+
+def _add_money(m: Builder, row: Places, x: Places, cost: Vector, rented: Places, fleet: Fleet) -> None:
+    m.add(row, x, cost)
+    if rented.size:
+        m.add(row, rented, _prices(fleet))
+
+
+def _prices(fleet: Fleet) -> list[float]:
+    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
+    return [(offer.price or 0) / 1e9 for g in split for offer in fleet.offers_of(g)]
+
+
+def _limit_resources(m: Builder, trees: Sequence[Tree], fleet: Fleet, found: Servers) -> None:
+    """Totals of resources over all servers."""
+    for resource, room in fleet.resources.items():
+        row = m.rows(f"resource {resource}", ["all"], upper=room)
+        for tree, x in zip(trees, found.x, strict=True):
+            m.add(row, x, np.concatenate([need_of(fleet, task, resource) for task in tree.tasks]))
+
+
+def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
+    """What one server of each configuration takes of a resource."""
+    needs = []
+    for k, g in zip(task.variant, task.hardware, strict=True):
+        runs = fleet.inputs.profile.variants[task.variants[k]].runs
+        needs.append(next((run.needs.get(resource, 0.0) for run in runs if run.hardware == fleet.hardware[g]), 0.0))
+    return np.array(needs)
+
+
+def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
+    """moved >= servers of (application, step, variant, hardware) beyond those that run now."""
+    most = min(np.inf if fleet.moves is None or asked.free else fleet.moves,
+               np.inf if asked.moves_most is None else asked.moves_most)  # fmt: skip
+    if asked.goal != "moves" and not np.isfinite(most):
+        return
+    groups: list[tuple[Places, int]] = []
+    for tree, x in zip(trees, found.x, strict=True):
+        start = 0
+        for task in tree.tasks:
+            own = x[start : start + task.size]
+            start += task.size
+            for k, g in sorted(set(zip(task.variant.tolist(), task.hardware.tolist(), strict=True))):
+                key = (tree.app, task.id, task.variants[k], fleet.hardware[g])
+                groups.append((own[(task.variant == k) & (task.hardware == g)], fleet.running[key]))
+    found.moved = m.columns("moved", lambda i: str(i), size=len(groups), unit="servers")
+    rows = m.rows("moves", lambda i: str(i), size=len(groups), upper=[float(now) for _, now in groups])
+    m.add(rows, found.moved, -1.0)
+    for row, (columns, _) in zip(rows, groups, strict=True):
+        m.add(row, columns, 1.0)
+    if np.isfinite(most):
+        m.add(m.rows("moves in all", ["all"], upper=most), found.moved, 1.0)
+
+
+def add_batch_rule(
+    m: Builder, trees: Sequence[Tree], uppers: Sequence[Sequence[Vector]], found: Servers, fleet: Fleet
+) -> None:
+    """One batch size per variant and hardware: z chooses it."""
+    for i, tree in enumerate(trees):
+        start = 0
+        for t, task in enumerate(tree.tasks):
+            x = found.x[i][start : start + task.size]
+            start += task.size
+            pair = task.variant * len(fleet.hardware) + task.hardware
+            _, which, count = np.unique(pair, return_inverse=True, return_counts=True)
+            several = np.flatnonzero(count[which] > 1)
+            if not several.size:
+                continue
+            z = m.columns(f"z {task.id}", lambda c: str(c), size=several.size, upper=1.0, whole=True)
+            rows = m.rows(f"batch {task.id}", lambda c: str(c), size=several.size, upper=0.0, equation="(4)")
+            m.add(rows, x[several], 1.0)
+            m.add(rows, z, -uppers[i][t][several])
+            distinct, group = np.unique(which[several], return_inverse=True)
+            one = m.rows(f"one batch {task.id}", lambda c: str(c), size=distinct.size, upper=1.0, equation="(4)")
+            m.add(one[group], z, 1.0)
+
+
+def add_goal(
+    costs: dict[int, float], trees: Sequence[Tree], found: Servers, fleet: Fleet, asked: Asked
+) -> dict[int, float]:
+    """Objective coefficients of the columns of servers, for goals that are about servers."""
+    x = np.concatenate(found.x)
+    if asked.goal == "servers":
+        costs.update(dict.fromkeys((found.one_more if found.one_more.size else x).tolist(), 1.0))
+    elif asked.goal == "cost":
+        cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
+        costs.update(zip(x.tolist(), cost.tolist(), strict=True))
+        costs.update(zip(found.rented.tolist(), _prices(fleet), strict=True))
+    elif asked.goal == "moves":
+        costs.update(dict.fromkeys(found.moved.tolist(), 1.0))
+    return costs

@@ -1,0 +1,368 @@
+"""What the files say of pipelines: the servers that there may be, and one tree of tasks per application."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetplan.dispatch.demand_monitor import forecast
+from hetplan.errors import InputError
+from hetplan.planner.plan import Notice
+from hetplan.problems.pipeline.fleet import Fleet, read_fleet
+from hetplan.problems.pipeline.tree import Task, Tree
+from hetplan.problems.pool.wish import Faults
+from hetplan.profiles.profile import Pipeline, Run, Variant
+from hetplan.profiles.slo import App, RateRange
+
+if TYPE_CHECKING:
+    from hetplan.problems.pipeline.options import PipelineOptions
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["Wish", "order_of", "read_wish", "why_not_a_pipeline"]
+
+MOST_TOLD = 8
+
+TERMS = {"quality": "max", "servers": "min", "cost": "min", "moves": "min"}
+"""What a plan of pipelines can strive for."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The files as the question understands them; `goals` in order of importance, `joins` where a DAG is planned."""
+
+    trees: tuple[Tree, ...]
+    fleet: Fleet
+    goals: tuple[str, ...]
+    joins: Mapping[str, tuple[tuple[int, int], ...]]
+    """Per application whose pipeline joins branches, all its edges (its tree holds one parent per task)."""
+    notices: tuple[Notice, ...]
+
+
+def why_not_a_pipeline(inputs: Inputs) -> str:
+    """Why these files do not ask for pipelines ("" when they may)."""
+    if not inputs.slo.apps:
+        return "there is no application"
+    for name, app in inputs.slo.apps.items():
+        if app.runs is None or app.runs.pipeline is None:
+            return f"{name} runs no pipeline"
+        pipeline = inputs.profile.pipelines.get(app.runs.pipeline)
+        if pipeline is None or any(node.task is None for node in pipeline.nodes.values()):
+            return f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
+        if app.demand.streams is not None:
+            return f"{name} comes in streams, not at a rate"
+    return ""
+
+
+def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
+    """Read the files; raises `InputError` with every fault found."""
+    faults, notices = Faults.of(inputs), list[Notice]()
+    if reason := why_not_a_pipeline(inputs):
+        faults.in_slo("$.apps", reason, "Name another question, or change the file.")
+        faults.settle()
+    _refused(inputs, faults)
+    fleet = read_fleet(inputs, faults)
+    rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}
+    weights = _weights(inputs, rates, faults)
+    trees, joins = [], {}
+    for name, app in inputs.slo.apps.items():
+        reader = _Reader(inputs, name, app, options, fleet, faults, notices)
+        tree = reader.tree(rates[name], weights[name])
+        trees.append(tree)
+        if (edges := reader.joined()) is not None:
+            joins[name] = edges
+    faults.settle()
+    return Wish(tuple(trees), fleet, _goals(inputs, fleet, faults), joins, tuple(notices))
+
+
+def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[str, ...]:
+    """The terms of the objective; by default the best quality, then the least cost (servers without prices)."""
+    least = "cost" if fleet.priced else "servers"
+    terms = [term.max or term.min or "" for term in inputs.slo.objective]
+    for number, term in enumerate(terms):
+        if term not in TERMS:
+            faults.in_slo(
+                f"$.objective[{number}]",
+                "pipelines are planned for quality, servers, cost and moves",
+                'Write [{"max": "quality"}, {"min": "servers"}], or leave it out.',
+                value=term,
+            )
+        if term == "cost" and not fleet.priced:
+            faults.in_slo(
+                f"$.objective[{number}]", "not all hardware has a price", "Add offers, or minimise servers.", value=term
+            )
+    faults.settle()
+    return tuple(terms) if len(terms) > 1 or terms not in ([], ["quality"]) else ("quality", least)
+
+
+def _refused(inputs: Inputs, faults: Faults) -> None:
+    """What the format can say and this question cannot keep: said, never passed over."""
+    slo = inputs.slo
+    if slo.limits.survive.hosts or slo.limits.survive.zones:
+        faults.in_slo("$.limits.survive", "no spare servers for failures are planned", "Leave it out, or use headroom.")
+    if slo.horizon.periods > 1:
+        faults.in_slo("$.horizon.periods", "pipelines are planned for one period", "Plan every period on its own.")
+    for name, app in slo.apps.items():
+        at = f"$.apps.{name}"
+        if app.demand.mix is not None:
+            faults.in_slo(
+                f"{at}.demand.mix", "queries of a pipeline are alike", "Leave it out, or make each class an app."
+            )
+        if app.demand.series is not None:
+            faults.in_slo(f"{at}.demand.series", "pipelines are planned for one rate", "Write rate_qps.")
+        if not any(target.of == "response" for target in app.latency):
+            faults.in_slo(f"{at}.latency", "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
+        if app.quality is not None and app.quality.max is not None:
+            faults.in_slo(f"{at}.quality.max", "a ceiling on accuracy", "State a floor (min), or leave it out.")
+
+
+def _rate(name: str, app: App, options: PipelineOptions, faults: Faults) -> float:
+    demand, at = app.demand, f"$.apps.{name}.demand"
+    if demand.history_qps is not None:
+        return forecast(demand.history_qps, options.ewma_com)
+    if isinstance(demand.rate_qps, int | float):
+        return float(demand.rate_qps)
+    given = demand.rate_qps if not isinstance(demand.rate_qps, RateRange) else "a range"
+    faults.in_slo(f"{at}.rate_qps", "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
+    return 0.0
+
+
+def _weights(inputs: Inputs, rates: Mapping[str, float], faults: Faults) -> dict[str, float]:
+    """Weights that sum to 1: as stated, else the share of the demand."""
+    total = sum(rates.values())
+    share = {name: rate / total if total > 0 else 1.0 / len(rates) for name, rate in rates.items()}
+    raw = {name: share[name] if app.weight is None else app.weight for name, app in inputs.slo.apps.items()}
+    if sum(raw.values()) <= 0:
+        first = next(iter(raw))
+        faults.in_slo(f"$.apps.{first}.weight", "all weights are 0", "Give one of the applications a weight.", value=0)
+        return share
+    return {name: weight / sum(raw.values()) for name, weight in raw.items()}
+
+
+def order_of(pipeline: Pipeline) -> list[str]:
+    """The steps, each after those that lead to it, otherwise as in the file."""
+    before = {node: {edge.from_ for edge in pipeline.edges if edge.to == node} for node in pipeline.nodes}
+    order: list[str] = []
+    while len(order) < len(before):
+        order += [node for node in before if node not in order and before[node] <= set(order)]
+    return order
+
+
+@dataclass
+class _Reader:
+    """Reads one application's pipeline."""
+
+    inputs: Inputs
+    name: str
+    app: App
+    options: PipelineOptions
+    fleet: Fleet
+    faults: Faults
+    notices: list[Notice]
+
+    @property
+    def pipeline_id(self) -> str:
+        assert self.app.runs is not None
+        assert self.app.runs.pipeline is not None
+        return self.app.runs.pipeline
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.inputs.profile.pipelines[self.pipeline_id]
+
+    def joined(self) -> tuple[tuple[int, int], ...] | None:
+        """All edges, where some step has several before it."""
+        place = {node: t for t, node in enumerate(order_of(self.pipeline))}
+        ends = [edge.to for edge in self.pipeline.edges]
+        if len(ends) == len(set(ends)):
+            return None
+        return tuple((place[edge.from_], place[edge.to]) for edge in self.pipeline.edges)
+
+    def tree(self, rate: float, weight: float) -> Tree:
+        """The pipeline as a tree (of a DAG: with the first parent of each step)."""
+        order = order_of(self.pipeline)
+        place = {node: t for t, node in enumerate(order)}
+        parent = {place[edge.to]: place[edge.from_] for edge in reversed(self.pipeline.edges)}
+        tasks = tuple(self._task(node, place, parent.get(t, -1)) for t, node in enumerate(order))
+        quality = self.pipeline.quality
+        tree = Tree(
+            self.name,
+            tasks,
+            {},
+            rate,
+            weight,
+            self.app.quality.min if self.app.quality is not None else None,
+            quality.rule,
+            quality.weights,
+            quality.paths,
+        )
+        self._check_paths(tree)
+        hops = {sink: len(tree.path(sink)) for sink in tree.sinks}
+        limit_ms = {count: self._limit_ms(count) for count in sorted(set(hops.values()))}
+        return replace(tree, limit_ms={sink: limit_ms[count] for sink, count in hops.items()})
+
+    def _limit_ms(self, hops: int) -> float:
+        """H: what the execution times of a path may sum to."""
+        slo = min((target.max_ms for target in self.app.latency if target.of == "response"), default=math.inf)
+        network = hops * self.app.network_ms_per_hop
+        if network >= slo:
+            self.faults.in_slo(
+                f"$.apps.{self.name}.network_ms_per_hop",
+                f"the network alone takes {network:g} ms of the limit of {slo:g} ms",
+                "Raise latency max_ms above it.",
+                value=self.app.network_ms_per_hop,
+            )
+        return (slo - network) / self.options.slo_divisor
+
+    def _task(self, node: str, place: Mapping[str, int], parent: int) -> Task:
+        profile = self.inputs.profile
+        wanted = self.pipeline.nodes[node].task
+        names = [name for name, variant in profile.variants.items() if variant.task == wanted]
+        usable: list[str] = []
+        rows: list[tuple[int, int, int, float, float]] = []
+        for name in names:
+            found = list(self._configurations(name, profile.variants[name], len(usable)))
+            if found:
+                usable.append(name)
+                rows += found
+        if not usable:
+            self.faults.in_profile(
+                f"$.pipelines.{self.pipeline_id}.nodes.{node}",
+                f"no variant of task {wanted} has a measured latency on hardware that may be used "
+                f"({', '.join(self.fleet.hardware) or 'none'})",
+                "Measure one, or allow its hardware in limits.instances.",
+            )
+        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), (), ()]
+        ms, batch = np.array(columns[3], dtype=float), np.array(columns[2], dtype=np.int64)
+        return Task(
+            id=node,
+            parent=parent,
+            variants=tuple(usable),
+            quality=np.array([self._quality(name, node) for name in usable], dtype=float),
+            factor=self._factors(node, usable, place),
+            variant=np.array(columns[0], dtype=np.int64),
+            hardware=np.array(columns[1], dtype=np.int64),
+            batch=batch,
+            ms=ms,
+            qps=(1.0 - self.options.headroom) * 1000.0 * batch / ms,
+            cost=np.array(columns[4], dtype=float),
+        )
+
+    def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[tuple[int, int, int, float, float]]:
+        """(variant, hardware, batch, ms, cost) of every way to run a variant."""
+        on = [run for run in variant.runs if run.hardware in self.fleet.hardware]
+        timed = [run for run in on if run.latency is not None]
+        if not timed:
+            why = "its runs state rates, not latencies" if on else "it has no run on hardware that may be used"
+            self.notices.append(Notice(code="W-no-latency", at=f"variants.{name}", text=f"left out: {why}"))
+        for run in timed:
+            if reason := self.fleet.too_large(run):
+                self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {reason}"))
+                continue
+            place = self.fleet.hardware.index(run.hardware)
+            cost = self.fleet.cost_of(run)
+            for batch, ms in self._times(name, variant, run):
+                yield number, place, batch, ms, cost
+
+    def _times(self, name: str, variant: Variant, run: Run) -> Iterator[tuple[int, float]]:
+        """Milliseconds per batch, at every batch size that was measured."""
+        assert run.latency is not None
+        table = self.inputs.profile.tables[run.latency]
+        settings = {**run.at, **variant.knobs}
+        sizes = table.axes.get("batch", (1.0,)) if "batch" not in run.at else (run.at["batch"],)
+        missing = [axis for axis in table.axes if axis != "batch" and not isinstance(settings.get(axis), int | float)]
+        if missing:
+            self.faults.in_profile(
+                f"$.tables.{run.latency}.axes",
+                f"the table has the axis {missing[0]}, and nothing says where on it {name} runs",
+                "Add it to the run's \"at\" or the variant's knobs.",
+                value=missing[0],
+            )
+            return
+        for size in sizes:
+            point = {axis: float(settings.get(axis, size) if axis != "batch" else size) for axis in table.axes}
+            try:
+                ms = float(table.read([point], self.options.quantile).values[0])
+            except InputError as error:
+                if getattr(table, self.options.quantile) is None:
+                    self.faults.also(error)
+                    return
+                continue  # a cell that was never measured is a batch size that is not used
+            yield (int(size) if "batch" in table.axes else 1), ms
+
+    def _quality(self, name: str, node: str) -> float:
+        variant = self.inputs.profile.variants[name]
+        if variant.quality is None:
+            if self.pipeline.quality.rule == "table":
+                return 1.0
+            self.faults.in_profile(
+                f"$.variants.{name}.quality", f"step {node} needs to know how good it is", 'Add {"value": 0.9}.'
+            )
+            return 1.0
+        value = variant.quality.value
+        if not 0.0 <= value <= 1.0:
+            percent = f" Is this percent? Write {value / 100:g}." if 1.0 < value <= 100.0 else ""
+            self.faults.in_profile(
+                f"$.variants.{name}.quality.value",
+                "accuracies of pipelines are between 0 and 1",
+                f"Write a fraction.{percent}",
+                value=value,
+            )
+        return value
+
+    def _factors(self, node: str, usable: list[str], place: Mapping[str, int]) -> dict[int, np.ndarray]:
+        found = {}
+        for number, edge in enumerate(self.pipeline.edges):
+            if edge.from_ != node:
+                continue
+            fanout = edge.fanout
+            if isinstance(fanout, dict):
+                unknown = sorted(set(fanout) - {"*"} - set(self.inputs.profile.variants))
+                if unknown:
+                    self.faults.in_profile(
+                        f"$.pipelines.{self.pipeline_id}.edges[{number}].fanout",
+                        "there is no such variant",
+                        f"Variants of {node} are {', '.join(usable)}.",
+                        value=", ".join(unknown),
+                    )
+                values = [fanout.get(name, fanout.get("*", 1.0)) for name in usable]
+            else:
+                values = [fanout] * len(usable)
+            found[place[edge.to]] = np.array(values, dtype=float)
+        return found
+
+    def _check_paths(self, tree: Tree) -> None:
+        """Measured paths name steps and variants that exist, and are complete where nothing else says."""
+        quality, at = self.pipeline.quality, f"$.pipelines.{self.pipeline_id}.quality.paths"
+        wanted = (
+            {
+                "/".join(steps)
+                for sink in tree.sinks
+                for steps in product(
+                    *([f"{tree.tasks[t].id}={k}" for k in tree.tasks[t].variants] for t in tree.path(sink))
+                )
+            }
+            if quality.rule == "table" or quality.paths
+            else set()
+        )
+        missing = sorted(wanted - quality.paths.keys()) if quality.rule == "table" else []
+        if missing:
+            more = f" and {len(missing) - MOST_TOLD} more" if len(missing) > MOST_TOLD else ""
+            listed = ", ".join(missing[:MOST_TOLD]) + more
+            self.faults.in_profile(
+                at, f"not all paths are measured: {listed}", 'Measure them, or set "rule": "product".'
+            )
+        known = set(self.inputs.profile.variants)
+        for key, value in quality.paths.items():
+            steps = [step.partition("=") for step in key.split("/")]
+            strange = [name for node, _, name in steps if node not in self.pipeline.nodes or name not in known]
+            if strange:
+                self.faults.in_profile(at, f"path {key} names what is not there", "Mend or drop it.", value=strange[0])
+            if not 0.0 <= value <= 1.0:
+                self.faults.in_profile(
+                    f"{at}.{key}", "accuracies are between 0 and 1", "Write a fraction; percent / 100.", value=value
+                )

@@ -1,0 +1,240 @@
+"""Solving the processes of a group at its loads, and trying what comes out in the simulator where one is at hand.
+
+The simulator is handed in as ``Tools.extra["simulate_policy"]``; nothing here imports it. It is called as ::
+
+    simulate_policy(form, [policy], workers=, load_qps=, shape=, times_s=, balancing=, queries=, seeds=)
+
+and returns an object with `goodput`, `accuracy`, `violation`, their intervals, `utilisation` and `rates_by_queue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Cancelled
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Event
+from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
+from hetplan.planner.forms.queue_process_measures import Measures, measure
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask, Tools
+    from hetplan.problems.policy.checkpoint import Checkpoint
+    from hetplan.problems.policy.group import Group
+    from hetplan.problems.policy.options import PolicyOptions
+
+__all__ = ["Bench", "Solved"]
+
+Floats = NDArray[np.float64]
+Batches = Literal["max", "variable"]
+
+_OVERLOADED = 0.5
+_FITTING_ROUNDS = 3
+_AT_ONCE = 4
+"""Processes solved together where all that wait is taken: they hold a few megabytes each until they are certified."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A policy for one load of a group, with what is expected of it and what it gave in simulation."""
+
+    group: Group
+    load_qps: float
+    form: QueueProcess
+    policy: QueuePolicy
+    answer: Answer[QueuePolicy] | None
+    measures: Measures | None
+    simulated: Any = None
+    beaten: str = ""
+    """What else was tried, and how it did."""
+    recalled: bool = False
+    """Read from a checkpoint: certified by the run that wrote it, not by this one."""
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy of the queries in time: simulated where it was, else expected."""
+        if self.simulated is not None:
+            return float(self.simulated.accuracy)
+        return self.measures.accuracy_by_query if self.measures is not None else 0.0
+
+    @property
+    def violation(self) -> float:
+        """Share of queries late or dropped: simulated where it was, else expected."""
+        if self.simulated is not None:
+            return float(self.simulated.violation)
+        return self.measures.violation_by_query if self.measures is not None else 1.0
+
+    @property
+    def goodput(self) -> float:
+        """Accuracy per query that comes: simulated where it was, else expected."""
+        if self.simulated is not None:
+            return float(self.simulated.goodput)
+        return self.measures.goodput if self.measures is not None else 0.0
+
+    @property
+    def overload(self) -> bool:
+        """More comes than the fastest model can work off, or the queue is mostly beyond the table."""
+        lost = self.measures is not None and self.measures.over_probability > _OVERLOADED
+        return lost or self.load_qps > self.group.sustainable_qps
+
+    def misses(self) -> list[str]:
+        """Which stated targets are missed, in words."""
+        wish, found = self.group.wish, []
+        if wish.accuracy_least is not None and self.accuracy < wish.accuracy_least:
+            found.append(f"accuracy {self.accuracy:.5g} of the {wish.accuracy_least:g} wanted")
+        if wish.violation_most is not None and self.violation > wish.violation_most:
+            found.append(f"violations {self.violation:.3g}, allowed are {wish.violation_most:g}")
+        return found
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where policies are made and tried: the conversation, the options, the tools, and what was done before."""
+
+    ask: Ask
+    options: PolicyOptions
+    tools: Tools
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def can_simulate(self) -> bool:
+        """Whether a simulator is at hand and wanted."""
+        return self.options.simulate and "simulate_policy" in self.tools.extra
+
+    def solve(
+        self, group: Group, loads_qps: Sequence[float], *, slo_s: float | None = None, about: str = "policy"
+    ) -> list[Solved]:
+        """The best policy at each load; `batching` auto tries both kinds.
+
+        Fewer come back where a cancellation ends the work; where it leaves nothing, `Cancelled` is raised.
+        """
+        found: dict[float, Solved] = {}
+        for load in loads_qps:
+            known = self._recalled(group, load, slo_s)
+            if known is not None:
+                found[load] = known
+        left = [load for load in dict.fromkeys(loads_qps) if load not in found]
+        # Where any number may be taken a process holds some hundred megabytes: no more of them than threads.
+        few = max(_AT_ONCE if self.options.batching == "max" else 1, self.ask.limits.threads)
+        try:
+            for begin in range(0, len(left), few):
+                for solved in self._together(group, left[begin : begin + few], slo_s, about):
+                    found[solved.load_qps] = solved
+                    if self.checkpoint is not None:
+                        self.checkpoint.keep(_key(group, solved.load_qps, slo_s), solved)
+                if len(loads_qps) > 1:
+                    detail = f"{about}: {len(found)} of {len(loads_qps)} loads"
+                    self.ask.note(Event("policies", detail=detail, done=len(found) / len(loads_qps)))
+        except Cancelled:
+            if not found:
+                raise
+        return [found[load] for load in loads_qps if load in found]
+
+    def _together(self, group: Group, loads_qps: Sequence[float], slo_s: float | None, about: str) -> list[Solved]:
+        """Some loads, side by side."""
+        if self.options.rates == "fitted" and group.wish.balancing == "shortest_queue" and self.can_simulate:
+            return [self._fitted(group, load, slo_s, about) for load in loads_qps]
+        chosen = self.options.batching
+        kinds: list[Batches] = ["max", "variable"] if chosen == "auto" else [chosen]
+        if chosen == "auto" and not self.can_simulate:
+            return [self._asked(group, [load], self._likely(group, load), slo_s, about)[0] for load in loads_qps]
+        tried = [self._asked(group, loads_qps, kind, slo_s, about) for kind in kinds]
+        return [_better(several) for several in zip(*tried, strict=True)]
+
+    def _recalled(self, group: Group, load_qps: float, slo_s: float | None) -> Solved | None:
+        """What the checkpoint has; None where it has nothing, or nothing that belongs here."""
+        known = self.checkpoint.recall(_key(group, load_qps, slo_s)) if self.checkpoint is not None else None
+        if known is None:
+            return None
+        try:
+            form = group.form(load_qps, self.options, batching=known.batching, slo_s=slo_s)
+            policy = known.policy(form)
+            answer, measures = known.answer(policy), known.measures
+            return Solved(group, load_qps, form, policy, answer, measures, known.simulated, known.beaten, recalled=True)
+        except (LookupError, TypeError, ValueError):
+            return None
+
+    def simulated(self, solved: Solved) -> Solved:
+        """With what simulation gives, where there is a simulator."""
+        if not self.can_simulate:
+            return solved
+        how: dict[str, Any] = solved.group.traffic(solved.load_qps)
+        return replace(solved, simulated=self.run(solved.form, solved.policy, **how))
+
+    def run(self, form: QueueProcess, policy: QueuePolicy, **how: Any) -> Any:
+        """One simulation, with the options' seeds and length."""
+        simulate = self.tools.extra["simulate_policy"]
+        first = self.ask.limits.seed * 1000 + 1
+        seeds = tuple(range(first, first + self.options.seeds))
+        return simulate(form, [policy], queries=self.options.queries, seeds=seeds, **how)
+
+    def valued(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> Solved:
+        """A policy made elsewhere, with its long-run averages."""
+        mass = form.long_run(form.chosen(policy))
+        return Solved(group, load_qps, form, policy, None, measure(form, policy, mass))
+
+    def _likely(self, group: Group, load_qps: float) -> Batches:
+        """Without a simulator: any batches, unless the load is beyond what the fastest model can do."""
+        return "max" if load_qps > group.sustainable_qps else "variable"
+
+    def _asked(
+        self, group: Group, loads_qps: Sequence[float], kind: Batches, slo_s: float | None, about: str
+    ) -> list[Solved]:
+        solved: list[Solved] = []
+        forms = [group.form(load, self.options, batching=kind, slo_s=slo_s) for load in loads_qps]
+        answers = self.ask.all(forms, about=f"{about}, {kind} batches")
+        for load, form, answer in zip(loads_qps, forms, answers, strict=True):
+            if answer.point is not None and answer.status in (Status.OPTIMAL, Status.FEASIBLE):
+                solved.append(Solved(group, load, form, answer.point, answer, _measured(form, answer)))
+            form.forget()
+        if not self.can_simulate:
+            return solved
+        with ThreadPoolExecutor(max_workers=max(1, self.ask.limits.threads)) as pool:
+            return list(pool.map(self.simulated, solved))
+
+    def _fitted(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
+        """Arrival rates by queue length and policy, in turn: simulate, read the rates off, solve again."""
+        solved = self._plain(group, load_qps, slo_s, about)
+        for _ in range(_FITTING_ROUNDS):
+            seen = np.asarray(solved.simulated.rates_by_queue, dtype=float)
+            _, rates, rate_of = group.arrivals(load_qps, self.options)
+            before = rates[rate_of] if rate_of is not None else np.full(seen.size, rates[0])
+            merged = np.where(np.isfinite(seen) & (seen > 0), seen, before)
+            group = replace(group, fitted_qps=tuple(float(rate) for rate in merged))
+            again = self._plain(group, load_qps, slo_s, about)
+            if again.goodput < solved.goodput:
+                break
+            solved = again
+        return solved
+
+    def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
+        kinds: list[Batches] = ["max", "variable"] if self.options.batching == "auto" else [self.options.batching]
+        return _better([self._asked(group, [load_qps], kind, slo_s, about)[0] for kind in kinds])
+
+
+def _key(group: Group, load_qps: float, slo_s: float | None) -> str:
+    """A question among those of one plan."""
+    slo = group.wish.slo_s if slo_s is None else slo_s
+    return f"{group.id}|{group.workers} workers|{load_qps!r} qps|{slo!r} s"
+
+
+def _measured(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:
+    """Averages under the distribution that the answer carries (certified by one step), or one found anew."""
+    policy = cast(QueuePolicy, answer.point)
+    carried = answer.proof.get("stationary")
+    mass = form.long_run(form.chosen(policy)) if carried is None else np.asarray(cast(Floats, carried), dtype=float)
+    return measure(form, policy, mass)
+
+
+def _better(several: Sequence[Solved]) -> Solved:
+    """The one that simulates best; ties go to whole batches, which are exact."""
+    best = max(several, key=lambda solved: round(solved.goodput, 7))
+    others = [s for s in several if s is not best]
+    told = "; ".join(f"{s.form.batching} batches: goodput {s.goodput:.6g}" for s in others)
+    return replace(best, beaten=told)

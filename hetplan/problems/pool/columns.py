@@ -1,0 +1,395 @@
+"""What a pool can be made of: hardware that runs the variant, the offers it can be had at, and its service times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import InputError
+from hetplan.planner.plan import Notice
+from hetplan.problems.pool.options import LatencyStat
+from hetplan.problems.pool.wish import Faults, Wish
+from hetplan.profiles.fields import NANO, money_text
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Hardware, Offer, Run, Variant
+from hetplan.profiles.tables import Table
+
+__all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "read_columns", "read_types"]
+
+MOST_INSTANCES = 10**9
+"""Above this many of one type whole numbers are no longer told apart by engines."""
+
+LEAST_MS, MOST_MS = 1e-6, 1e9
+"""Service times from a nanosecond to eleven days are believed."""
+
+NOISY = 0.1
+"""Above this std/mean the mean says too little about the 99th percentile."""
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Type:
+    """A hardware that runs the variant; `most` is None where nothing but stock and money limits it."""
+
+    run: Run
+    least: int
+    most: int | None
+
+    @property
+    def hardware(self) -> str:
+        """Its hardware's id."""
+        return self.run.hardware
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether its table gives requests per second, several being served at once, and not times of single ones."""
+        return self.run.latency is None
+
+    @property
+    def table_id(self) -> str:
+        """The table of its times or rates."""
+        return self.run.latency or self.run.rate or ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An offer of a type: what one instance costs per hour (a count of 1e-9) and how many there are."""
+
+    offer: str | None
+    type: int
+    price: int
+    stock: int | None
+
+
+@dataclass(frozen=True)
+class Times:
+    """Per class and type: the mean time one query holds an instance, and the statistic compared with the target.
+
+    A class that a type cannot serve at all takes infinitely long. `extrapolated` marks what was read outside a table.
+    """
+
+    mean_ms: Matrix
+    compared_ms: Matrix
+    std_ms: Matrix | None
+    max_ms: Matrix | None
+    extrapolated: NDArray[np.bool_]
+
+
+def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], list[Column]]:
+    """The types that can be rented for the variant, and their offers as columns."""
+    profile, limits = inputs.profile, inputs.slo.limits
+    variant = profile.variants[wish.variant]
+    types: list[Type] = []
+    columns: list[Column] = []
+    for name in dict.fromkeys(run.hardware for run in variant.runs):
+        hardware = profile.hardware.get(name)
+        if hardware is None or (limits.only_listed and name not in limits.instances):
+            continue
+        run = _run_on(variant, name, f"$.variants.{wish.variant}.runs", faults)
+        if run is None:
+            continue
+        least, most = limits.instances.get(name, (0, None))
+        if _too_small(run, hardware, limits.resources, notices):
+            _absent(inputs, run.hardware, "it is too small for the variant", faults)
+            continue
+        offered = _offers(inputs, run, hardware, len(types), faults)
+        if not offered:
+            _absent(inputs, run.hardware, "no offer sells it", faults)
+            notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="no offer sells it"))
+            continue
+        types.append(Type(run, least, most))
+        columns += offered
+    _check_types(inputs, wish, types, columns, faults)
+    if not types and not faults.found:
+        _nothing_to_rent(wish, faults, notices)
+    return types, columns
+
+
+def _check_types(inputs: Inputs, wish: Wish, types: list[Type], columns: list[Column], faults: Faults) -> None:
+    variant: Variant = inputs.profile.variants[wish.variant]
+    known = {run.hardware for run in variant.runs}
+    for hardware, (least, _) in inputs.slo.limits.instances.items():
+        if hardware not in known and least > 0:
+            _absent(inputs, hardware, f"{wish.variant} has no run on it", faults)
+    for i, kind in enumerate(types):
+        stocks = [column.stock for column in columns if column.type == i]
+        if None not in stocks and kind.least > sum(stock or 0 for stock in stocks):
+            faults.in_slo(
+                f"$.limits.instances.{kind.hardware}[0]",
+                f"more than the offers of {kind.hardware} have in stock",
+                "Lower it, or raise the stock of an offer.",
+                value=kind.least,
+            )
+        if (
+            wish.rate_qps is None
+            and kind.most is None
+            and any(c.price == 0 and c.stock is None for c in columns if c.type == i)
+        ):
+            faults.in_slo(
+                f"$.limits.instances.{kind.hardware}",
+                f"{kind.hardware} costs nothing and nothing limits its number",
+                "Give [least, most], or a stock to its offer.",
+            )
+    for column in columns:
+        limits = [limit for limit in (column.stock, types[column.type].most) if limit is not None]
+        bought = wish.budget // column.price if wish.budget is not None and column.price > 0 else 0
+        if min([bought, *limits]) > MOST_INSTANCES:
+            faults.in_profile(
+                f"$.offers.{column.offer}.price_per_hour" if column.offer else f"$.variants.{wish.variant}.runs",
+                f"the budget buys {bought:,} of these, and pools of more than {MOST_INSTANCES:,} are not planned",
+                "Check the price, or give [least, most] in limits.instances.",
+                value=money_text(column.price),
+            )
+
+
+def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
+    left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
+    told = f" ({'; '.join(left_out)})" if left_out else ""
+    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
+    if any(notice.code == "W-too-small" for notice in notices):
+        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
+    faults.in_profile(
+        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{told}", remedy
+    )
+
+
+def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
+    least, _ = inputs.slo.limits.instances.get(hardware, (0, None))
+    if least > 0:
+        faults.in_slo(
+            f"$.limits.instances.{hardware}[0]",
+            f"{hardware} is demanded, but {why}",
+            "Set it to 0, or mend the profile.",
+            value=least,
+        )
+
+
+def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notices: list[Notice]) -> bool:
+    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has.
+
+    What the wish limits in `totals` may be left out there: it counts in the total.
+    """
+    provides = hardware.provides
+    if not provides:
+        return False
+    short = [
+        f"{need:g} {resource}, which hardware.{run.hardware}.provides does not list"
+        if resource not in provides
+        else f"{need:g} {resource} of {provides[resource]:g}"
+        for resource, need in run.needs.items()
+        if need > provides.get(resource, need if resource in totals else 0.0)
+    ]
+    if short:
+        text = f"left out, the variant needs {' and '.join(short)}"
+        notices.append(Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=text))
+    return bool(short)
+
+
+def _run_on(variant: Variant, hardware: str, at: str, faults: Faults) -> Run | None:
+    """The run on a hardware; of several, the one measured with one query at a time."""
+    runs = [run for run in variant.runs if run.hardware == hardware]
+    settings = {**variant.knobs, "batch": 1}
+    fitting = [run for run in runs if all(settings.get(name) == value for name, value in run.at.items())]
+    if len(runs) > 1 and not fitting:
+        remedy = 'Add one at {"batch": 1}, or keep one without `at`.'
+        faults.in_profile(at, f"several runs on {hardware}, and none says how long a single query takes", remedy)
+        return None
+    return (fitting or runs)[0]
+
+
+def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Faults) -> list[Column]:
+    """The run's own price wins; else every offer of the hardware; where the profile has none at all, each costs 1."""
+    profile = inputs.profile
+    if run.price_per_hour is not None:
+        return [Column(None, kind, run.price_per_hour, None)]
+    if not profile.offers:
+        return [Column(None, kind, NANO, None)]
+    found = []
+    for offer_id, offer in profile.offers.items():
+        if offer.hardware == run.hardware:
+            if offer.currency != inputs.slo.limits.currency:
+                faults.in_profile(
+                    f"$.offers.{offer_id}.currency",
+                    f"the SLO counts in {inputs.slo.limits.currency}",
+                    "Convert one of them; hetplan knows no exchange rates.",
+                    value=offer.currency,
+                )
+            price = _price(offer_id, offer, hardware, faults)
+            if price is not None:
+                found.append(Column(offer_id, kind, price, offer.stock))
+    return found
+
+
+def _price(offer_id: str, offer: Offer, hardware: Hardware, faults: Faults) -> int | None:
+    if offer.per is None:
+        return offer.price_per_hour
+    units = hardware.provides.get(offer.per)
+    if units is None:
+        faults.in_profile(
+            f"$.offers.{offer_id}.per",
+            f"{offer.hardware} does not say how much {offer.per} it provides",
+            f"Add it to hardware.{offer.hardware}.provides.",
+            value=offer.per,
+        )
+        return None
+    return round(offer.price_per_hour * Fraction(str(units)))
+
+
+def read_columns(
+    inputs: Inputs, wish: Wish, types: Sequence[Type], statistic: LatencyStat, faults: Faults, notices: list[Notice]
+) -> Times:
+    """Service times of every class on every type."""
+    shape = (len(wish.points), len(types))
+    mean, compared = np.full(shape, np.inf), np.full(shape, np.inf)
+    std, largest = np.full(shape, np.nan), np.full(shape, np.nan)
+    extrapolated = np.zeros(shape, dtype=bool)
+    for j, kind in enumerate(types):
+        table = inputs.profile.tables.get(kind.table_id)
+        if table is None:
+            faults.in_profile(
+                f"$.variants.{wish.variant}.runs", "the table is not in the profile", "Add it.", value=kind.table_id
+            )
+            continue
+        points = [{**_settings(inputs, wish, kind.run), **point} for point in wish.points]
+        if not _covers(table, points[0], kind, wish, faults):
+            continue
+        try:
+            read = table.read(points, "mean")
+            extrapolated[:, j] = read.extrapolated
+            if kind.is_rate:
+                serves = read.values > 0
+                mean[serves, j] = 1000.0 / read.values[serves]
+                compared[serves, j] = 0.0
+                _check_given(table, kind, wish, faults, notices)
+                _check_size(kind, mean[:, j], faults)
+                continue
+            mean[:, j] = read.values
+            compared[:, j] = read.values if statistic == "mean" else table.read(points, statistic).values
+            std[:, j] = np.nan if table.std is None else table.read(points, "std").values
+            largest[:, j] = np.nan if table.max is None else table.read(points, "max").values
+        except InputError as error:
+            faults.also(error)
+        _check_size(kind, mean[:, j], faults)
+    _check_target(types, wish, faults)
+    if not faults.found:
+        _told(wish, types, statistic, mean, std, extrapolated, notices)
+    return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
+
+
+def _settings(inputs: Inputs, wish: Wish, run: Run) -> dict[str, float]:
+    """What fixes the axes that the mix does not name: the run, the variant's knobs, and one query at a time."""
+    knobs = inputs.profile.variants[wish.variant].knobs
+    numbers = {name: float(value) for name, value in knobs.items() if isinstance(value, int | float)}
+    return {**run.at, **numbers, "batch": 1.0}
+
+
+def _if_known(values: Matrix) -> Matrix | None:
+    return None if np.isnan(values).any() else values
+
+
+def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, faults: Faults) -> bool:
+    wanted = "requests_per_s" if kind.is_rate else "latency_ms"
+    if table.quantity != wanted:
+        faults.in_profile(
+            f"$.tables.{kind.table_id}.quantity",
+            f"{wanted} is needed here",
+            "Name another table.",
+            value=table.quantity,
+        )
+        return False
+    missing = [axis for axis in table.axes if axis not in point]
+    if missing:
+        faults.in_slo(
+            f"$.apps.{wish.app_id}.demand.mix.axes",
+            f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name",
+            "Add the axis to the mix, or fix it in the run's `at`.",
+        )
+    return not missing
+
+
+def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
+    absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
+    if absurd.size:
+        faults.in_profile(
+            f"$.tables.{kind.table_id}",
+            f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms",
+            "Check the table's numbers and their unit.",
+            value=f"{absurd[0]:g} ms",
+        )
+
+
+def _check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
+    """A table of rates holds under conditions; those the SLO states must be among them, and no looser."""
+    for i, target in enumerate(wish.app.latency):
+        key = f"{target.of}_p{target.percentile:g}_ms"
+        if key not in table.given:
+            notices.append(
+                Notice(
+                    code="W-latency-unchecked",
+                    at=f"tables.{kind.table_id}",
+                    text=f"nothing says at which {key} its rates hold",
+                )
+            )
+        elif table.given[key] > target.max_ms:
+            faults.in_slo(
+                f"$.apps.{wish.app_id}.latency[{i}].max_ms",
+                f"the rates of {kind.table_id} were measured at {key} {table.given[key]:g}, which is looser",
+                "Measure at this target, or relax it.",
+                value=target.max_ms,
+            )
+
+
+def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
+    if not wish.targets and any(not kind.is_rate for kind in types):
+        faults.in_slo(
+            f"$.apps.{wish.app_id}.latency",
+            "tables of latency need a latency target to be compared with",
+            'Add {"of": "response", "percentile": 99, "max_ms": ...}.',
+        )
+
+
+def _told(
+    wish: Wish,
+    types: Sequence[Type],
+    statistic: LatencyStat,
+    mean: Matrix,
+    std: Matrix,
+    extrapolated: NDArray[np.bool_],
+    notices: list[Notice],
+) -> None:
+    one_axis = len(wish.points[0]) == 1
+    by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
+    for j, kind in enumerate(types):
+        if extrapolated[:, j].any():
+            n = int(extrapolated[:, j].sum())
+            notices.append(
+                Notice(
+                    code="W-extrapolated",
+                    at=f"tables.{kind.table_id}",
+                    text=f"{n} of {len(mean)} bins were read outside the table",
+                )
+            )
+        if kind.is_rate or np.isinf(mean[:, j]).any():
+            continue
+        if statistic == "mean" and not np.isnan(std[:, j]).any() and float((std[:, j] / mean[:, j]).max()) > NOISY:
+            worst = float((std[:, j] / mean[:, j]).max())
+            notices.append(
+                Notice(
+                    code="W-noisy",
+                    at=f"tables.{kind.table_id}",
+                    text=f"std is up to {worst:.0%} of the mean; latency_stat p99 is the safer choice",
+                )
+            )
+        if one_axis and bool((np.diff(mean[by_size, j]) < 0).any()):
+            notices.append(
+                Notice(
+                    code="W-not-monotone",
+                    at=f"tables.{kind.table_id}",
+                    text="a larger bin takes less time than a smaller one",
+                )
+            )

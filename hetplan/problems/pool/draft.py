@@ -1,0 +1,227 @@
+"""From counts and flows to the sections of a plan: workers, routes, dispatch, promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.dispatch.matching import SPLIT_ABOVE, parts_of_pool
+from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.planner.plan_pool import EarliestDispatch, ThresholdDispatch
+from hetplan.planner.transition import Names, transition
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load, Worker
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.question import Counts, Matrix, Pool, Rated
+    from hetplan.problems.pool.simulated import Simulated
+
+__all__ = ["draft", "groups_of", "running", "weights"]
+
+NO_SHARE = 1e-12
+"""Shares below this are rounding, not routing."""
+
+LATE_CHEAP = 0.098
+"""Below this weight a late pair (10 QoS C_j) can cost less than a timely one on the base (xi QoS)."""
+
+MISSED = 1e-6
+"""A rate is missed when it falls short by more than this share."""
+
+SMALL_POOL = 5
+"""Up to so many instances a fixed derate promises more than queueing allows."""
+
+
+def draft(
+    pool: Pool,
+    rated: Rated,
+    reported: Sequence[Reported],
+    *,
+    simulated: Simulated | None = None,
+    tried: Simulated | None = None,
+    warnings: Sequence[Notice] = (),
+) -> Draft:
+    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate.
+
+    `tried` is a simulation that only found a threshold, where the rate itself was measured.
+    """
+    app, counts = pool.wish.app_id, rated.counts
+    groups = groups_of(pool, counts)
+    used = sorted({pool.columns[o].type for o, _ in groups})
+    extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
+    rate = _planned(pool, rated, simulated, extrapolated)
+    fluid = Promise(
+        app=app, quantity="fluid_rate_qps", relation=">=", value=rated.lam, model="fluid", extrapolated=extrapolated
+    )
+    cost = Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
+    tables = {pool.types[t].table_id: pool.types[t].table_id for t in used}
+    single = not any(pool.types[t].is_rate for t in used)
+    looked = tried or simulated
+    dispatch = _dispatch(pool, counts, single, looked.threshold if looked is not None else None)
+    told = (*_told(pool, used), *_warnings(pool, used, counts, single, simulated is not None))
+    return Draft(
+        workers=tuple(worker for _, worker in groups),
+        routing={app: _routes(pool, counts, rated.share, groups)},
+        dispatch={app: dispatch},
+        tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
+        if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
+        else {},
+        actions=transition(running(pool), [worker for _, worker in groups], offers=pool.inputs.profile.offers),
+        promises=(rate, fluid, cost),
+        reported=tuple(reported),
+        warnings=(*told, *warnings),
+        valid=Valid(rate_qps={app: (0.0, rate.value)}),
+        **_missed(pool, rate.value),
+    )
+
+
+def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated: bool | None) -> Promise:
+    """The rate to plan with."""
+    app = pool.wish.app_id
+    if simulated is None:
+        derate = pool.options.derate
+        basis, value = f"derate {derate:g} of the fluid rate", derate * rated.lam
+        return Promise(
+            app=app,
+            quantity="rate_qps",
+            relation=">=",
+            value=value,
+            model="fluid",
+            basis=basis,
+            extrapolated=extrapolated,
+        )
+    return Promise(
+        app=app,
+        quantity="rate_qps",
+        relation=">=",
+        value=simulated.promised,
+        interval=simulated.interval,
+        model=simulated.model,
+        basis="allowable rate, below that of every seed by their spread" if len(simulated.per_seed) > 1 else None,
+        seeds=len(simulated.per_seed) if simulated.model != "measured" else None,
+        extrapolated=extrapolated,
+    )
+
+
+def _missed(pool: Pool, planned: float) -> dict[str, Any]:
+    """A stated rate that the plan does not promise (only simulation finds that out after the choice)."""
+    from hetplan.problems.pool.infeasible import less_rate
+
+    wanted = pool.wish.rate_qps
+    if wanted is None or planned >= wanted * (1 - MISSED):
+        return {}
+    text = f"{wanted:g} qps are asked for, and the pool carries {planned:.6g} in simulation"
+    return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
+
+
+def groups_of(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+    """(column, worker group) of every column in use."""
+    names = Names(running(pool))
+    groups: list[tuple[int, Worker]] = []
+    for o in np.flatnonzero(counts):
+        column = pool.columns[int(o)]
+        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant)
+        hardware = pool.types[column.type].hardware
+        worker = Worker(id="any", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        groups.append((int(o), names.named(worker)))
+    return groups
+
+
+def running(pool: Pool) -> tuple[Worker, ...]:
+    """The workers that run now, as the state says."""
+    return pool.inputs.state.workers if pool.inputs.state is not None else ()
+
+
+def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
+    """Shares of each class: over types as rated, within a type over its offers by their instances."""
+    per_type, of = pool.of_type(counts), [pool.columns[o].type for o, _ in groups]
+    share = np.array([share[:, t] * counts[o] / per_type[t] for (o, _), t in zip(groups, of, strict=True)]).T
+    share[share < NO_SHARE] = 0.0
+    share = share / share.sum(axis=1, keepdims=True)
+    loads = [worker.loads[0].id for _, worker in groups]
+    return tuple(
+        Route(
+            when=dict(point),
+            to={load: min(1.0, float(part)) for load, part in zip(loads, row, strict=True) if part > 0},
+        )
+        for point, row in zip(pool.wish.points, share, strict=True)
+    )
+
+
+def weights(pool: Pool) -> Matrix:
+    """C_j = L(base, largest class) / L(j, largest class), per type; C of the base is 1."""
+    largest = max(range(len(pool.wish.points)), key=lambda s: tuple(pool.wish.points[s].values()))
+    return np.asarray(pool.L[largest, pool.base] / pool.L[largest], dtype=np.float64)
+
+
+def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None) -> Dispatch:
+    """The rule chosen; where runs state rates, instances serve several at once and shares decide."""
+    if not single or pool.wish.max_ms is None:
+        return SharesDispatch(late=pool.wish.app.late)
+    late, slo_ms, xi = pool.wish.app.late, pool.wish.max_ms, pool.options.xi
+    per_type = pool.of_type(counts)
+    used = [int(t) for t in np.flatnonzero(per_type)]
+    predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}
+    if pool.options.dispatch == "earliest":
+        return EarliestDispatch(late=late, slo_ms=slo_ms, xi=xi, predict=predict)
+    if pool.options.dispatch == "threshold":
+        from hetplan.problems.pool.simulated import base_among
+
+        assert threshold is not None
+        return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[base_among(pool, per_type)].hardware)
+    weight = weights(pool)
+    parts = parts_of_pool(per_type.tolist(), weight=weight.tolist())
+    return MatchingDispatch(
+        late=late,
+        slo_ms=slo_ms,
+        xi=xi,
+        weight={pool.types[t].hardware: float(weight[t]) for t in sorted({*used, pool.base})},
+        penalty=pool.options.penalty,
+        split_above=SPLIT_ABOVE if parts > 1 else None,
+        predict=predict,
+    )
+
+
+def _needed(table: Table, pool: Pool) -> Table:
+    """The table with the statistics that dispatch and the plan's checks look at."""
+    keep = {"mean", pool.options.latency_stat}
+    return table.model_copy(
+        update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
+    )
+
+
+def _told(pool: Pool, used: Sequence[int]) -> list[Notice]:
+    """What reading found, without what concerns only tables of types that are not used."""
+    unused = {f"tables.{kind.table_id}" for t, kind in enumerate(pool.types) if t not in used}
+    unused -= {f"tables.{pool.types[t].table_id}" for t in used}
+    return [notice for notice in pool.notices if notice.at not in unused]
+
+
+def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, simulated: bool) -> list[Notice]:
+    notices: list[Notice] = []
+    if not single:
+        return notices
+    weight = weights(pool)
+    low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
+    if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
+        notices.append(
+            Notice(
+                code="W-late-cheap",
+                at=f"dispatch.{pool.wish.app_id}.weight",
+                text=f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late pair could look cheaper than a "
+                "timely one; the dispatcher scales its penalty to 10 QoS / least weight",
+            )
+        )
+    if not simulated and int(counts.sum()) <= SMALL_POOL and pool.options.derate > 0.5:
+        notices.append(
+            Notice(
+                code="W-small-pool",
+                at="promises",
+                text=f"{int(counts.sum())} instances: a fixed derate of {pool.options.derate:g} may promise more "
+                "than queueing allows; simulate, or choose the size by simulation",
+            )
+        )
+    return notices

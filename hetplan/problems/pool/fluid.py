@@ -1,0 +1,295 @@
+"""The exact fluid program of the pool as forms, over whole counts and at given counts (equations of `pool`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.milp import Builder, Elastic, Milp, Vector
+from hetplan.problems.pool.wish import Faults
+from hetplan.profiles.fields import NANO
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.question import Counts, Matrix, Pool
+
+__all__ = [
+    "add_flows",
+    "add_limits",
+    "at_counts",
+    "budget_row",
+    "class_label",
+    "fluid",
+    "fluid_at",
+    "given_counts",
+    "limit_resources",
+    "most_of",
+    "read_counts",
+    "read_rate",
+    "read_shares",
+]
+
+Index = NDArray[np.int64]
+
+EXTRA = 1.0
+"""Price of one unit of slack in every elastic block: repairs are tried one by one, so only their order hangs on it."""
+
+
+def class_label(pool: Pool, s: int) -> str:
+    """A class in the user's words: ``batch=8``."""
+    return " ".join(f"{axis}={size:g}" for axis, size in pool.wish.points[s].items()) or "all"
+
+
+def most_of(pool: Pool, *, target: float | None) -> Vector:
+    """The most of each column that can be of use: stock, max_t, the budget, or what the target could ever keep busy."""
+    most = np.full(len(pool.columns), np.inf)
+    for o, column in enumerate(pool.columns):
+        kind = pool.types[column.type]
+        limits = [limit for limit in (column.stock, kind.most) if limit is not None]
+        if pool.wish.budget is not None and column.price > 0:
+            limits.append(pool.wish.budget // column.price)
+        elif target is not None:
+            usable = pool.usable[:, column.type]
+            work = float(pool.p[usable] @ pool.L[usable, column.type]) * target / 1000.0
+            # One more than the work needs: the last bit of a rounded product must not cut off the answer.
+            limits.append(max(kind.least, math.ceil(work * (1 + 1e-9)) + 1))
+        most[o] = min(limits, default=np.inf)
+    return most
+
+
+def _pairs(pool: Pool) -> tuple[Index, Index]:
+    """(s, t) of every x that may be positive."""
+    s, t = np.nonzero(pool.usable)
+    return s.astype(np.int64), t.astype(np.int64)
+
+
+def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tuple[Index, Index]:
+    """Columns lam and x with equations (1), (5) and, for these capacities per type, (2); returns lam and rows (2).
+
+    An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
+    class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale).
+    """
+    s, t = _pairs(pool)
+    unit = f"{scale:.6g} qps"
+    lam = m.columns("lam", ["rate"], unit=unit, cost=scale if m.sense == "max" else 0.0)
+
+    def label(i: int) -> str:
+        return f"{class_label(pool, int(s[i]))}@{pool.types[int(t[i])].hardware}"
+
+    x = m.columns("x", label, size=s.size, unit=f"its share of {unit}")
+    served = m.rows(
+        "served", lambda i: class_label(pool, i), size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(1)"
+    )
+    m.add(served[s], x, 1.0)
+    m.add(served, lam, -1.0)
+    lax = [(limit, share) for limit, share in pool.limits if share > 0]
+    if lax:
+        late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(5)")
+        for row, (limit, share) in zip(late, lax, strict=True):
+            is_late = pool.M[s, t] > limit
+            m.add(row, x[is_late], pool.p[s[is_late]])
+            m.add(row, lam, -share)
+    names = [kind.hardware for kind in pool.types]
+    busy = m.rows("capacity", names, upper=capacity, unit="instances", equation="(2)")
+    m.add(busy[t], x, pool.p[s] * (scale / 1000.0) * pool.L[s, t])
+    return lam, busy
+
+
+def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector | None = None) -> Milp:
+    """The program over whole counts: most lam within the budget, or least cost at lam >= target (above 0).
+
+    Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
+    the way out where an engine's tolerance let it through by a hair. `most` replaces the bounds of n.
+    """
+    m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
+    scale = pool.unit_rate if target is None else target
+    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=scale)
+    price = pool.c / NANO
+    n = m.columns(
+        "n",
+        [column.offer or pool.types[column.type].hardware for column in pool.columns],
+        upper=most_of(pool, target=target) if most is None else most,
+        whole=True,
+        unit="instances",
+        cost=price if target is not None else 0.0,
+    )
+    m.add(busy[pool.of], n, -1.0)
+    if target is not None:
+        at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
+        per_unit = pool.options.derate * target
+        elastic = Elastic(EXTRA, at, verb="lower", per_unit=per_unit, unit="qps")
+        row = m.rows(
+            "target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="min_cost", elastic=elastic
+        )
+        m.add(row, lam, 1.0)
+    if pool.wish.budget is not None:
+        row = m.rows(
+            "budget",
+            ["hour"],
+            upper=budget_row(pool, pool.wish.budget) * (1 - slip),
+            unit=f"{pool.inputs.slo.limits.currency}/h",
+            equation="(3)",
+            elastic=Elastic(EXTRA, "slo.limits.cost_per_hour", unit=pool.inputs.slo.limits.currency),
+        )
+        m.add(row, n, price)
+    if pool.cover is not None:
+        _someone_for_each(pool, m, n)
+    add_limits(pool, m, n)
+    return m.build()
+
+
+def _someone_for_each(pool: Pool, m: Builder, n: Index) -> None:
+    """At least one instance for each class: without it a class of little work is served by nobody within a tolerance.
+
+    Classes alike in where they may go are one row. A class too frequent to be late needs somebody in time.
+    """
+    wanted = [pool.usable]
+    for limit, share in pool.limits:
+        often = pool.p > share * (1 + 1e-9)
+        wanted.append((pool.usable & (limit >= pool.M))[often])
+    patterns = np.unique(np.concatenate(wanted), axis=0)
+    rows = m.rows("somebody", lambda i: f"pattern {i}", size=len(patterns), lower=1.0, unit="instances")
+    for row, pattern in zip(rows, patterns, strict=True):
+        m.add(row, n[pattern[pool.of]], 1.0)
+
+
+def budget_row(pool: Pool, budget: int) -> float:
+    """The budget as a row's limit: lowered to what whole counts can cost at all.
+
+    Costs are multiples of the prices' common divisor, far coarser than an engine's tolerance; so no pool that costs a
+    hair too much passes the row.
+    """
+    step = math.gcd(*(int(price) for price in pool.c))
+    return (budget // step * step if step else budget) / NANO
+
+
+def add_limits(pool: Pool, m: Builder, n: Index) -> None:
+    """min_t and max_t per type over its offers, and totals of resources."""
+    for name, verb, side in (("least", "lower", 0), ("most", "raise", 1)):
+        kinds = [
+            (t, kind.most if side else kind.least)
+            for t, kind in enumerate(pool.types)
+            if (kind.most is not None if side else kind.least > 0)
+        ]
+        if not kinds:
+            continue
+        limit = [float(bound or 0) for _, bound in kinds]
+        rows = m.rows(
+            name,
+            [pool.types[t].hardware for t, _ in kinds],
+            lower=-np.inf if side else limit,
+            upper=limit if side else np.inf,
+            unit="instances",
+            equation="(4)",
+            elastic=Elastic(EXTRA, f"slo.limits.instances.{{label}}[{side}]", verb=verb, unit="instances", whole=True),
+        )
+        for row, (t, _) in zip(rows, kinds, strict=True):
+            m.add(row, n[pool.of == t], 1.0)
+    limit_resources(pool, m, n)
+
+
+def limit_resources(pool: Pool, m: Builder, n: Index) -> None:
+    """Totals of resources over all instances n, where the SLO gives any."""
+    resources = pool.inputs.slo.limits.resources
+    if resources:
+        rows = m.rows(
+            "resources",
+            list(resources),
+            upper=list(resources.values()),
+            equation="(4)",
+            elastic=Elastic(EXTRA, "slo.limits.resources.{label}"),
+        )
+        for row, resource in zip(rows, resources, strict=True):
+            m.add(row, n, pool.takes(resource)[pool.of])
+
+
+def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
+    """The linear program at given counts per type: the rate that no dispatcher can beat."""
+    m = Builder("max", name=f"pool {pool.wish.app_id} at given counts")
+    add_flows(pool, m, np.asarray(per_type, dtype=float), scale=pool.unit_rate)
+    return m.build()
+
+
+def at_counts(pool: Pool, family: Index) -> list[Milp]:
+    """`fluid_at` for each row of counts per type; the forms share all but one vector."""
+    first = fluid_at(pool, np.zeros(len(pool.types)))
+    (capacity,) = [block for block in first.rows if block.name == "capacity"]
+    forms = []
+    for counts in family:
+        upper = first.row_upper.copy()
+        upper[capacity.start : capacity.stop] = counts
+        forms.append(replace(first, row_upper=upper))
+    return forms
+
+
+def read_counts(pool: Pool, point: Vector) -> Counts:
+    """Whole counts per column from a point of `fluid`."""
+    return np.rint(point[-len(pool.columns) :]).astype(np.int64)
+
+
+def read_rate(point: Vector, *, scale: float) -> float:
+    """lam from a point of either program."""
+    return float(point[0]) * scale
+
+
+def read_shares(pool: Pool, point: Vector) -> Matrix:
+    """x_st / (p_s lam) as a matrix from a point of either program (0 where its rate is 0)."""
+    s, t = _pairs(pool)
+    share = np.zeros_like(pool.L)
+    if point[0] > 0:
+        share[s, t] = np.maximum(point[1 : 1 + s.size], 0.0) / point[0]
+    return share
+
+
+def given_counts(pool: Pool) -> Counts:
+    """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
+    faults = Faults.of(pool.inputs)
+    stated: dict[str, int] | None = getattr(pool.options, "counts", None)
+    counts = np.zeros(len(pool.columns), dtype=np.int64)
+    offers = {column.offer: o for o, column in enumerate(pool.columns) if column.offer is not None}
+    per_type = {kind.hardware: t for t, kind in enumerate(pool.types)}
+    if stated is None:
+        stated = {}
+        for kind in pool.types:
+            if kind.most != kind.least:
+                faults.in_slo(
+                    f"$.limits.instances.{kind.hardware}",
+                    "fluid-lp rates a given pool, and this leaves a choice",
+                    "Give option counts, or the same least and most for every hardware.",
+                    value=[kind.least, kind.most],
+                )
+            stated[kind.hardware] = kind.least
+    for name, count in stated.items():
+        if count < 0 or (name not in offers and name not in per_type):
+            faults.in_options(
+                f"counts.{name}",
+                "counts are of offers or hardware of this pool, none of them negative",
+                f"Choose from {', '.join([*per_type, *offers])}.",
+                value=count,
+            )
+        elif name in offers:
+            counts[offers[name]] += count
+        else:
+            _fill(pool, counts, per_type[name], count, faults)
+    faults.settle()
+    return counts
+
+
+def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> None:
+    """Instances of a type from its offers, cheapest first."""
+    left = count
+    for o in sorted(np.flatnonzero(pool.of == t), key=lambda o: (pool.columns[o].price, o)):
+        stock = pool.columns[o].stock
+        taken = left if stock is None else min(left, stock)
+        counts[o] += taken
+        left -= taken
+    if left:
+        faults.in_options(
+            f"counts.{pool.types[t].hardware}",
+            "more than its offers have in stock",
+            f"At most {count - left}.",
+            value=count,
+        )

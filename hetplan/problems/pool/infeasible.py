@@ -1,0 +1,334 @@
+"""Why there is no pool, and the smallest change that would give one, in the words of the user's files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.elastic import explain
+from hetplan.planner.forms.milp import Builder, Milp, Vector
+from hetplan.problems.pool.fluid import add_flows, class_label, fluid, limit_resources, most_of, read_counts, read_rate
+from hetplan.problems.pool.start import rentable
+from hetplan.profiles.fields import NANO, money_text
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.question import Counts, Pool
+
+__all__ = [
+    "cover",
+    "impossible",
+    "least_raise",
+    "less_rate",
+    "nothing_served",
+    "too_slow",
+    "unaffordable",
+    "unreachable",
+]
+
+SHOWN = 5
+"""How many classes are named one by one."""
+
+MOST_TOLERANCE = 0.5
+"""Option violation_tolerance stays below it: a target that most queries miss is none."""
+
+
+def money(pool: Pool, nanos: int) -> str:
+    """``$0.5260``, or ``EUR 0.5260``."""
+    currency = pool.inputs.slo.limits.currency
+    return f"{'$' if currency == 'USD' else currency + ' '}{nanos / NANO:.4f}"
+
+
+def impossible(pool: Pool) -> Infeasible | None:
+    """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
+    return _too_poor(pool) or _late_everywhere(pool) or _minima_over_budget(pool) or _cover_over_budget(pool)
+
+
+def _too_poor(pool: Pool) -> Infeasible | None:
+    """The one variant against the quality that is asked for."""
+    wanted = pool.wish.app.quality
+    quality = pool.inputs.profile.variants[pool.wish.variant].quality
+    if wanted is None or (wanted.min is None and wanted.max is None):
+        return None
+    at = f"slo.apps.{pool.wish.app_id}.quality"
+    if quality is None:
+        return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
+    for side, bound, verb in (("min", wanted.min, "lower"), ("max", wanted.max, "raise")):
+        if bound is not None and (quality.value < bound if side == "min" else quality.value > bound):
+            text = f"{verb} {at}.{side} from {bound:g} to {quality.value:g}, or run another variant"
+            repair = Repair(f"{at}.{side}", verb, abs(bound - quality.value), quality.value, "", text)
+            return Infeasible(why=(f"{pool.wish.variant} has quality {quality.value:g}",), repairs=(repair,))
+    return None
+
+
+def _late_everywhere(pool: Pool) -> Infeasible | None:
+    """Classes that no type to be had serves within a target, where these are more than the target leaves."""
+    to_be_had = rentable(pool)
+    least = np.where(pool.served, pool.M, np.inf)[:, to_be_had].min(axis=1, initial=np.inf)
+    why, repairs = [], list[Repair]()
+    for k, (limit, allowed) in enumerate(pool.limits):
+        late = np.isinf(least) | (least > limit)
+        share = float(pool.p[late].sum())
+        if share <= allowed * (1 + 1e-9) and not np.isinf(least).any():
+            continue
+        named = [f"{class_label(pool, int(s))} (share {pool.p[s]:.4g})" for s in np.flatnonzero(late)]
+        listed = ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more bins" if len(named) > SHOWN else "")
+        why.append(f"late on every type that may be rented: {listed}; in all {share:.4g} of the queries")
+        if np.isfinite(least).all():
+            repairs.append(_looser_target(pool, k, least))
+            repairs += [_more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
+        repairs += _let_in(pool, late, to_be_had)
+    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+
+
+def _looser_target(pool: Pool, k: int, least: Vector) -> Repair:
+    """The least limit that leaves late no more than the allowed share; with none allowed, max over s of min over t."""
+    order = np.argsort(-least)
+    reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
+    target = pool.wish.targets[k]
+    stated = pool.wish.app.latency[target.place].max_ms
+    to = float(least[order[int(np.argmax(reached))]]) + pool.wish.app.network_ms_per_hop
+    at = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].max_ms"
+    return Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms")
+
+
+def _more_tolerance(pool: Pool, share: float) -> Repair:
+    at = "options.violation_tolerance"
+    text = f"raise {at} to {share:.4g}, the share of those queries"
+    target = pool.wish.targets[-1]
+    if share > target.left:
+        place = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].percentile"
+        text += f", and lower {place} to {100 * (1 - share):.6g} at most"
+    return Repair(at, "raise", share - pool.eps, share, "share", text)
+
+
+def _let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list[Repair]:
+    """Types that serve all those classes in time, of which the limits allow none."""
+    repairs = []
+    for t, kind in enumerate(pool.types):
+        if t not in to_be_had and bool(pool.timely[late, t].all()) and kind.most == 0:
+            at = f"slo.limits.instances.{kind.hardware}[1]"
+            text = f"raise {at} from 0 to 1: {kind.hardware} serves them in time"
+            repairs.append(Repair(at, "raise", 1, 1, "instances", text))
+    return repairs
+
+
+def _minima_over_budget(pool: Pool) -> Infeasible | None:
+    if pool.wish.budget is None:
+        return None
+    cost = 0
+    for t, kind in enumerate(pool.types):
+        left = kind.least
+        for o in sorted(np.flatnonzero(pool.of == t), key=lambda o: pool.columns[o].price):
+            column = pool.columns[o]
+            taken = left if column.stock is None else min(left, column.stock)
+            cost, left = cost + taken * column.price, left - taken
+    if cost <= pool.wish.budget:
+        return None
+    named = ", ".join(f"{kind.least} {kind.hardware}" for kind in pool.types if kind.least)
+    why = f"the least instances alone ({named}) need {money(pool, cost)}, budget {money_text(pool.wish.budget)}"
+    stated = [f"slo.limits.instances.{kind.hardware}[0]" for kind in pool.types if kind.least]
+    lower = [Repair(at, "lower", None, None, "instances", f"or lower {at}") for at in stated]
+    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost, pool.wish.budget), *lower))
+
+
+def _cover_over_budget(pool: Pool) -> Infeasible | None:
+    """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
+    if pool.wish.budget is None or pool.cover is None or pool.formulation == "fluid-lp":
+        return None
+    return _cover_costs(pool, pool.cover, pool.wish.budget) if pool.cost(pool.cover) > pool.wish.budget else None
+
+
+def _cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasible:
+    cost = pool.cost(cover)
+    needs = f"needs {money(pool, cost)}, budget {money_text(budget)}"
+    why = f"the cheapest pool that serves every class in time ({_counted(pool, cover)}) {needs}"
+    return Infeasible(why=(why,), repairs=(_more_budget(pool, cost, budget),))
+
+
+def _more_budget(pool: Pool, cost: int, budget: int) -> Repair:
+    at = "slo.limits.cost_per_hour"
+    text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
+    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.inputs.slo.limits.currency, text)
+
+
+def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
+    """Why counts that were given break the budget or the limits (None where they do not)."""
+    why, repairs = [], []
+    cost = pool.cost(counts)
+    if pool.wish.budget is not None and cost > pool.wish.budget:
+        why.append(f"the given pool needs {money(pool, cost)}, budget {money_text(pool.wish.budget)}")
+        repairs.append(_more_budget(pool, cost, pool.wish.budget))
+    for t, count in enumerate(pool.of_type(counts)):
+        kind = pool.types[t]
+        at = f"slo.limits.instances.{kind.hardware}"
+        if count < kind.least:
+            why.append(f"{count} {kind.hardware} given, at least {kind.least} demanded")
+            text = f"lower {at}[0] to {count}"
+            repairs.append(Repair(f"{at}[0]", "lower", kind.least - int(count), int(count), "instances", text))
+        elif kind.most is not None and count > kind.most:
+            why.append(f"{count} {kind.hardware} given, at most {kind.most} allowed")
+            text = f"raise {at}[1] to {count}"
+            repairs.append(Repair(f"{at}[1]", "raise", int(count) - kind.most, int(count), "instances", text))
+    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+
+
+def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
+    """The rate found is 0: the given pool misses a class, or no pool within the budget has a type for each.
+
+    Only a cheapest cover that costs more than the budget proves the latter; otherwise there may be a pool after all.
+    """
+    if pool.formulation == "fluid-lp":
+        return _given_serves_nothing(pool, counts)
+    budget = pool.wish.budget
+    why = f"formulation {pool.formulation} found no pool that serves every class in time"
+    if pool.cover is not None or budget is None:
+        advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
+        return Infeasible(why=(why + advice,), proved=False)
+    form = cover(pool)
+    answer = ask(form, gap=0.0, about="cheapest pool that serves every class at all")
+    if answer.status is Status.INFEASIBLE:
+        return explain(form, ask)
+    if answer.bound is None or answer.bound * NANO <= budget or answer.point is None:
+        return Infeasible(why=(f"{why}: {answer.stop}",), proved=False)
+    return replace(_cover_costs(pool, read_counts(pool, answer.point), budget), answer=answer)
+
+
+def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
+    there = pool.of_type(counts) > 0
+    missed = np.flatnonzero(~pool.usable[:, there].any(axis=1))
+    if missed.size:
+        named = ", ".join(class_label(pool, int(s)) for s in missed[:SHOWN])
+        return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
+    fastest = np.where(pool.usable[:, there], pool.M[:, there], np.inf).min(axis=1)
+    told = [
+        f"{pool.p[fastest > limit].sum():.4g} of the queries later than {limit:g} ms, {share:.4g} are allowed"
+        for limit, share in pool.limits
+        if float(pool.p[fastest > limit].sum()) > share
+    ]
+    return Infeasible(why=(f"the given pool serves at best {'; '.join(told)}",), proved=bool(told))
+
+
+def _counted(pool: Pool, counts: Counts) -> str:
+    return ", ".join(
+        f"{count} {column.offer or pool.types[column.type].hardware}"
+        for count, column in zip(counts, pool.columns, strict=True)
+        if count
+    )
+
+
+def cover(pool: Pool) -> Milp:
+    """Least cost of a pool that serves every class within the targets at some rate, however small, and has all minima.
+
+    Classes alike in where they are served in time are one pattern i; y_it is the share of pattern i that type t takes.
+    """
+    m = Builder("min", name=f"pool {pool.wish.app_id} cover")
+    late = [limit < pool.M for limit, share in pool.limits if share > 0]
+    alike, which = np.unique(np.hstack([pool.usable, *late]), axis=0, return_inverse=True)
+    share = np.bincount(which.ravel(), weights=pool.p, minlength=len(alike))
+    width = len(pool.types)
+    i, t = np.nonzero(alike[:, :width])
+    y = m.columns("y", lambda k: f"pattern {i[k]} on {pool.types[int(t[k])].hardware}", size=i.size, upper=1.0)
+    most = [np.inf if column.stock is None else column.stock for column in pool.columns]
+    names = [column.offer or pool.types[column.type].hardware for column in pool.columns]
+    n = m.columns("n", names, upper=most, whole=True, unit="instances", cost=pool.c / NANO)
+    m.add(m.rows("served", lambda k: f"pattern {k}", size=len(alike), lower=1.0, upper=1.0)[i], y, 1.0)
+    there = m.rows("there", lambda k: f"pattern {i[k]}", size=i.size, upper=0.0)
+    m.add(there, y, 1.0)
+    at, o = np.nonzero(np.equal.outer(t, pool.of))
+    m.add(there[at], n[o], -1.0)
+    for k, (_, allowed) in enumerate((limit, share) for limit, share in pool.limits if share > 0):
+        row = m.rows(f"late {k}", ["share"], upper=allowed)
+        m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
+    least = [float(kind.least) for kind in pool.types]
+    top = [np.inf if kind.most is None else float(kind.most) for kind in pool.types]
+    m.add(m.rows("count", [kind.hardware for kind in pool.types], lower=least, upper=top)[pool.of], n, 1.0)
+    limit_resources(pool, m, n)
+    return m.build()
+
+
+def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeasible:
+    """No pool reaches the rate under the limits: the best rate within them, and the cheapest limits to raise."""
+    target = pool.fluid_target
+    if target is None:
+        return explain(form, ask)
+    best = ask(fluid(pool, None, most=most_of(pool, target=target)), gap=1e-6, about="best rate within the limits")
+    raised_form = least_raise(pool, target)
+    raised = ask(raised_form, gap=1e-6, about="cheapest limits to raise")
+    if best.point is None or raised.point is None:
+        return explain(form, ask)
+    reached = read_rate(best.point, scale=pool.unit_rate) * pool.options.derate
+    why = f"the limits on instances allow {reached:.6g} qps at best, {pool.wish.rate_qps:g} are asked for"
+    repairs = (*_raises(pool, raised_form, raised.point), less_rate(pool, reached))
+    return Infeasible(why=(why,), repairs=repairs, answer=answer)
+
+
+def less_rate(pool: Pool, reached: float) -> Repair:
+    """Ask for no more than can be reached."""
+    at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
+    stated = pool.wish.rate_qps or 0.0
+    return Repair(at, "lower", stated - reached, reached, "qps", f"lower {at} from {stated:g} to {reached:.6g} qps")
+
+
+def least_raise(pool: Pool, target: float) -> Milp:
+    """The target with every max and stock loosened, at the price of the instances beyond them."""
+    m = Builder("min", name=f"pool {pool.wish.app_id} raised")
+    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=target)
+    names = [column.offer or pool.types[column.type].hardware for column in pool.columns]
+    n = m.columns("n", names, whole=True, unit="instances")
+    m.add(busy[pool.of], n, -1.0)
+    row = m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps")
+    m.add(row, lam, 1.0)
+    price = np.maximum(pool.c / NANO, 1e-3)
+    stocked = [o for o, column in enumerate(pool.columns) if column.stock is not None]
+    if stocked:
+        extra = m.columns("extra_stock", [names[o] for o in stocked], whole=True, cost=price[stocked])
+        rows = m.rows("stock", [names[o] for o in stocked], upper=[float(pool.columns[o].stock or 0) for o in stocked])
+        m.add(rows, n[stocked], 1.0)
+        m.add(rows, extra, -1.0)
+    capped = [t for t, kind in enumerate(pool.types) if kind.most is not None]
+    if capped:
+        cost = [price[pool.of == t].min() for t in capped]
+        extra = m.columns("extra_most", [pool.types[t].hardware for t in capped], whole=True, cost=cost)
+        rows = m.rows(
+            "most", [pool.types[t].hardware for t in capped], upper=[float(pool.types[t].most or 0) for t in capped]
+        )
+        for row, t in zip(rows, capped, strict=True):
+            m.add(row, n[pool.of == t], 1.0)
+        m.add(rows, extra, -1.0)
+    limit_resources(pool, m, n)
+    return m.build()
+
+
+def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]:
+    """The raised limits of a point of `least_raise`."""
+    told = []
+    for block in form.columns:
+        if not block.name.startswith("extra_"):
+            continue
+        for i in range(block.size):
+            extra = round(float(point[block.start + i]))
+            if extra == 0:
+                continue
+            name = block.label(i)
+            if block.name == "extra_most":
+                at = f"slo.limits.instances.{name}[1]"
+                stated = next(kind.most for kind in pool.types if kind.hardware == name)
+            else:
+                at = f"profile.offers.{name}.stock"
+                stated = next(column.stock for column in pool.columns if column.offer == name)
+            to = (stated or 0) + extra
+            told.append((at, extra, to, f"raise {at} from {stated} to {to}"))
+    together = " (together with the others)" if len(told) > 1 else ""
+    return [Repair(at, "raise", extra, to, "instances", text + together) for at, extra, to, text in told]
+
+
+def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:
+    """A pool that is given, or found with a hair missing, does not reach the rate."""
+    reached = lam * pool.options.derate
+    why = f"the pool {_counted(pool, counts)} carries {reached:.9g} qps, {pool.wish.rate_qps:g} are asked for"
+    return Infeasible(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)

@@ -1,0 +1,171 @@
+"""Searching for the best pool by trying pools out: a catalog of configurations, valued by simulation or measurement.
+
+The bound of a configuration is its fluid rate with all the lateness that the target leaves, which no dispatcher can
+exceed, or the estimate of Eq. 15, which proves nothing. Kairos+ (Algorithm 1) tries configurations in the order of the
+bound and leaves out those whose bound is below the best value found; the other searches do so too unless told not to.
+Where the order does not depend on values, the simulation of a pool ends as soon as it is known not to beat the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.forms.catalog import Catalog
+from hetplan.planner.plan import Notice
+from hetplan.problems.pool import (
+    eq15 as pool_eq15,
+)
+from hetplan.problems.pool import (
+    infeasible as pool_infeasible,
+)
+from hetplan.problems.pool.configurations import Configurations, columns_of, configurations
+from hetplan.problems.pool.ranked import MOST_PROGRAMS, covers, rates_of
+from hetplan.problems.pool.simulated import Simulated, check_can_simulate, simulate, tolerant
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.options import SearchOptions
+    from hetplan.problems.pool.question import Pool
+
+__all__ = ["ENGINES", "by_search", "catalog"]
+
+ENGINES = {
+    "kairos-plus": "bound-order",
+    "exhaustive": "exhaustive",
+    "rand": "random-order",
+    "gene": "genetic",
+    "anneal": "annealing",
+    "bo": "gaussian-process",
+}
+"""Formulation -> the engine that searches."""
+
+FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
+"""Of a pool that is not the best these need not know what it is worth."""
+
+
+def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
+    """The best pool that the search finds."""
+    if pool.wish.budget is None:
+        raise InputError.one(
+            file=pool.inputs.files.get("slo", "slo.json"),
+            path=f"$.apps.{pool.wish.app_id}.demand.rate_qps",
+            value=pool.wish.rate_qps,
+            why=f"{pool.formulation} looks for the most rate within a budget",
+            remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',
+        )
+    options = cast("SearchOptions", pool.options)
+    found = configurations(pool, pool.wish.budget, with_base=options.bound == "eq15")
+    bound = _bounds(pool, ask, found)
+    at = np.flatnonzero(bound > 0)
+    if not at.size:
+        return pool_infeasible.nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
+    found, bound = found.where(bound > 0), bound[at]
+    tried: dict[int, Simulated] = {}
+    form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried))
+    answer = ask(form, about=f"search by {pool.formulation}", solver=ENGINES[pool.formulation])
+    if answer.point is None:
+        return Infeasible(why=(f"no pool was tried: {answer.stop}",), proved=False)
+    value = tried[answer.point]
+    if value.median <= 0:
+        why = f"none of the {len(tried)} pools tried carries any rate within the target"
+        return Infeasible(why=(why,), proved=False)
+    rated = pool.rate_at(ask, columns_of(pool, found.row(answer.point)))
+    value = replace(value, at_most=rated.lam)
+    proved = options.bound == "lp" and not options.prune_sub
+    top = form.upper_bound() if proved else np.inf
+    note = (
+        f"{len(tried)} of {len(found)} pools tried, the best as number {int(answer.work.get('evaluations_to_best', 0))}"
+    )
+    claim = Reported(
+        "rate_qps",
+        "max",
+        "relaxation" if np.isfinite(top) else "none",
+        value=value.promised,
+        bound=top if np.isfinite(top) else None,
+        vouched="claimed" if np.isfinite(top) else None,
+        note=note,
+    )
+    warnings = []
+    if options.bound == "eq15" and options.prune:
+        text = "Eq. 15 is no bound: what was left out for it may be better"
+        warnings.append(Notice(code="W-no-bound", at="claims", text=text))
+    return pool.drafted(ask, rated, [claim], simulated=value, warnings=warnings, searched=True)
+
+
+def catalog(
+    pool: Pool,
+    found: Configurations,
+    bound: np.ndarray[tuple[int], np.dtype[np.float64]],
+    evaluate: Callable[[int], float],
+) -> Catalog:
+    """The configurations as candidates."""
+    options = cast("SearchOptions", pool.options)
+    return Catalog(
+        place=found.rows(np.arange(len(found))),
+        evaluate=evaluate,
+        bound=bound,
+        cost=found.cost.astype(np.float64),
+        monotone=options.prune_sub,
+        prune=options.prune or options.prune_sub,
+        most=options.evaluations,
+        name=f"pools of {pool.wish.app_id}",
+    )
+
+
+def _bounds(pool: Pool, ask: Ask, found: Configurations) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    if cast("SearchOptions", pool.options).bound == "eq15":
+        return pool_eq15.estimate(pool_eq15.from_pool(pool), found.counts)
+    if len(found) > MOST_PROGRAMS:
+        raise InputError.one(
+            path="method.options.bound",
+            value=f"{len(found):,} configurations",
+            why=f"one program each is worth it up to {MOST_PROGRAMS:,}",
+            remedy="Set option bound to eq15, or lower the budget or limits.instances.",
+        )
+    rows = found.rows(np.arange(len(found)))
+    answers = rates_of(tolerant(pool), ask, rows, about="bound on the rate of each configuration")
+    bounds = np.array([answer.bound if answer.bound is not None else np.inf for answer in answers])
+    # A plan needs somebody in time for every class, also where the bound could do without.
+    return np.where(covers(pool, found), bounds, 0.0)
+
+
+def _evaluator(
+    pool: Pool,
+    ask: Ask,
+    found: Configurations,
+    bound: np.ndarray[tuple[int], np.dtype[np.float64]],
+    tried: dict[int, Simulated],
+) -> Callable[[int], float]:
+    """What a candidate is worth: the median rate over seeds; `tried` keeps the whole of it."""
+    measure = pool.tools.evaluate
+    if cast("SearchOptions", pool.options).evaluator == "evaluate":
+        if measure is None:
+            raise InputError.one(
+                file="options",
+                path="evaluator",
+                value="evaluate",
+                why="nothing was handed in to value a pool with",
+                remedy='Hand in Tools(evaluate=...), or set the option to "simulate".',
+            )
+
+        def measured(i: int) -> float:
+            point = {"counts": dict(zip((t.hardware for t in pool.types), found.row(i).tolist(), strict=True))}
+            tried[i] = Simulated((float(measure(point)),), model="measured")
+            return tried[i].median
+
+        return measured
+    check_can_simulate(pool)
+    to_beat = pool.formulation in FIXED_ORDER
+
+    def simulated(i: int) -> float:
+        best = max((value.median for value in tried.values()), default=0.0) if to_beat else 0.0
+        tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed, above=best)
+        return tried[i].median
+
+    return simulated

@@ -1,0 +1,313 @@
+"""Pools judged by simulation: the rate to promise of a pool, and the smallest pool for a rate.
+
+The simulator is handed in (`Tools.simulate`); nothing here imports it. It is called as ::
+
+    simulate(latency_ms, counts, pmf, qos_ms, rule=..., seeds=..., lp_qps=..., base=..., sizes=..., most_late=...)
+
+with a row per type and a column per class, classes in growing size where there is one axis; and, where option
+`noise` is not "mean", also ``noise=..., std_ms=..., max_ms=...`` (arrays like latency_ms). It returns an object with
+`per_seed`: of each seed the highest rate (queries/s) at which no more than `most_late` of the queries were late, 0
+where none was found. A search hands in ``above=`` besides, the best median so far: a pool that does not beat it may get
+any rates that do not either, so that its simulation can end early. With option `dispatch` "threshold" the rule is the
+name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best
+`threshold` too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from hetplan.dispatch.matching import Matching
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask, Event
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.plan import Notice
+from hetplan.problems.pool.configurations import columns_of, configurations
+from hetplan.profiles.fields import NANO
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.options import FluidOptions
+    from hetplan.problems.pool.question import Counts, Pool, Rated
+
+__all__ = ["SPREADS", "Simulated", "base_among", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest"]
+
+SPREADS = 3.0
+"""A promise stays so many standard deviations of the seeds below their mean, so that new seeds keep it."""
+
+LEAST_RAISED, MOST_RAISED = 1.01, 2.0
+"""By how much the fluid rate is raised, at least and at most, until a pool carries the rate in simulation."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
+
+    No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
+    target leaves, a pool may be seen to carry a little more.
+    """
+
+    per_seed: tuple[float, ...]
+    model: Literal["simulation/1", "measured"] = "simulation/1"
+    at_most: float = math.inf
+    threshold: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle of the seeds."""
+        return float(median(self.per_seed))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The least and the most of the seeds."""
+        return min(self.per_seed), max(self.per_seed)
+
+    @property
+    def promised(self) -> float:
+        """The rate that also other seeds may be expected to reach."""
+        if len(self.per_seed) == 1:
+            return min(self.per_seed[0], self.at_most)
+        spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
+        return max(0.0, min(*self.per_seed, spread_below, self.at_most))
+
+
+def check_can_simulate(pool: Pool) -> None:
+    """Raise where a pool cannot be simulated: nobody to do it, rates instead of times, noise without its numbers."""
+    file = pool.inputs.files.get("profile", "profile.json")
+    if pool.tools.simulate is None:
+        raise InputError.one(
+            file="options",
+            path="size",
+            value="simulated",
+            why="no simulator was handed in",
+            remedy="Hand in Tools(simulate=...), or leave the option out.",
+        )
+    if not pool.served.all() or any(kind.is_rate for kind in pool.types):
+        raise InputError.one(
+            file=file,
+            path=f"$.variants.{pool.wish.variant}.runs",
+            why="a pool of one query at a time is simulated from tables of latency, not of rates",
+            remedy="Leave option size out, and simulate the plan.",
+        )
+    if pool.options.noise != "mean" and (pool.times.std_ms is None or pool.times.max_ms is None):
+        raise InputError.one(
+            file=file, path="$.tables", why="lognormal noise needs std and max", remedy='Add them, or noise "mean".'
+        )
+
+
+def simulate(
+    pool: Pool,
+    per_type: Counts | Sequence[int],
+    lam: float,
+    *,
+    first_seed: int,
+    look: Literal["climb", "sweep"] = "climb",
+    above: float = 0.0,
+) -> Simulated:
+    """The allowable rate of a pool whose fluid rate is `lam`, per seed; `look` is how a threshold is looked for.
+
+    Where its median is not more than `above`, the rates are only known not to be.
+    """
+    assert pool.tools.simulate is not None
+    order, sizes = _by_size(pool)
+    more: dict[str, Any] = {}
+    if pool.options.noise != "mean" and pool.times.std_ms is not None and pool.times.max_ms is not None:
+        more = {"noise": pool.options.noise, "std_ms": pool.times.std_ms[order].T, "max_ms": pool.times.max_ms[order].T}
+    if pool.options.dispatch == "threshold":
+        more["threshold"] = look
+    if above > 0:
+        more["above"] = above
+    found = pool.tools.simulate(
+        pool.L[order].T,
+        tuple(int(count) for count in per_type),
+        pool.p[order],
+        pool.qos,
+        rule=_rule(pool, per_type),
+        seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
+        lp_qps=lam,
+        base=pool.base if pool.options.dispatch == "matching" else base_among(pool, per_type),
+        sizes=sizes,
+        most_late=pool.wish.targets[-1].left,
+        **more,
+    )
+    threshold = getattr(found, "threshold", None) if pool.options.dispatch == "threshold" else None
+    return Simulated(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
+
+
+def base_among(pool: Pool, per_type: Counts | Sequence[int]) -> int:
+    """The base type, or where there is none of it, the type that is there and serves the most queries in time."""
+    if per_type[pool.base] > 0:
+        return pool.base
+    there = np.asarray(per_type) > 0
+    return int(np.argmax(np.where(there, np.round(pool.p @ pool.timely, 12), -1.0)))
+
+
+def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
+    """The rule that the plan will state; a threshold is not known before it was looked for.
+
+    A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
+    pairs cost, are left at the base's.
+    """
+    from hetplan.problems.pool.draft import weights
+
+    if pool.options.dispatch != "matching":
+        return f"{pool.options.dispatch}/1"
+    weight = tuple(np.where(np.asarray(per_type) > 0, weights(pool), 1.0).tolist())
+    return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
+
+
+def _by_size(pool: Pool) -> tuple[np.ndarray[Any, Any], list[float] | None]:
+    """Classes in growing size, and their sizes, where there is one axis."""
+    if len(pool.wish.points[0]) != 1:
+        return np.arange(pool.p.size), None
+    sizes = np.array([next(iter(point.values())) for point in pool.wish.points])
+    order = np.argsort(sizes)
+    return order, sizes[order].tolist()
+
+
+def tolerant(pool: Pool) -> Pool:
+    """The pool with all the lateness that the target leaves: its fluid rate is a bound on every dispatcher's."""
+    left = pool.wish.targets[-1].left if pool.wish.targets else 0.0
+    options = pool.options.model_copy(update={"violation_tolerance": left, "derate": 1.0})
+    return replace(pool, options=options)
+
+
+def lower_bound(pool: Pool, ask: Ask) -> Reported | None:
+    """The fluid program's least cost, without derate and with all tolerance: no dispatcher can do with less."""
+    from hetplan.problems.pool.fluid import fluid
+    from hetplan.problems.pool.question import GAP
+
+    answer = ask(fluid(tolerant(pool), pool.wish.rate_qps), gap=GAP, about="least cost that any dispatcher needs")
+    return Reported("cost_per_hour", "min", "relaxation", answer) if answer.point is not None else None
+
+
+def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported]) -> list[Reported]:
+    """What is claimed once the rate is a simulated one: against the fluid bound where the program was to choose."""
+    from hetplan.problems.pool.fluid import fluid
+    from hetplan.problems.pool.question import GAP
+
+    kept = [reported for reported in backed if reported.about != "rate_qps"]
+    if pool.fluid_target is not None:
+        return kept
+    note = "what simulation shows the pool to carry, against what no dispatcher can exceed"
+    if pool.formulation != "fluid-milp":
+        return [Reported("rate_qps", "max", "none", value=simulated.promised), *kept]
+    answer = ask(fluid(tolerant(pool), None), gap=GAP, about="rate that no dispatcher can exceed")
+    return [Reported("rate_qps", "max", "relaxation", answer, value=simulated.promised, note=note), *kept]
+
+
+def smallest(pool: Pool, ask: Ask) -> Draft | Infeasible:
+    """The cheapest pool found that carries the rate in simulation, searched upward from the fluid optimum.
+
+    First pools of the fluid program for growing rates, until one carries the rate; then every cheaper configuration
+    whose fluid bound reaches the rate, the roomiest first, as long as `evaluations` lasts.
+    """
+    from hetplan.problems.pool import infeasible as pool_infeasible
+
+    check_can_simulate(pool)
+    bound = lower_bound(pool, ask)
+    if bound is None:
+        # Not even the fluid program reaches the rate: it says why.
+        found = pool.fluid_best(ask)
+        return found if isinstance(found, Infeasible) else Infeasible(why=("no bound was found",), proved=False)
+    trial = _Trial(pool, ask, cast("FluidOptions", pool.options).evaluations)
+    best = _first_enough(pool, ask, trial)
+    if best is None:
+        rate = max((one.promised for one in trial.tried.values()), default=0.0)
+        told = f"the best of {len(trial.tried)} tried carries {rate:.6g}"
+        why = f"no pool was found that carries {pool.wish.rate_qps:g} qps in simulation; {told}"
+        return Infeasible(why=(why,), repairs=(pool_infeasible.less_rate(pool, rate),), proved=False)
+    best, searched_all = _cheaper(pool, ask, trial, best)
+    cost = pool.cost(best.counts) / NANO
+    claim = replace(bound, value=cost, note="what no dispatcher can do with less, against what simulation shows to do")
+    warnings = []
+    if not searched_all:
+        text = f"{len(trial.tried)} pools were simulated; a cheaper one that was not may do as well"
+        warnings.append(Notice(code="W-not-all-tried", at="claims", text=text))
+    return pool.drafted(ask, best, [claim], simulated=trial.of(best), warnings=warnings, searched=True)
+
+
+class _Trial:
+    """Simulates pools, each once, up to a number of them."""
+
+    def __init__(self, pool: Pool, ask: Ask, most: int) -> None:
+        self.pool, self.ask, self.most = pool, ask, most
+        self.tried: dict[tuple[int, ...], Simulated] = {}
+
+    @property
+    def left(self) -> bool:
+        """Whether another pool may be simulated."""
+        return len(self.tried) < self.most and self.ask.remaining > 0
+
+    def of(self, rated: Rated) -> Simulated:
+        """The simulation of a pool."""
+        per_type = self.pool.of_type(rated.counts)
+        key = tuple(per_type.tolist())
+        if key not in self.tried:
+            found = simulate(self.pool, per_type, rated.lam, first_seed=self.ask.limits.seed)
+            self.tried[key] = replace(found, at_most=rated.lam)
+            self.ask.note(Event("simulated", f"{key}", value=self.tried[key].promised))
+        return self.tried[key]
+
+    def enough(self, rated: Rated) -> bool:
+        """Whether a pool carries the rate."""
+        return self.of(rated).promised >= (self.pool.wish.rate_qps or 0.0)
+
+
+def _first_enough(pool: Pool, ask: Ask, trial: _Trial) -> Rated | None:
+    """Pools of the fluid program, each for a rate raised by what simulation found missing at the one before."""
+    from hetplan.problems.pool.fluid import fluid, read_counts
+    from hetplan.problems.pool.question import GAP
+
+    rate = pool.wish.rate_qps or 0.0
+    want = rate
+    while trial.left:
+        answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
+        if answer.point is None:
+            break
+        rated = pool.rate_at(ask, read_counts(pool, answer.point))
+        if trial.enough(rated):
+            return rated
+        missing = rate / max(trial.of(rated).promised, rate / MOST_RAISED)
+        # Above the fluid rate of this pool, so that the next is another one.
+        want = max(want * max(missing, LEAST_RAISED), rated.lam * LEAST_RAISED)
+    return None
+
+
+def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, bool]:
+    """The cheapest that simulation finds of all configurations cheaper than `best`; and whether none was left out."""
+    from hetplan.problems.pool.ranked import MOST_PROGRAMS, rates_of
+
+    rate, loose = pool.wish.rate_qps or 0.0, tolerant(pool)
+    found = configurations(pool, pool.cost(best.counts) - 1)
+    rough = _could_carry(loose, found.counts, rate)
+    at = np.flatnonzero(rough)
+    if at.size > MOST_PROGRAMS // 10:
+        return best, False
+    answers = rates_of(loose, ask, found.rows(at), about="bound on the rate of each cheaper configuration")
+    # What an engine said nothing about may still do.
+    bounds = np.array([answer.value if answer.value is not None else np.inf for answer in answers])
+    at, bounds = at[bounds >= rate], bounds[bounds >= rate]
+    for i in at[np.argsort(-bounds, kind="stable")]:
+        if found.cost[i] >= pool.cost(best.counts):
+            continue
+        if not trial.left:
+            return best, False
+        rated = pool.rate_at(ask, columns_of(pool, found.row(int(i))))
+        if rated.lam > 0 and trial.enough(rated):
+            best = rated
+    return best, True
+
+
+def _could_carry(pool: Pool, counts: Sequence[np.ndarray[Any, Any]], rate: float) -> np.ndarray[Any, Any]:
+    """A cheap necessary condition: each query on the fastest type, instances counted by how fast they are at best."""
+    fastest = np.where(pool.usable, pool.L, np.inf).min(axis=1)
+    gain = np.array([float((fastest[ok] / pool.L[ok, t]).max(initial=0.0)) for t, ok in enumerate(pool.usable.T)])
+    room = sum(column * share for column, share in zip(counts, gain, strict=True))
+    need = rate * float(pool.p @ fastest) / 1000.0
+    return np.asarray(room >= need * (1 - math.ulp(1.0) * 16))

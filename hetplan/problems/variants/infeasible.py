@@ -1,0 +1,238 @@
+"""Why there is no plan: what binds, how much is missing, the cheapest addition that cures it, what can be served."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.variants.columns import least_use, why_no_columns
+from hetplan.problems.variants.draft import steady_nanos
+from hetplan.problems.variants.milp import growths, program, rooms
+from hetplan.profiles.fields import NANO
+
+if TYPE_CHECKING:
+    from hetplan.problems.variants.question import Variants
+    from hetplan.problems.variants.workers import Placed
+
+__all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
+
+SHOWN = 5
+LARGE = 100
+"""Above so many applications explanations are found with looser gaps."""
+MOST_TRIED = 12
+"""Types of room raised one by one."""
+
+
+def impossible(v: Variants) -> Infeasible | None:
+    """Applications that nothing may serve: the nearest by latency and by quality, and the limits that would do."""
+    have = {s.app for s in v.eligible}
+    why, repairs = [], list[Repair]()
+    for b, one in enumerate(v.asked):
+        if one.load_qps <= 0 or b in have:
+            continue
+        near = [s for s in v.serves if s.app == b]
+        if not near:
+            why.append(f"{one.id}: none of its {len(one.variants)} variants has a run that fits any machine")
+            continue
+        told, found = _nearest(v, b, near)
+        why.append(f"{one.id}: no variant keeps both {one.slo_ms:g} ms and the floor; {told}")
+        repairs += found
+    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+
+
+def _nearest(v: Variants, b: int, near: list[Any]) -> tuple[str, list[Repair]]:
+    one = v.asked[b]
+    quality, repairs, told = one.app.quality, list[Repair](), []
+
+    def good(s: Any) -> bool:
+        value = v.kinds[s.kind].quality
+        if quality is None or value is None:
+            return True
+        return (quality.min is None or value >= quality.min) and (quality.max is None or value <= quality.max)
+
+    fine = [s for s in near if good(s)]
+    if fine:
+        best = min(fine, key=lambda s: (s.latency_ms, v.kinds[s.kind].variant))
+        to = best.latency_ms + one.app.network_ms_per_hop
+        at = f"slo.apps.{one.id}.latency[0].max_ms"
+        stated = min(target.max_ms for target in one.app.latency) if one.app.latency else math.inf
+        told.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
+        repairs.append(Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms"))
+    quick = [s for s in near if s.latency_ms <= one.slo_ms and not good(s)]
+    if quick and quality is not None:
+        sign = 1.0 if quality.min is not None else -1.0
+        best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].quality or 0.0), v.kinds[s.kind].variant))
+        value = v.kinds[best.kind].quality or 0.0
+        side, verb = ("min", "lower") if quality.min is not None else ("max", "raise")
+        stated = (quality.min if quality.min is not None else quality.max) or 0.0
+        at = f"slo.apps.{one.id}.quality.{side}"
+        told.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
+        repairs.append(Repair(at, verb, abs(stated - value), value, "", f"{verb} {at} from {stated:g} to {value:g}"))
+    return "; ".join(told), repairs
+
+
+def explained(v: Variants, ask: Ask, answer: Answer[Any]) -> Infeasible:
+    """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
+    typed = v.level != "aggregate"
+    short = _shortfall(v, ask, typed)
+    why = [_served(v, short)]
+    found = growths(v, typed=typed)
+    use = {room.growth for room in rooms(v, typed=typed)}
+    repairs: list[Repair] = []
+    alone: list[str] = []
+    for g, (key, growth) in enumerate(found.items()):
+        if g not in use or ask.remaining <= 0 or len(alone) + len(repairs) >= MOST_TRIED:
+            continue
+        more = _least(v, ask, typed, [g])
+        if more is None:
+            alone.append(_called(v, key))
+        elif more[g] > 0:
+            repairs.append(_repair(v, g, key, growth, more[g], together=False))
+    if not repairs:
+        together = _least(v, ask, typed, sorted(use)) or {}
+        keys = list(found)
+        repairs += [
+            _repair(v, g, keys[g], found[keys[g]], amount, together=True)
+            for g, amount in together.items()
+            if amount > 0
+        ]
+    binding = [_called(v, list(found)[g]) for g in sorted(use) if any(r.field == _field(found, g) for r in repairs)]
+    if binding:
+        why.append(f"binding: {', '.join(binding)}")
+    if alone and repairs:
+        why.append(f"not cured by any amount of {', '.join(alone[:SHOWN])} alone")
+    repairs.sort(key=lambda r: (r.amount or 0.0) * _price_of(found, r.field))
+    return Infeasible(why=tuple(why), repairs=(*repairs, *_less_load(v, short or {})), answer=answer)
+
+
+def _field(found: dict[tuple[str, str], Any], g: int) -> str:
+    return str(list(found.values())[g].field)
+
+
+def _price_of(found: dict[tuple[str, str], Any], field: str) -> float:
+    return next((growth.cost for growth in found.values() if growth.field == field), 1.0)
+
+
+def _called(v: Variants, key: tuple[str, str]) -> str:
+    if key[0] == "type":
+        kind = v.types[int(key[1])]
+        return f"machines of {kind.offer or kind.hardware}"
+    return key[1] or "cost_per_hour"
+
+
+def _least(v: Variants, ask: Ask, typed: bool, grow: list[int]) -> dict[int, float] | None:
+    """The least of these additions with which all loads are served (None: no amount does)."""
+    if len(grow) == 1 and len(v.asked) > LARGE and not why_no_columns(v):
+        more, sure = _least_by_columns(v, ask, typed, grow[0])
+        if sure:
+            return more
+    form = program(v, typed=typed, grow=grow)
+    answer = ask(form, gap=_gap(v), about="least addition that serves all")
+    if answer.point is None:
+        return None
+    extra = [block for block in form.columns if block.name.startswith("extra ")]
+    wanted = list(growths(v, typed=typed).values())
+    found = {}
+    for g, block in zip(grow, extra, strict=True):
+        amount = float(answer.point[block.start])
+        found[g] = float(round(amount)) if wanted[g].whole else (amount if amount > 1e-7 else 0.0)
+    return found
+
+
+def _least_by_columns(v: Variants, ask: Ask, typed: bool, g: int) -> tuple[dict[int, float] | None, bool]:
+    """The same from configuration columns, for many applications; and whether that is an answer."""
+    growth = list(growths(v, typed=typed).values())[g]
+    most = 0.0
+    for room in [room for room in rooms(v, typed=typed) if room.growth == g]:
+        answer = ask(least_use(v, room, typed=typed), gap=1e-2, about=f"least use of {room.label}")
+        if answer.point is None or answer.value is None:
+            return None, answer.status is Status.INFEASIBLE
+        most = max(most, (answer.value - room.size) / room.brings)
+    return {g: float(math.ceil(most - 1e-6)) if growth.whole else max(most, 0.0)}, True
+
+
+def _gap(v: Variants) -> float:
+    """Explanations of large snapshots need no last digit: they would take longer than the plan."""
+    return 1e-6 if len(v.asked) <= LARGE else 0.1
+
+
+def _repair(v: Variants, g: int, key: tuple[str, str], growth: Any, amount: float, *, together: bool) -> Repair:
+    to = growth.stated + amount
+    unit = f" {growth.unit}" if growth.unit else ""
+    also = " (together with the others)" if together else ""
+    text = f"raise {growth.field} from {growth.stated:g} to {to:.6g}{unit}{also}"
+    del v, g, key
+    return Repair(growth.field, "raise", amount, to, growth.unit, text)
+
+
+def _shortfall(v: Variants, ask: Ask, typed: bool) -> dict[int, float] | None:
+    form = program(v, typed=typed, may_fall_short=True)
+    answer = ask(form, gap=_gap(v), about="least load left unserved")
+    if answer.point is None:
+        return None
+    short = next(block for block in form.columns if block.name == "short")
+    values = answer.point[short.start : short.stop]
+    return {b: float(value) for b, value in enumerate(values) if value > 1e-6}
+
+
+def _served(v: Variants, short: dict[int, float] | None) -> str:
+    if short is None:
+        return "the limits contradict one another, whatever is served"
+    need = float(np.sum(v.need))
+    missing = sum(short.values())
+    worst = sorted(short.items(), key=lambda one: -one[1])
+    named = ", ".join(f"{v.asked[b].id} lacks {value:.6g}" for b, value in worst[:SHOWN])
+    return f"{need - missing:.6g} of {need:.6g} queries/s (slack included) can be served; {named}"
+
+
+def _less_load(v: Variants, short: dict[int, float]) -> list[Repair]:
+    """The loads that can be served, where few applications fall short."""
+    found = []
+    for b, missing in sorted(short.items())[:SHOWN]:
+        one = v.asked[b]
+        to = one.load_qps * (one.need_qps - missing) / one.need_qps
+        at = f"slo.apps.{one.id}.demand.rate_qps"
+        also = " (together with the others)" if len(short) > 1 else ""
+        text = f"lower {at} from {one.load_qps:g} to {to:.6g} qps{also}"
+        found.append(Repair(at, "lower", one.load_qps - to, to, "qps", text))
+    return found
+
+
+def fits_nowhere(v: Variants, left: Counter[int], *, proved: bool) -> Infeasible:
+    """The machines of a type have room in all, and no machine has it in one piece."""
+    of_type: Counter[int] = Counter()
+    for i, count in left.items():
+        of_type[v.kinds[v.items[i].kind].type] += count
+    why, repairs = [], list[Repair]()
+    found = list(growths(v, typed=True).items())
+    for t, count in sorted(of_type.items()):
+        names = ", ".join(
+            sorted({v.kinds[v.items[i].kind].variant for i in left if v.kinds[v.items[i].kind].type == t})[:SHOWN]
+        )
+        kind = v.types[t]
+        why.append(
+            f"{count} instances ({names}) find no machine of {kind.offer or kind.hardware} with room in one piece"
+        )
+        growth = next(growth for key, growth in found if key == ("type", str(t)))
+        to = growth.stated + count
+        text = f"raise {growth.field} from {growth.stated:g} by {count} machines at the most"
+        repairs.append(Repair(growth.field, "raise", float(count), to, "machines", text))
+    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
+
+
+def over_budget(v: Variants, placed: Placed) -> Infeasible | None:
+    """Machines that must be there and hold nothing may take the plan over the limit on its price."""
+    limit, cost = v.inputs.slo.limits.cost_per_hour, steady_nanos(v, placed)
+    if limit is None or not placed.idle_nanos or cost <= limit:
+        return None
+    at, unit = "slo.limits.cost_per_hour", v.inputs.slo.limits.currency
+    why = f"machines that limits.instances demands cost {placed.idle_nanos / NANO:g} {unit} an hour and are idle"
+    text = f"raise {at} from {limit / NANO:g} to {cost / NANO:g} {unit}, or ask for fewer machines"
+    repair = Repair(at, "raise", (cost - limit) / NANO, cost / NANO, unit, text)
+    return Infeasible(why=(why,), repairs=(repair,), proved=False)

@@ -1,0 +1,116 @@
+r"""How busy an instance may be and still answer in time, waiting included (`size=estimated`; `simulated` begins there).
+
+An instance serves a batch of up to b queries in T, at once whenever it is free and someone waits; queries come as a
+Poisson stream of rho b in T (rho is the use). With n waiting when a batch ends, the next leaves (n - b)^+ behind, so
+
+    n' = (n - b)^+ + A,  A ~ Poisson(rho b)
+
+has a stationary law, and a query that comes a share u of T after a batch began, with k full batches ahead of it, is
+answered after T (1 - u) + k T + T. The use looked for is the highest at which the share of queries later than the SLO
+is what its percentile allows. It depends on b, S / T and the percentile alone: three numbers, so a table per (b,
+percentile) serves all variants. Several servers of one instance count as so many instances: they would wait less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from hetplan.problems.variants.snapshot import Kind
+    from hetplan.problems.variants.wish import Asked, Serves
+
+__all__ = ["busy_limit", "leaving_room_to_wait"]
+
+Vector = NDArray[np.float64]
+
+USES = np.concatenate([[0.0, 0.01, 0.03], np.arange(0.05, 0.951, 0.05)])
+RATIOS = np.concatenate([np.arange(1.0, 4.0, 0.1), np.arange(4.0, 20.1, 1.0)])
+"""S / T; beyond the last, as at the last."""
+MOMENTS = 12
+"""Of a batch's time, at whose middles queries are looked at."""
+LEAST = 0.002
+"""An instance is never taken for less useful than this share of its saturation."""
+SETTLED = 1e-7
+MOST_STEPS = 3000
+
+
+def busy_limit(*, time_ms: float, batch: int, slo_ms: float, percentile: float) -> float:
+    """The highest use at which this percentile of the response times is within the SLO.
+
+    >>> round(busy_limit(time_ms=20, batch=1, slo_ms=200, percentile=99), 2)
+    0.77
+    >>> busy_limit(time_ms=20, batch=1, slo_ms=21, percentile=99) < 0.05
+    True
+    """
+    limits = _limits(batch, percentile)
+    return float(np.interp(slo_ms / time_ms, RATIOS, limits)) if slo_ms >= time_ms else 0.0
+
+
+@lru_cache(maxsize=64)
+def _limits(batch: int, percentile: float) -> Vector:
+    """The limit at each of `RATIOS`."""
+    late = np.array([np.zeros(RATIOS.size) if use == 0 else _late(use * batch, batch) for use in USES])
+    late = np.maximum.accumulate(late, axis=0)
+    allowed = 1.0 - percentile / 100.0
+    return np.array([np.interp(allowed, column, USES) for column in late.T])
+
+
+def _late(load: float, batch: int) -> Vector:
+    """The share of queries that are later than each of `RATIOS`, where `load` come in a batch's time."""
+    waiting = _waiting(load, batch)
+    left = np.concatenate([[waiting[: batch + 1].sum()], waiting[batch + 1 :]])
+    idle = waiting[0] / (load + waiting[0])
+    late = np.zeros(RATIOS.size)
+    for u in (np.arange(MOMENTS) + 0.5) / MOMENTS:
+        ahead = np.convolve(left, _poisson(load * u, waiting.size))
+        batches = np.arange(ahead.size) // batch
+        # The highest k that is still in time; what rounding takes off an exact ratio is no lateness.
+        most = np.floor(RATIOS - 2.0 + u + 1e-9)
+        late += np.array([ahead[batches > k].sum() for k in most]) / MOMENTS
+    return np.asarray((1.0 - idle) * late)
+
+
+def _waiting(load: float, batch: int) -> Vector:
+    """The stationary law of how many wait when a batch ends."""
+    size = int(3 * batch + 40 + 12 * np.sqrt(load) + batch / (batch - load))
+    arrivals = _poisson(load, size)
+    law = np.zeros(size)
+    law[0] = 1.0
+    for _ in range(MOST_STEPS):
+        left = np.concatenate([[law[: batch + 1].sum()], law[batch + 1 :]])
+        following = np.convolve(left, arrivals)[:size]
+        following /= following.sum()
+        change = float(np.abs(following - law).sum())
+        law = following
+        if change < SETTLED:
+            break
+    return law
+
+
+def _poisson(mean: float, size: int) -> Vector:
+    counts = np.arange(1, size)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(mean / counts))]) - mean
+    return np.asarray(np.exp(logs))
+
+
+def leaving_room_to_wait(
+    serves: tuple[Serves, ...], asked: tuple[Asked, ...], kinds: tuple[Kind, ...]
+) -> tuple[Serves, ...]:
+    """The same pairs, each at the rate at which its queries are still in time."""
+    return tuple(_with_room(pair, asked[pair.app], kinds[pair.kind]) for pair in serves)
+
+
+def _with_room(pair: Serves, one: Asked, kind: Kind) -> Serves:
+    if pair.late:
+        return pair
+    percentile = max((t.percentile for t in one.app.latency if t.of == "response"), default=99.0)
+    use = busy_limit(time_ms=pair.latency_ms, batch=kind.batch, slo_ms=one.slo_ms, percentile=percentile)
+    at_once = max(1, round(pair.qps * pair.latency_ms / 1000.0 / kind.batch))
+    busy = min(1.0, use * at_once * kind.batch * 1000.0 / pair.latency_ms / pair.qps)
+    busy = max(busy, LEAST)
+    return replace(pair, qps=pair.qps * busy, busy=busy)
