@@ -37,7 +37,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.forms.mdp import Criterion, Mdp
 from hetplan.planner.forms.queue_process import Batching, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.simulator.policy import simulate_policy
 from hetplan.solvers.mdp_pi import MdpPolicy
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy, MdpValue

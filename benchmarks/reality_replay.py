@@ -34,8 +34,8 @@ from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.measure.load_figures import figures_of
 from hetplan.measure.load_report import load_report
 from hetplan.measure.load_send import Sent, Target, send_load
-from hetplan.planner.plan_file import read_plan
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_file import read_plan
 from hetplan.simulator.plan_system import planned_systems
 from hetplan.simulator.replications import seed_of
 from hetplan.simulator.simulate import demands_of, simulate
@@ -43,8 +43,8 @@ from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.system import Service, System
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
     from hetplan.simulator.demand import AppDemand
 
 __all__ = ["Replay", "Spent", "replayed", "spent"]

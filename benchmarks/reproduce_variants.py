@@ -22,9 +22,9 @@ from benchmarks.datasets import infaas_generator
 from benchmarks.variants import choosing
 from hetplan import front_door
 from hetplan.planner.next_state import next_state
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
 __all__ = ["FIGURES", "run"]

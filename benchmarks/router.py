@@ -31,8 +31,8 @@ from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.processes import marked
 from hetplan.executor.serving.precise_timer import PreciseTimer
 from hetplan.executor.serving.short_turns import ask_for_short_turns
-from hetplan.planner.plan import InputHashes, MatchingDispatch, Method, Plan, Route
-from hetplan.planner.plan_file import with_digest
+from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route
+from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 

@@ -24,11 +24,11 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
-from hetplan.planner.plan import Plan
 from hetplan.problems.pool.fluid import fluid
 from hetplan.problems.pool.question import Pool
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.pool import check
 

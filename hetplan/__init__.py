@@ -30,7 +30,7 @@ _WHERE = {
     "NoPlan": "hetplan.errors",
     "NoSolver": "hetplan.errors",
     "Outcome": "hetplan.planner.outcome",
-    "Plan": "hetplan.planner.plan",
+    "Plan": "hetplan.profiles.plan",
     "PlanRejected": "hetplan.errors",
     "Planner": "hetplan.front_door",
     "Profile": "hetplan.profiles.profile",
@@ -44,11 +44,11 @@ _WHERE = {
     "load_profile": "hetplan.profiles.load",
     "load_slo": "hetplan.profiles.load",
     "load_state": "hetplan.profiles.load",
-    "read_plan": "hetplan.planner.plan_file",
+    "read_plan": "hetplan.profiles.plan_file",
     "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
-    "write_plan": "hetplan.planner.plan_file",
+    "write_plan": "hetplan.profiles.plan_file",
 }
 
 __all__ = [
@@ -102,10 +102,10 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Event, Tools
     from hetplan.planner.draft import Repair
     from hetplan.planner.outcome import Outcome
-    from hetplan.planner.plan import Plan
-    from hetplan.planner.plan_file import read_plan, write_plan
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state
+    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan_file import read_plan, write_plan
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State

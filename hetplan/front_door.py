@@ -19,10 +19,10 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import OnEvent, Options, Problem, Tools
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.plan import Method, Plan
-from hetplan.planner.plan_file import read_plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import Loaded, load_inputs, read_profile
+from hetplan.profiles.plan import Method, Plan
+from hetplan.profiles.plan_file import read_plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Demand, Slo
 from hetplan.profiles.state import State

@@ -18,8 +18,8 @@ from hetplan.planner.next_state import next_state
 from hetplan.profiles.slo import Demand, Horizon
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
     from hetplan.simulator.report import SimulationReport
 

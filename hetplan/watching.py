@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from hetplan.dispatch.replanning import Look, Replanning
 from hetplan.errors import Cancelled, HetplanError
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.plan import Plan
 from hetplan.planner.status import Exit
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.state import State
 
 __all__ = ["Applied", "Clock", "Ended", "Happened", "Make", "Running", "SystemClock", "Watching", "planned_for"]

@@ -11,8 +11,8 @@ import pytest
 
 import hetplan as hp
 from hetplan.front_door import choose, options_of, pose
-from hetplan.planner.plan_file import plan_bytes
 from hetplan.planner.status import Found
+from hetplan.profiles.plan_file import plan_bytes
 from hetplan.registry import problem
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"

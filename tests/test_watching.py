@@ -12,8 +12,8 @@ import pytest
 from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import Cancelled, NoPlan
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.plan import InputHashes, Method, Plan, Unserved, Valid
 from hetplan.planner.status import Exit, Finding, Found
+from hetplan.profiles.plan import InputHashes, Method, Plan, Unserved, Valid
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.watching import Applied, Ended, Happened, Watching

@@ -16,11 +16,11 @@ from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.planner.plan import Plan
 from hetplan.problems.pool.configurations import configurations
 from hetplan.problems.pool.eq15 import estimate, from_pool, most_similar, top
 from hetplan.problems.pool.question import Pool
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 
 __all__ = [
     "affordable",

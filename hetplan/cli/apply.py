@@ -19,7 +19,7 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Applied, Deployment, Progress
     from hetplan.executor.difference import Difference
-    from hetplan.planner.plan import Plan
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["apply", "show_difference"]
 

@@ -49,8 +49,8 @@ def export(
     with Output("export", quiet=output == "-") as out:
         from hetplan.cli.quiet_engines import quiet_engines
         from hetplan.front_door import choose, pose
-        from hetplan.planner.plan_file import write_atomically
         from hetplan.profiles.load import load_inputs
+        from hetplan.profiles.plan_file import write_atomically
 
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         inputs = load_inputs(profiles, slo, state=state)

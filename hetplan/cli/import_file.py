@@ -34,7 +34,7 @@ def import_file(
     Writes profile.json and, where the file says what is wanted, slo.json.
     """
     with Output("import") as out:
-        from hetplan.planner.plan_file import write_atomically
+        from hetplan.profiles.plan_file import write_atomically
         from hetplan.registry import importers
 
         known = importers()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from hetplan.measure.load_report import LoadReport
     from hetplan.measure.load_send import Sent, Target
-    from hetplan.planner.plan import Plan
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
     from hetplan.simulator.demand import AppDemand
     from hetplan.simulator.report import SimulationReport
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Notice, Plan, Solve
+    from hetplan.profiles.plan import Notice, Plan, Solve
     from hetplan.profiles.workers import Worker
 
 __all__ = ["show_notices", "show_plan"]

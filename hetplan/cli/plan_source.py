@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["plan_from"]
 
@@ -18,7 +18,7 @@ def plan_from(source: Path, *, warn: Callable[[str], None] | None = None) -> Pla
 
     With `warn` an edited plan is only warned about: looking at one, or verifying it, trusts nothing it says.
     """
-    from hetplan.planner.plan_file import plan_digest, read_plan
+    from hetplan.profiles.plan_file import plan_digest, read_plan
     from hetplan.profiles.read_json import read_json
 
     if str(source) == "-":

@@ -14,8 +14,8 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hetplan.planner.plan import Plan
-    from hetplan.planner.plan_policy import PolicyTable
+    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan_policy import PolicyTable
 
 __all__ = ["draw_policies", "show_policies", "write_svg"]
 
@@ -73,7 +73,7 @@ def _all(plan: Plan) -> Iterator[tuple[str, PolicyTable]]:
 
 
 def _typed(table: Any) -> PolicyTable:
-    from hetplan.planner.plan_policy import PolicyTable
+    from hetplan.profiles.plan_policy import PolicyTable
 
     return table if isinstance(table, PolicyTable) else PolicyTable.model_validate(table)
 

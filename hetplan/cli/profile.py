@@ -90,8 +90,8 @@ def _tell(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
     import json
 
     from hetplan.measure.profile_document import profile_document
-    from hetplan.planner.plan_file import write_atomically
     from hetplan.profiles.load import load_profile
+    from hetplan.profiles.plan_file import write_atomically
 
     for name, at, text in found.warnings():
         out.warn(f"{name} {at}: {text}")

@@ -26,7 +26,7 @@ def schema(kind: Annotated[Kind, typer.Argument(help="Which file.")]) -> None:
     """Print the JSON Schema of a file."""
     with Output("schema", quiet=True):
         if kind is Kind.PLAN:
-            from hetplan.planner.plan_file import plan_schema
+            from hetplan.profiles.plan_file import plan_schema
 
             text = plan_schema()
         else:

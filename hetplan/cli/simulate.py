@@ -183,7 +183,7 @@ def _check_writable(path: Path) -> None:
 
 def _write_svg(path: Path, report: SimulationReport) -> None:
     from hetplan.errors import InputError
-    from hetplan.planner.plan_file import write_atomically
+    from hetplan.profiles.plan_file import write_atomically
     from hetplan.simulator.timeline import timeline_svg
 
     try:

@@ -202,7 +202,7 @@ def _tell(out: Output, outcome: Outcome, output: str | None) -> None:
 
     written = None
     if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:
-        from hetplan.planner.plan_file import plan_bytes, write_plan
+        from hetplan.profiles.plan_file import plan_bytes, write_plan
 
         if output == "-":
             sys.stdout.buffer.write(plan_bytes(outcome.plan))

@@ -18,7 +18,7 @@ from hetplan.cli.output import Output
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
-    from hetplan.planner.plan import Plan
+    from hetplan.profiles.plan import Plan
     from hetplan.profiles.state import State
     from hetplan.watching import Applied, Ended, Happened
 
@@ -166,7 +166,7 @@ class _Deployed:
 
     def plan(self) -> Plan | None:
         from hetplan.errors import InputError
-        from hetplan.planner.plan_file import read_plan
+        from hetplan.profiles.plan_file import read_plan
 
         applied = self.deployment.applied_plan()
         try:
@@ -182,7 +182,7 @@ class _Deployed:
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
         from hetplan.executor.failures import ApplyFailed
-        from hetplan.planner.plan_file import write_plan
+        from hetplan.profiles.plan_file import write_plan
         from hetplan.watching import Applied
 
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Route
+from hetplan.profiles.plan import Route
 
 __all__ = ["PathShares"]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetplan.errors import InputError
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan_policy import PolicyTable
 
 __all__ = ["RULE", "PolicySelector", "Selected"]
 

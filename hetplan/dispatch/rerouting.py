@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hetplan.planner.plan_pipeline import BackupEntry
+from hetplan.profiles.plan_dispatch import BackupEntry
 
 __all__ = ["Backups"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
-from hetplan.planner.plan import Plan
 from hetplan.profiles.load import load_slo, read_profile
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table

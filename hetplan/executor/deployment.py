@@ -34,7 +34,7 @@ from hetplan.executor.steps import Step, steps_of
 from hetplan.executor.target import Setting, Target
 from hetplan.executor.units import Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
-from hetplan.planner.plan import Action, Plan
+from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.state import State
 
 __all__ = ["Applied", "Deployment", "Progress"]

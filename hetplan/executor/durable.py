@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hetplan.planner.plan_file import write_atomically
+from hetplan.profiles.plan_file import write_atomically
 
 __all__ = ["Journal", "Record", "Unfinished", "sync_folder", "write_durably"]
 

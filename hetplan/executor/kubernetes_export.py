@@ -12,7 +12,7 @@ from hetplan.executor.kubernetes_settings import KubernetesSettings
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint
 from hetplan.executor.wanted import wanted
-from hetplan.planner.plan import Plan
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.validate import validate
 
 __all__ = ["manifests"]

@@ -16,8 +16,8 @@ from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.units import LoadSpec, Seen, Unit
 from hetplan.executor.wanted import Wanted
-from hetplan.planner.plan import Action
 from hetplan.planner.transition import transition
+from hetplan.profiles.plan import Action
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 

@@ -17,8 +17,8 @@ from hetplan.executor.background import Background
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.model_rules import served_by
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["Wanted", "wanted"]

@@ -16,7 +16,7 @@ from hetplan.measure.load_figures import AppMeasured, Figure
 from hetplan.planner.promised_figures import FIGURES, RATES
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan, Promise
+    from hetplan.profiles.plan import Plan, Promise
     from hetplan.profiles.slo import Slo
 
 __all__ = ["FORMAT", "LoadLine", "LoadReport", "Verdict", "compared", "judge", "load_report"]

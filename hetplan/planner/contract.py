@@ -13,8 +13,8 @@ from hetplan.planner.forms.form import Form
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible
-    from hetplan.planner.plan import Plan
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["Ask", "Event", "Options", "Problem", "Solver", "Tools"]
 

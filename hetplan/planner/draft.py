@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hetplan.planner.answer import Answer
-from hetplan.planner.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 

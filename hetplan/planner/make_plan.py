@@ -14,11 +14,11 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
-from hetplan.planner.plan_file import with_digest
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_ROWS
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
+from hetplan.profiles.plan_file import with_digest
 
 __all__ = ["make_plan"]
 

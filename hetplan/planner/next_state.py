@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hetplan.profiles.state import Observed, State
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["COUNTERS", "next_state"]
 
@@ -23,7 +23,7 @@ COUNTERS = "hetplan.counters"
 def next_state(plan: Plan) -> State:
     """What runs once the plan is applied, for the next plan to start from.
 
-    >>> from hetplan.planner.plan import InputHashes, Method, Plan
+    >>> from hetplan.profiles.plan import InputHashes, Method, Plan
     >>> from hetplan.profiles.workers import Load, Worker
     >>> worker = Worker(id="w1", hardware="cpu", loads=(Load(id="w1.a", variant="m"),))
     >>> plan = Plan(

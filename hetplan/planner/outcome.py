@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from hetplan.errors import NoPlan
 from hetplan.planner.draft import Repair
-from hetplan.planner.plan import Claim, Notice, Plan, Solve
 from hetplan.planner.status import Exit, Finding, Found, verdict
+from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
 __all__ = ["Outcome"]
 

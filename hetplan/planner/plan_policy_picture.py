@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan_policy import PolicyTable
 
 __all__ = ["PALETTE", "colour_of", "heading_of", "svg_of", "text_of"]
 

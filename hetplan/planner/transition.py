@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
-from hetplan.planner.plan import Action
+from hetplan.profiles.plan import Action
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Load, Worker
 

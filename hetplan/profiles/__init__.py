@@ -1,4 +1,4 @@
-"""What was measured and what is wanted: the models of the files, and how they are read.
+"""The files as they are written: what was measured, what is wanted, what runs, and the plan; and how they are read.
 
 A map of this floor, from the outside in::
 
@@ -13,6 +13,7 @@ A map of this floor, from the outside in::
       unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
     profile.py, slo.py, state.py, workers.py    the models, made of fields.py
+    plan.py, plan_dispatch.py, plan_policy.py   the plan's models; plan_file.py reads and writes it
     tables.py          measured tables, read between their points (multilinear.py)
     schema.py          JSON Schemas
     lint.py            what `hetplan check` says of valid inputs (dominated.py)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.plan_service import NoiseName

@@ -22,9 +22,9 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
-from hetplan.planner.plan import Period, Plan, Route, SharesDispatch
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Serve, Worker
 from hetplan.simulator.demand import AppDemand

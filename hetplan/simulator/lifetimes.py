@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.simulator.arrivals import seeded
 from hetplan.simulator.figures import estimate
 from hetplan.simulator.holding import HoldingRun, simulate_holding

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 
 __all__ = ["Operator", "input_bytes", "is_operator", "operators_of"]

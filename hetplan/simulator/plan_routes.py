@@ -8,9 +8,9 @@ from typing import Any
 
 from hetplan.dispatch.matching import Matching, parts_of_pool
 from hetplan.errors import InputError
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan import Route as PlannedRoute
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
 from hetplan.simulator.plan_service import kinds_of
 from hetplan.simulator.system import App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Plan, Promise
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Table
@@ -385,7 +385,7 @@ def _field(table: Any, name: str) -> Any:
 
 
 def _policy(table: Any, by_variant: Mapping[str | None, int]) -> PolicyTable:
-    from hetplan.planner.plan_policy import PolicyTable as Written
+    from hetplan.profiles.plan_policy import PolicyTable as Written
 
     written = Written.model_validate(table) if isinstance(table, Mapping) else table
     place = np.array([by_variant[model] for model in written.models], np.int32)

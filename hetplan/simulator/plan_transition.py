@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.contract import Event
-from hetplan.planner.plan import Action, Plan, Route
-from hetplan.planner.plan_policy import QueueSlackDispatch
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Action, Plan, Route
+from hetplan.profiles.plan_policy import QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.simulator.demand import AppDemand

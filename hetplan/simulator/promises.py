@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from hetplan.planner.plan import Plan, Promise
 from hetplan.planner.promise_basis import service_times_of
 from hetplan.planner.promised_figures import FIGURES, RATES
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Promise
 from hetplan.simulator.figures import Estimate
 from hetplan.simulator.report import Line, SimulationReport, Verdict, judge
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
 from hetplan.simulator.figures import (

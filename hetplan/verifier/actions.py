@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hetplan.planner.plan import Action
+from hetplan.profiles.plan import Action
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.facts import Facts, machines
 from hetplan.verifier.report import Violation

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.capacity import check_capacity, check_demand, declined, largest_rates
 from hetplan.verifier.claims import check_claims

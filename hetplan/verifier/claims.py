@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from hetplan.planner.gap import relative_gap
-from hetplan.planner.plan import Claim, Solve
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
+from hetplan.profiles.plan import Claim, Solve
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.options import option
 from hetplan.verifier.quantities import QUESTIONS, is_claimable, sense_of

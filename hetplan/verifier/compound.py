@@ -13,11 +13,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.verifier.compound_found import check_found

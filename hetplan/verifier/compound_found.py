@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.profile import Pipeline
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve

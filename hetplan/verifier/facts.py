@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Load, Worker
 

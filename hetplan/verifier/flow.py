@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hetplan.planner.plan import Route
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.plan import Route
 from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.slo import App
 from hetplan.verifier.demand import Classes, classes_of, response_targets

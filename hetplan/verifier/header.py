@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_file import FEATURES
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import FEATURES
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_header"]

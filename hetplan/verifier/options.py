@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hetplan.planner.plan import Plan
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.tables import STATISTICS
 from hetplan.verifier.report import Violation
 

@@ -25,10 +25,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hetplan.planner.plan import Plan, Route
-from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Route
+from hetplan.profiles.plan_dispatch import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather

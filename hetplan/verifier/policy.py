@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, latencies_s

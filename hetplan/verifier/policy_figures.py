@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import PolicyTable
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.policy_chain import Chain, enclosed

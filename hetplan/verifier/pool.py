@@ -52,10 +52,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hetplan.planner.plan import Dispatch, Plan
-from hetplan.planner.plan_pool import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Dispatch, Plan
+from hetplan.profiles.plan_dispatch import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, run_of

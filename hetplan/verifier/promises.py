@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hetplan.planner.plan import Promise
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Promise
 from hetplan.verifier.facts import Facts, machines
 from hetplan.verifier.money import cost_nanos, same_money
 from hetplan.verifier.quantities import QUESTIONS, RECOMPUTED, is_known

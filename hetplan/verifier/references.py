@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from hetplan.planner.plan import Plan, Route
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.workers import Load, Worker

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import get_args
 
-from hetplan.planner.plan_pool import EarliestDispatch, MatchingDispatch
+from hetplan.profiles.plan_dispatch import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation

@@ -33,10 +33,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hetplan.planner.plan import Action, Plan
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker

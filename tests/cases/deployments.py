@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.executor.hosts_file import HostsFile, read_hosts
-from hetplan.planner.plan import InputHashes, Method, Plan
-from hetplan.planner.plan_file import with_digest
+from hetplan.profiles.plan import InputHashes, Method, Plan
+from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
 
 

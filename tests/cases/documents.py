@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State

@@ -8,10 +8,10 @@ from typing import Any
 from cases.policy import files
 
 from hetplan import front_door
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import PolicyTable, write_runs
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import PolicyTable, write_runs
 from hetplan.verifier.policy import check
 
 Wish = dict[str, Any]

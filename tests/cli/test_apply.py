@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     sys.path.insert(0, str(ROOT / "tests"))
     from cases.deployments import make_plan, make_worker
 
-    from hetplan.planner.plan_file import write_plan
+    from hetplan.profiles.plan_file import write_plan
 
     (tmp_path / "hosts.toml").write_text(HOSTS)
     write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")

@@ -10,8 +10,8 @@ from hetplan.dispatch.most_accurate_first import FRONTEND, Host, most_accurate_f
 from hetplan.dispatch.path_shares import PathShares
 from hetplan.dispatch.rerouting import Backups
 from hetplan.errors import InputError
-from hetplan.planner.plan import Route
-from hetplan.planner.plan_pipeline import BackupEntry
+from hetplan.profiles.plan import Route
+from hetplan.profiles.plan_dispatch import BackupEntry
 
 TREE = {"a": ["b"], "b": []}
 

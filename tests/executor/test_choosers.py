@@ -31,8 +31,8 @@ from hetplan.executor.serving.choosers import EarliestChooser, NoWorker, ShareCh
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import QueryState, Task
-from hetplan.planner.plan import Route
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan import Route
+from hetplan.profiles.plan_policy import PolicyTable
 
 
 @dataclass

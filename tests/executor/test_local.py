@@ -24,7 +24,7 @@ from hetplan.executor.deployment import Deployment
 from hetplan.executor.failures import ApplyFailed, DeploymentLocked
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.processes import marked
-from hetplan.planner.plan_file import write_plan
+from hetplan.profiles.plan_file import write_plan
 from hetplan.profiles.workers import Load, Worker
 
 ONE = make_plan(make_worker("w1", 2))
@@ -201,7 +201,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from cases.deployments import make_hosts
 from hetplan.executor.deployment import Deployment
-from hetplan.planner.plan_file import read_plan
+from hetplan.profiles.plan_file import read_plan
 
 def die(event):
     if (event.kind, event.number) == ({kind!r}, {number}):
@@ -259,7 +259,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from cases.deployments import make_hosts
 from hetplan.executor.deployment import Deployment
-from hetplan.planner.plan_file import read_plan
+from hetplan.profiles.plan_file import read_plan
 
 def begin(event):
     if event.number == 1 and event.kind == "step":

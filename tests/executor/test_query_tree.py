@@ -13,7 +13,7 @@ from cases.deployments import Client, make_plan
 
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.serving.query_tree import QueryState, Steps, fan_out, joined_jobs
-from hetplan.planner.plan import Route
+from hetplan.profiles.plan import Route
 from hetplan.profiles.workers import Load, Worker
 
 

@@ -12,7 +12,7 @@ from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.models import Result
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
-from hetplan.planner.plan_policy import PolicyTable
+from hetplan.profiles.plan_policy import PolicyTable
 
 
 class Slow:

@@ -16,7 +16,7 @@ from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.steps import Step, order_fits, steps_of, workers_of
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
-from hetplan.planner.plan import Action, Plan
+from hetplan.profiles.plan import Action, Plan
 
 
 def seen_of(made: Wanted) -> list[Seen]:

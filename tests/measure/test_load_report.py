@@ -11,7 +11,7 @@ import pytest
 from hetplan.measure.load_figures import Figure, figures_of
 from hetplan.measure.load_report import Verdict, judge, load_report
 from hetplan.measure.load_send import Sent
-from hetplan.planner.plan import InputHashes, Method, Plan, Promise
+from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import Slo
 
 

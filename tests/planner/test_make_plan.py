@@ -17,10 +17,10 @@ from hetplan.planner.contract import Options
 from hetplan.planner.draft import Draft, Infeasible, Repair, Reported
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.make_plan import make_plan
-from hetplan.planner.plan import Method
-from hetplan.planner.plan_file import plan_bytes, plan_digest, plan_schema, read_plan, write_plan
 from hetplan.planner.status import Exit, Found
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Method
+from hetplan.profiles.plan_file import plan_bytes, plan_digest, plan_schema, read_plan, write_plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.workers import Worker

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.simulator.simulation import RunResult, Simulation, Stream

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import Cancelled, InputError
-from hetplan.planner.plan import Promise
+from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (

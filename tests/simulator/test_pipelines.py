@@ -15,8 +15,8 @@ from cases.pipelines import diamond
 
 import hetplan as hp
 from benchmarks.datasets import loki_by_hand, loki_generator
-from hetplan.planner.plan import Plan
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.simulator.simulate import simulate
 
 EVEN = {"arrivals": "deterministic", "noise": "mean", "seeds": 1, "threads": 1}

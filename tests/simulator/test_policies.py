@@ -98,7 +98,7 @@ def test_workers_in_turn_do_not_touch_each_other(seed: int) -> None:
 
 def test_the_router_decides_as_the_simulator_does() -> None:
     lookup = pytest.importorskip("hetplan.dispatch.policy_lookup")
-    written = pytest.importorskip("hetplan.planner.plan_policy").PolicyTable
+    written = pytest.importorskip("hetplan.profiles.plan_policy").PolicyTable
     table, _ = random_policy(4)
     names = ["m0", "m1", "m2"]
     selector = lookup.PolicySelector(

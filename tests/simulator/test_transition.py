@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.planner.plan import Action, Plan
 from hetplan.planner.transition import transition
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.simulator.plan_transition import scenes_of

@@ -10,7 +10,7 @@ from cases.plans_of_machines import variants
 from cases.plans_of_pipelines import chain, pipeline, streams
 from cases.plans_of_pools import chat, pool
 
-from hetplan.planner.plan import Plan
+from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan
 from hetplan.verifier.money import same_money
 from hetplan.verifier.pool import check

@@ -7,9 +7,9 @@ import pytest
 from cases.policy import files
 from cases.policy_plans import by_option, chosen, named, planned, with_table
 
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import Expected
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import Expected
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy import check
 

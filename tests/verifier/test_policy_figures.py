@@ -12,9 +12,9 @@ from cases.policy import files
 from cases.policy_plans import OPTIONS, WISHES, Wish, named, planned, promised, with_table
 
 from hetplan import front_door
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.verifier.policy import check
 
 

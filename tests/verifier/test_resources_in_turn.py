@@ -7,9 +7,9 @@ import pytest
 from cases.policy import files
 
 from hetplan import front_door
-from hetplan.planner.plan import Plan
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Share
 from hetplan.verifier.check import verify_plan
 

@@ -12,9 +12,9 @@ from cases.policy import files
 from cases.variants import LOAD_S, table2
 
 from hetplan import front_door, registry
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_file import plan_dict
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.check import Report, verify_plan
 
 

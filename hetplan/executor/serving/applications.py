@@ -17,8 +17,8 @@ from hetplan.dispatch.rerouting import Backups
 from hetplan.executor.serving.choosers import Chooser, EarliestChooser, ShareChooser, TurnChooser
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Steps, Task
-from hetplan.planner.plan import Route
-from hetplan.planner.plan_pipeline import BackupEntry
+from hetplan.profiles.plan import Route
+from hetplan.profiles.plan_dispatch import BackupEntry
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.central_choosers import Times
@@ -205,7 +205,7 @@ class Application:
         if balancing == "shared_fifo":
             from hetplan.dispatch.policy_lookup import PolicySelector
             from hetplan.executor.serving.central_choosers import PolicyChooser
-            from hetplan.planner.plan_policy import PolicyTable
+            from hetplan.profiles.plan_policy import PolicyTable
 
             groups = list(dict.fromkeys(lane.worker for lane in lanes))
             tables = [PolicyTable.model_validate(t) for group in groups[:1] for t in self._policies.get(group, ())]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from hetplan.dispatch.path_shares import PathShares
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
-from hetplan.planner.plan import Route
+from hetplan.profiles.plan import Route
 
 __all__ = ["Chooser", "EarliestChooser", "NoWorker", "ShareChooser", "TurnChooser", "by_class"]
 

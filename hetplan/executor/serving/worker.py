@@ -130,7 +130,7 @@ class Worker:
         """Stations and lanes: one lane under a policy, else one per load; one station where the queue is shared."""
         if unit["policies"]:
             from hetplan.dispatch.policy_lookup import PolicySelector
-            from hetplan.planner.plan_policy import PolicyTable
+            from hetplan.profiles.plan_policy import PolicyTable
 
             selector = PolicySelector([PolicyTable.model_validate(table) for table in unit["policies"]])
             by_variant = {load["variant"]: self.loads[load["id"]] for load in unit["loads"]}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.plan import Action, Notice, Promise, Route, Unserved
-from hetplan.planner.plan_compound import ChosenPlanDispatch
 from hetplan.problems.compound.ways import Query, Way, machines_of
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
+from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.workers import Load, Share, Worker
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible
-    from hetplan.planner.plan import Notice, Plan
     from hetplan.problems.compound.pipeline import Sought
     from hetplan.problems.compound.ways import Query, Tier
     from hetplan.problems.compound.wish import Wish
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Notice, Plan
 
 __all__ = ["Compound"]
 

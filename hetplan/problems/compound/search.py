@@ -14,10 +14,10 @@ from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Verdict
 from hetplan.planner.forms.black_box_shares import antichain, least_shares, priced
-from hetplan.planner.plan import Notice, Plan
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline import Sought
 from hetplan.problems.compound.ways import Found, Item, Query, Tier, Way
+from hetplan.profiles.plan import Notice, Plan
 
 if TYPE_CHECKING:
     from hetplan.problems.compound.question import Compound

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hetplan.planner.plan import Notice, Plan
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.ways import Item, Query, Tier, Way
 from hetplan.problems.pool.wish import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
 
 __all__ = ["Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
-from hetplan.planner.plan_pipeline import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.problems.pipeline.levels import Solved, best_quality, quality_of
 from hetplan.problems.pipeline.moves import Wanted, moved, settle
 from hetplan.problems.pipeline.routing import by_filling, by_node
 from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
 from hetplan.problems.pipeline.waiting import notices_of, too_busy
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hetplan.planner.plan import Action
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Action
 from hetplan.profiles.workers import Load, Serve, Worker
 
 __all__ = ["Wanted", "moved", "settle"]

@@ -51,9 +51,9 @@ from hetplan.problems.pipeline.tree import Tree, count_prefixes, with_least_load
 from hetplan.problems.pipeline.wish import Wish, read_wish, why_not_a_pipeline
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.problems.pipeline.levels import Solved
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["Pipeline"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.plan import InputHashes, Method, Notice, Plan, Promise
+from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline.question import Pipeline

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hetplan.planner.plan import Notice
 from hetplan.problems.pipeline.tree import Tree
+from hetplan.profiles.plan import Notice
 
 __all__ = ["notices_of", "too_busy"]
 

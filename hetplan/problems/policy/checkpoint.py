@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.forms.queue_process import QueuePolicy
 from hetplan.planner.forms.queue_process_measures import Measures
-from hetplan.planner.plan_policy import read_runs, write_runs
+from hetplan.profiles.plan_policy import read_runs, write_runs
 
 if TYPE_CHECKING:
     from hetplan.errors import InputError

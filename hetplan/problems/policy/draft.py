@@ -10,10 +10,10 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.plan import Action, Notice, Promise, Valid
-from hetplan.planner.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.planner.promise_basis import on_service_times
 from hetplan.problems.policy.targets import overload_notice
+from hetplan.profiles.plan import Action, Notice, Promise, Valid
+from hetplan.profiles.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.wish import Faults, variants_of
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.policy.options import PolicyOptions

@@ -32,7 +32,6 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.plan import Notice
 from hetplan.problems.policy import targets as policy_targets
 from hetplan.problems.policy.baselines import BASELINES
 from hetplan.problems.policy.checkpoint import WHAT, Checkpoint, asked_for
@@ -50,10 +49,11 @@ from hetplan.problems.policy.sets import policy_set, split_load, split_workers
 from hetplan.problems.policy.solved import Bench, Solved
 from hetplan.problems.policy.wish import AppWish, Workers, read_apps, read_workers, wants_fewest, why_not_a_policy
 from hetplan.problems.pool.wish import Faults
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["Policy"]
 

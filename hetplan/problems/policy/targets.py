@@ -11,8 +11,8 @@ import numpy as np
 
 from hetplan.errors import Cancelled
 from hetplan.planner.draft import Repair
-from hetplan.planner.plan import Notice
 from hetplan.problems.policy.models import capacity_qps
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.policy.group import Group

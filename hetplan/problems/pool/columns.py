@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.options import LatencyStat
 from hetplan.problems.pool.wish import Faults, Wish
 from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Offer, Run, Variant
 from hetplan.profiles.tables import Table
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from hetplan.dispatch.matching import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
-from hetplan.planner.plan_pool import EarliestDispatch, ThresholdDispatch
 from hetplan.planner.transition import Names, transition
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 

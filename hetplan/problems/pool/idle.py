@@ -15,13 +15,13 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.plan import Promise, Unserved, Valid
 from hetplan.planner.transition import transition
 from hetplan.problems.pool.configurations import columns_of
 from hetplan.problems.pool.draft import groups_of, running
 from hetplan.problems.pool.fluid import add_limits, read_counts
 from hetplan.problems.pool.start import least_per_type
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Promise, Unserved, Valid
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.question import Counts, Pool

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.plan import Notice
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.question import Pool

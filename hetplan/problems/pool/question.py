@@ -47,7 +47,6 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.checks import check_all
 from hetplan.problems.pool.columns import Column, Times, Type, read_columns, read_types
 from hetplan.problems.pool.options import (
@@ -63,11 +62,12 @@ from hetplan.problems.pool.options import (
 )
 from hetplan.problems.pool.wish import Faults, Wish, read_wish, why_not_a_pool
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.problems.pool.simulated import Simulated
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["Pool"]
 

@@ -16,7 +16,6 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool import (
     eq15 as pool_eq15,
 )
@@ -28,6 +27,7 @@ from hetplan.problems.pool.configurations import Configurations, columns_of, con
 from hetplan.problems.pool.fluid import at_counts, fluid
 from hetplan.problems.pool.start import flows
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.options import Eq15Options, RerankOptions

@@ -18,7 +18,6 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool import (
     eq15 as pool_eq15,
 )
@@ -28,6 +27,7 @@ from hetplan.problems.pool import (
 from hetplan.problems.pool.configurations import Configurations, columns_of, configurations
 from hetplan.problems.pool.ranked import MOST_PROGRAMS, covers, rates_of
 from hetplan.problems.pool.simulated import Simulated, check_can_simulate, simulate, tolerant
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.options import SearchOptions

@@ -27,9 +27,9 @@ from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.configurations import columns_of, configurations
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.options import FluidOptions

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hetplan.planner.plan import Action, Notice
+from hetplan.profiles.plan import Action, Notice
 from hetplan.profiles.workers import Load, Worker
 
 if TYPE_CHECKING:

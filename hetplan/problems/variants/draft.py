@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.next_state import COUNTERS
-from hetplan.planner.plan import Notice, Promise, Route, SharesDispatch, Unserved, Valid
 from hetplan.problems.variants.actions import steps
 from hetplan.problems.variants.idle import idle_of_whole
 from hetplan.problems.variants.milp import rooms
 from hetplan.problems.variants.workers import Placed
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice, Promise, Route, SharesDispatch, Unserved, Valid
 
 if TYPE_CHECKING:
     from hetplan.problems.variants.question import Variants

@@ -43,7 +43,6 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.wish import Faults
 from hetplan.problems.variants.idle import check_least, idle_of_whole
 from hetplan.problems.variants.options import GreedyOptions, PaperOptions, SimpleOptions, VariantsOptions
@@ -52,12 +51,13 @@ from hetplan.problems.variants.waiting import leaving_room_to_wait
 from hetplan.problems.variants.wish import Asked, Serves, find_serving, read_asked, why_not_variants
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
-    from hetplan.planner.plan import Plan
     from hetplan.problems.variants.milp import Room
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
 
 __all__ = ["Item", "Variants"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Any
 
-from hetplan.planner.plan import Notice
 from hetplan.problems.pool.wish import Faults
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker

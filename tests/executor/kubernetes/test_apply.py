@@ -12,9 +12,9 @@ from hetplan.executor.deployment import Deployment
 from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes import Kubernetes
-from hetplan.planner.plan import InputHashes, Method, Plan, Route
-from hetplan.planner.plan_file import with_digest
-from hetplan.planner.plan_pool import SharesDispatch
+from hetplan.profiles.plan import InputHashes, Method, Plan, Route
+from hetplan.profiles.plan_dispatch import SharesDispatch
+from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Serve, Worker
 
 

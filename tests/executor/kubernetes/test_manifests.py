@@ -21,7 +21,7 @@ from hetplan.executor.kubernetes_manifests import Manifests
 from hetplan.executor.kubernetes_names import dns_name, label_value
 from hetplan.executor.kubernetes_settings import KubernetesSettings
 from hetplan.executor.units import LoadSpec, Unit, named
-from hetplan.planner.plan_file import read_plan
+from hetplan.profiles.plan_file import read_plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cases.plans import CASES

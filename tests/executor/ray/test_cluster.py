@@ -22,9 +22,9 @@ from hetplan.executor.local import Local
 from hetplan.executor.ray import Ray
 from hetplan.executor.target import Setting
 from hetplan.executor.units import LoadSpec, Unit, named
-from hetplan.planner.plan import InputHashes, Method, Plan, Route
-from hetplan.planner.plan_file import with_digest
-from hetplan.planner.plan_pool import SharesDispatch
+from hetplan.profiles.plan import InputHashes, Method, Plan, Route
+from hetplan.profiles.plan_dispatch import SharesDispatch
+from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
 
 pytestmark = [

@@ -16,9 +16,9 @@ from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.local import Local
 from hetplan.executor.processes import end_all, marked
 from hetplan.executor.ssh import SshTarget
-from hetplan.planner.plan import InputHashes, Method, Plan, Route
-from hetplan.planner.plan_file import with_digest
-from hetplan.planner.plan_pool import SharesDispatch
+from hetplan.profiles.plan import InputHashes, Method, Plan, Route
+from hetplan.profiles.plan_dispatch import SharesDispatch
+from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
 
 KINDS: dict[str, Any] = {"local": Local, "ssh": SshTarget}

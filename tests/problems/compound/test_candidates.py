@@ -6,7 +6,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.measure.evaluator_synthetic import draw_packing
-from hetplan.planner.plan_file import with_digest
+from hetplan.profiles.plan_file import with_digest
 
 PROFILE = {"format": "hetplan/profile/1.0"}
 

@@ -17,7 +17,7 @@ from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Past, Placed, Verdict
 from hetplan.planner.forms.black_box_shares import antichain, cheapest, continuous, trimmed
-from hetplan.planner.plan_file import with_digest
+from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
 from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi
 from hetplan.solvers.search_engine import SearchEngine

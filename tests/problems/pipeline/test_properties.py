@@ -155,7 +155,7 @@ def test_offers_are_taken_cheapest_first():
 
 
 def test_the_same_files_give_the_same_bytes():
-    from hetplan.planner.plan_file import plan_bytes
+    from hetplan.profiles.plan_file import plan_bytes
 
     plans = {plan_bytes(hp.solve(*tiny(0.2, 60)).plan) for _ in range(2)}
     assert len(plans) == 1

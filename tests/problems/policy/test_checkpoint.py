@@ -12,10 +12,10 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Event, Tools
-from hetplan.planner.plan import Plan
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.question import Policy
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
 from hetplan.solvers.queue_structured import QueueStructured
 
 SMALL: dict[str, Any] = {

@@ -9,7 +9,7 @@ from hetplan.dispatch.load_monitor import LoadMonitor
 from hetplan.dispatch.policy_kernels import slack_index
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
-from hetplan.planner.plan_policy import PolicyTable, read_runs, write_runs
+from hetplan.profiles.plan_policy import PolicyTable, read_runs, write_runs
 
 
 def table(rate_qps: float = 100.0, first: str = "slow", **more: object) -> PolicyTable:

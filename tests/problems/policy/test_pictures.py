@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from hetplan import front_door
 from hetplan.cli.app import build_app
-from hetplan.planner.plan_file import write_plan
-from hetplan.planner.plan_policy import PolicyTable
 from hetplan.planner.plan_policy_picture import colour_of, svg_of, text_of
+from hetplan.profiles.plan_file import write_plan
+from hetplan.profiles.plan_policy import PolicyTable
 
 SVG = "{http://www.w3.org/2000/svg}"
 

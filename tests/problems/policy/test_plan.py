@@ -14,13 +14,13 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_file import plan_bytes, read_plan, write_plan
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.question import Policy
 from hetplan.problems.policy.sets import best_split
 from hetplan.problems.policy.targets import fewest_possible
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import plan_bytes, read_plan, write_plan
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "policy"
 SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "seeds": 2}

@@ -10,9 +10,9 @@ from cases.policy import files, random_process, solve
 from hetplan import front_door
 from hetplan.planner.forms.queue_process import Batching, Empty, Late, Overflow, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
-from hetplan.planner.plan import Plan
-from hetplan.planner.plan_policy import PolicyTable, write_runs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_policy import PolicyTable, write_runs
 from hetplan.verifier.policy import check
 from hetplan.verifier.policy_chain import Chain, enclosed
 

@@ -20,10 +20,10 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.make_plan import make_plan
-from hetplan.planner.plan import Method
-from hetplan.planner.plan_pool import ThresholdDispatch
 from hetplan.problems.pool.question import Pool
 from hetplan.problems.pool.simulated import Simulated, simulate
+from hetplan.profiles.plan import Method
+from hetplan.profiles.plan_dispatch import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
 
 SEARCHES = ["kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo"]

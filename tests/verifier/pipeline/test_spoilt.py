@@ -5,8 +5,8 @@ from cases.pipelines import diamond, random_pipeline
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import depth_3, tiny
-from hetplan.planner.plan import Promise, Route
-from hetplan.planner.plan_file import plan_dict, with_digest
+from hetplan.profiles.plan import Promise, Route
+from hetplan.profiles.plan_file import plan_dict, with_digest
 
 
 def edited(plan, **changes):

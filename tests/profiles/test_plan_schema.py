@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from hetplan.planner.plan_file import FEATURES, plan_schema
+from hetplan.profiles.plan_file import FEATURES, plan_schema
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas" / "plan.json"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hetplan.errors import InputError
-from hetplan.planner.plan import Dispatch, Plan
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.plan import Dispatch, Plan
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.schema import schema_of
 from hetplan.profiles.validate import validate

@@ -1,7 +1,7 @@
 """plan.json: what is to run, how queries reach it, what is promised and what is proved (`docs/formats.md`).
 
 A plan is untrusted input to whoever reads it: names and numbers of a closed vocabulary, never a command or a path.
-Unknown keys are refused where they would change what runs, and ignored where they only tell.
+Unknown keys are refused where they would change what runs, and ignored where they only inform.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field
 
-from hetplan.planner.plan_compound import ChosenPlanDispatch
-from hetplan.planner.plan_pipeline import MostAccurateFirstDispatch, PathSharesDispatch
-from hetplan.planner.plan_policy import PolicyTable, QueueSlackDispatch
-from hetplan.planner.plan_pool import (
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
+from hetplan.profiles.plan_dispatch import (
+    ChosenPlanDispatch,
     EarliestDispatch,
     FcfsDispatch,
     MatchingDispatch,
+    MostAccurateFirstDispatch,
+    PathSharesDispatch,
     SharesDispatch,
     ThresholdDispatch,
 )
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
+from hetplan.profiles.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
@@ -44,13 +45,13 @@ __all__ = [
 ]
 
 
-class _Told(Model):
-    """A section that only tells: keys a newer hetplan adds are ignored."""
+class _Remark(Model):
+    """A section that only informs: keys that a newer hetplan adds are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False)
 
 
-class Method(_Told):
+class Method(_Remark):
     """How the plan was made."""
 
     formulation: str
@@ -58,7 +59,7 @@ class Method(_Told):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class InputHashes(_Told):
+class InputHashes(_Remark):
     """SHA-256 of what the plan was made from."""
 
     profile: str
@@ -68,7 +69,7 @@ class InputHashes(_Told):
     traces: dict[str, str] = Field(default_factory=dict)
 
 
-class Valid(_Told):
+class Valid(_Remark):
     """Within what the plan holds."""
 
     rate_qps: dict[Id, tuple[NonNegative, NonNegative | None]] = Field(default_factory=dict)
@@ -119,7 +120,7 @@ class Action(Model):
     after: tuple[PositiveCount, ...] = ()
 
 
-class Promise(_Told):
+class Promise(_Remark):
     """What the plan promises of one quantity of one application, and by which model."""
 
     app: Id | None = None
@@ -134,7 +135,7 @@ class Promise(_Told):
     extrapolated: bool | None = None
 
 
-class Claim(_Told):
+class Claim(_Remark):
     """How good the plan is in one respect: its value, a bound on the best possible, and whose word that is."""
 
     about: str
@@ -148,7 +149,7 @@ class Claim(_Told):
     note: str | None = None
 
 
-class Binding(_Told):
+class Binding(_Remark):
     """A demand that limits the value, and what one unit more of it would bring."""
 
     block: str
@@ -157,7 +158,7 @@ class Binding(_Told):
     unit: str
 
 
-class Solve(_Told):
+class Solve(_Remark):
     """One entry of the proof log."""
 
     id: PositiveCount
@@ -181,7 +182,7 @@ class Solve(_Told):
     recheck: str | None = None
 
 
-class Unserved(_Told):
+class Unserved(_Remark):
     """Demand that the plan leaves unserved."""
 
     app: Id
@@ -189,7 +190,7 @@ class Unserved(_Told):
     why: str
 
 
-class Notice(_Told):
+class Notice(_Remark):
     """A warning: its code, where, and what it means."""
 
     code: str

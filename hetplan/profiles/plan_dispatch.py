@@ -1,0 +1,132 @@
+"""The dispatch sections of a plan: one class per rule of the closed registry (`hetplan.dispatch.rules`).
+
+First the rules of pools; then those of pipelines: how queries go from step to step, and what becomes of late ones; then
+the rule of compound applications: which of its plans an application got, and where its operators run. The rule of
+policies is in `plan_policy.py`, beside its tables.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, Positive, PositiveCount, Real
+
+__all__ = [
+    "BackupEntry",
+    "ChosenPlanDispatch",
+    "EarliestDispatch",
+    "FcfsDispatch",
+    "MatchingDispatch",
+    "MostAccurateFirstDispatch",
+    "PathSharesDispatch",
+    "SharesDispatch",
+    "ThresholdDispatch",
+]
+
+Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
+
+
+class SharesDispatch(Model):
+    """Queries follow the routing shares at random; nothing else is looked at."""
+
+    rule: Literal["shares/1"] = "shares/1"
+    late: str = "serve"
+
+
+class MatchingDispatch(Model):
+    """Waiting queries are matched to instances at each event so that the weighted busy time is least (Kairos)."""
+
+    rule: Literal["matching/1"] = "matching/1"
+    late: str = "serve"
+    slo_ms: Positive
+    xi: Xi = 0.98
+    weight: dict[Id, Positive] = Field(default_factory=dict, description="C_j per hardware")
+    penalty: Literal["paper", "absolute", "lexicographic"] = "paper"
+    penalty_ms: Positive | None = Field(default=None, description="what a late pair costs, under penalty absolute")
+    split_above: PositiveCount | None = Field(default=None, description="pools of more instances are divided")
+    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
+
+
+class FcfsDispatch(Model):
+    """The oldest waiting query goes to a free instance, those of the first preferred hardware first (Ribbon)."""
+
+    rule: Literal["fcfs/1"] = "fcfs/1"
+    late: str = "serve"
+    prefer: tuple[Id, ...] = ()
+
+
+class ThresholdDispatch(Model):
+    """Queries above the threshold queue for the base hardware, the others for the rest (DeepRecSys)."""
+
+    rule: Literal["threshold/1"] = "threshold/1"
+    late: str = "serve"
+    threshold: NonNegative
+    base: Id
+
+
+class EarliestDispatch(Model):
+    """On arrival a query queues where it is predicted to be done first (Clockwork)."""
+
+    rule: Literal["earliest/1"] = "earliest/1"
+    late: str = "serve"
+    slo_ms: Positive
+    xi: Xi = 0.98
+    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
+
+
+class BackupEntry(Model):
+    """A load with capacity left over: where a late request may still go."""
+
+    to: Id
+    node: Id
+    left_qps: Positive
+    latency_ms: Positive
+    quality: Real
+
+
+class PathSharesDispatch(Model):
+    """Queries follow the routing shares of the path that they have taken so far (Loki).
+
+    `keyed` says whether the shares depend on that path ("path") or on the step alone ("node").
+    """
+
+    rule: Literal["path-shares/1"] = "path-shares/1"
+    late: str = "serve"
+    keyed: Literal["path", "node"] = "path"
+    budget_ms: dict[Id, Positive] = Field(default_factory=dict, description="time per step, queueing included")
+    backup: tuple[BackupEntry, ...] = ()
+
+
+class MostAccurateFirstDispatch(Model):
+    """Routing filled most accurate first (Loki, Algorithm 1); it looks at no path, and may leave demand unserved.
+
+    The shares in `routing` are what the algorithm gives for the planned rate, per load; `lost` is the share of all
+    queries that it leaves unserved, `late` paths (pairs over the limit) included in `too_slow`.
+    """
+
+    rule: Literal["most-accurate-first/1"] = "most-accurate-first/1"
+    late: str = "serve"
+    budget_ms: dict[Id, Positive] = Field(default_factory=dict)
+    backup: tuple[BackupEntry, ...] = ()
+    lost: Fraction = 0.0
+    too_slow: NonNegative = 0.0
+
+
+class ChosenPlanDispatch(Model):
+    """An application runs by one fixed plan: a stated candidate, or knobs with a placement and a share per operator.
+
+    `candidate` counts the application's candidates from 0; `machines` gives, per tier, the GPU of each item of the plan
+    in their order. `placement` maps operators to tiers; an operator without a share has its device to itself.
+    """
+
+    rule: Literal["chosen-plan/1"] = "chosen-plan/1"
+    late: str = "serve"
+    candidate: Count | None = None
+    label: str | None = None
+    demand: dict[Key, NonNegative] = Field(default_factory=dict)
+    machines: dict[Key, tuple[Count, ...]] = Field(default_factory=dict)
+    knobs: dict[Key, Any] = Field(default_factory=dict)
+    placement: dict[Id, Id] = Field(default_factory=dict)
+    share: dict[Id, Fraction] = Field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""What a load is, read once for every room: its run, its times, its price, its targets and its demand."""
