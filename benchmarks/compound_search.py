@@ -15,7 +15,7 @@ from hetplan.planner.forms.black_box import BlackBox
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline import Sought, read_sought
 from hetplan.problems.compound.wish import read_tiers
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
 from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi

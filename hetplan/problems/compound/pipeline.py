@@ -13,7 +13,7 @@ import numpy as np
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.ways import Tier
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Link, Pipeline
 from hetplan.profiles.sampled import features_of

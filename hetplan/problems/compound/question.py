@@ -70,7 +70,7 @@ class Compound:
         """Read the files; raises `InputError` with every fault found."""
         from hetplan.problems.compound.pipeline import read_sought
         from hetplan.problems.compound.wish import read_queries, read_tiers, read_wish
-        from hetplan.problems.pool.wish import Faults
+        from hetplan.problems.faults import Faults
 
         del formulation
         chosen = cast(CompoundOptions, options)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.ways import Item, Query, Tier, Way
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan

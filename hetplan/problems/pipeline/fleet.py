@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hetplan.profiles.fields import NANO
 
 if TYPE_CHECKING:
-    from hetplan.problems.pool.wish import Faults
+    from hetplan.problems.faults import Faults
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.profile import Run
 

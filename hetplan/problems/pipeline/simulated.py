@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
+from hetplan.problems.simulated import Shown, check_simulator, plan_to_simulate, shown_by, with_shown
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline.question import Pipeline
@@ -25,7 +24,6 @@ STEPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Headrooms tried in turn."""
 WIDTH = 0.01
 """Between a headroom that is too little and one that is enough, it is not worth looking further."""
-SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,12 @@ class _Tried:
 
     headroom: float
     draft: Draft
-    shown: tuple[Promise, ...]
-    late: tuple[str, ...]
+    shown: Shown
 
 
 def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draft | Infeasible:
     """The plan by this way, with the least headroom that simulation finds enough."""
-    if p.tools.simulate is None:
-        raise InputError.one(
-            file="options", path="size", value="simulated", why="nothing was handed in to simulate with",
-            remedy="Hand in Tools(simulate=...), or leave the option out.",
-        )  # fmt: skip
+    check_simulator(p.tools)
     least = p.options.headroom
     tried: list[_Tried] = []
     first: Draft | Infeasible | None = None
@@ -58,7 +51,7 @@ def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draf
         if isinstance(made, Infeasible) or made.target_missed:
             break
         tried.append(_simulated(p, ask, headroom, made, turn=len(tried) + 1))
-        if not tried[-1].late:
+        if not tried[-1].shown.late:
             enough = tried[-1]
             break
     if not tried:
@@ -93,7 +86,7 @@ def _narrowed(
         found = None
         if isinstance(made, Draft) and not made.target_missed:
             found = _simulated(p, ask, headroom, made, turn=turn)
-        if found is None or found.late:
+        if found is None or found.shown.late:
             low = headroom
         else:
             enough = found
@@ -101,69 +94,25 @@ def _narrowed(
 
 
 def _simulated(p: Pipeline, ask: Ask, headroom: float, made: Draft, *, turn: int) -> _Tried:
-    assert p.tools.simulate is not None
-    plan = _plan(p, headroom, made)
-    # One run tells of most plans that they are late; only what stands it is worth all of them.
-    for seeds in (1, SEEDS):
-        report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=ask.limits.seed)
-        shown, late = _response_times(p, report, seeds=seeds)
-        if late:
-            break
-    ask.note(Event("simulated", f"headroom {headroom:g}: {len(late)} late", done=turn / p.options.evaluations))
-    return _Tried(headroom, made, shown, late)
-
-
-def _plan(p: Pipeline, headroom: float, made: Draft) -> Plan:
-    """The draft as something that a simulator can read."""
-    method = Method(formulation=p.formulation, options={"headroom": headroom})
-    return Plan(
-        question="pipeline", method=method, inputs=InputHashes(profile="", slo=""),
-        workers=made.workers, routing=dict(made.routing), dispatch=dict(made.dispatch), promises=made.promises,
-        tables=dict(made.tables), unserved=made.unserved, valid=made.valid,
-    )  # fmt: skip
-
-
-def _response_times(p: Pipeline, report: Any, *, seeds: int) -> tuple[tuple[Promise, ...], tuple[str, ...]]:
-    """What simulation showed of every response time that the SLO limits, and whose is too long.
-
-    Of several runs the upper end of the interval counts: the promise has to hold on other seeds too. One run alone
-    promises nothing: its interval may well be infinite.
-    """
-    shown, late = [], []
-    for name, app in p.inputs.slo.apps.items():
-        for target in app.latency:
-            if target.of != "response" or name not in report.apps:
-                continue
-            held = report.apps[name].percentiles_ms[target.percentile]
-            if not (held.high if seeds > 1 else held.value) <= target.max_ms:
-                late.append(name)
-            elif seeds > 1:
-                shown.append(
-                    Promise(app=name, quantity="response_ms", percentile=target.percentile, relation="<=",
-                            value=target.max_ms, interval=(held.low, held.high), model="simulation/1", seeds=seeds)
-                )  # fmt: skip
-    return tuple(shown), tuple(dict.fromkeys(late))
+    plan = plan_to_simulate("pipeline", p.formulation, made, {"headroom": headroom})
+    # One run shows most plans that are late; only what passes it is worth all of them.
+    shown = shown_by(p.tools, p.inputs, plan, ask, seeds=1)
+    if not shown.late:
+        shown = shown_by(p.tools, p.inputs, plan, ask)
+    ask.note(Event("simulated", f"headroom {headroom:g}: {len(shown.late)} late", done=turn / p.options.evaluations))
+    return _Tried(headroom, made, shown)
 
 
 def _told(found: _Tried) -> Draft:
     """The draft with what simulation showed and the headroom that it took."""
-    return replace(
-        found.draft, promises=(*found.draft.promises, *found.shown), warnings=_but_for_advice(found.draft),
-        searched=True, chosen={"headroom": found.headroom},
-    )  # fmt: skip
-
-
-def _but_for_advice(made: Draft) -> tuple[Notice, ...]:
-    """Its warnings without the one that says to simulate: that was done."""
-    return tuple(notice for notice in made.warnings if notice.code != "W-queueing")
+    return replace(with_shown(found.draft, found.shown), searched=True, chosen={"headroom": found.headroom})
 
 
 def _never_in_time(p: Pipeline, ask: Ask, tried: list[_Tried]) -> Draft:
     last = tried[-1]
-    why = f"late in simulation even with a headroom of {last.headroom:g}: {', '.join(last.late[:5])}"
+    why = f"late in simulation even with a headroom of {last.headroom:g}: {', '.join(last.shown.late[:5])}"
     if last.headroom < STEPS[-1]:
         ended = "with more there is no plan" if _may_go_on(p, ask, len(tried)) else "more was not tried"
         why = f"{why}; {ended}"
-    return replace(
-        last.draft, target_missed=why, warnings=_but_for_advice(last.draft), chosen={"headroom": last.headroom}
-    )
+    made = with_shown(last.draft, Shown((), last.shown.late))
+    return replace(made, target_missed=why, chosen={"headroom": last.headroom})

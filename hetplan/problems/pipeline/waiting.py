@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hetplan.problems.pipeline.tree import Tree
+from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.plan import Notice
 
 __all__ = ["notices_of", "too_busy"]
@@ -19,9 +20,8 @@ def too_busy(
 ) -> dict[str, float]:
     """Steps that would wait longer than their budget leaves room for, each with the use of its servers.
 
-    The work that waits before c servers at use u is taken to be l u^sqrt(2(c+1)) / (c (1 - u)) / 2 (the queue by
-    Sakasegawa, of times of little variance, counted in batches). That is a rule of thumb: servers of a group are picked
-    at random, which queues longer, and batches that are not full are done sooner.
+    Counted in batches. Servers of a group are picked at random, which queues longer than the rule says, and batches
+    that are not full are done sooner.
     """
     found: dict[str, float] = {}
     start = 0
@@ -29,10 +29,9 @@ def too_busy(
         c = counts[start : start + task.size]
         start += task.size
         for y in np.flatnonzero((load > 0) & (c > 0)):
-            use = min(float(load[y]) * float(task.ms[y]) / (1000.0 * float(task.batch[y]) * float(c[y])), 0.999999)
-            own = float(task.ms[y])
-            waiting = own * use ** np.sqrt(2.0 * (float(c[y]) + 1.0)) / (float(c[y]) * (1.0 - use)) / 2.0
-            if own + waiting > budgets[task.id]:
+            own, servers = float(task.ms[y]), float(c[y])
+            use = min(float(load[y]) * own / (1000.0 * float(task.batch[y]) * servers), MOST_BUSY)
+            if own + waiting_ms(own, use, servers) > budgets[task.id]:
                 found[task.id] = max(found.get(task.id, 0.0), use)
     return found
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from hetplan.dispatch.demand_monitor import forecast
 from hetplan.errors import InputError
+from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.tree import Task, Tree
-from hetplan.problems.pool.wish import Faults
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Pipeline, Run, Variant
 from hetplan.profiles.slo import App, RateRange

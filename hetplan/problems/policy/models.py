@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.problems.pool.wish import Faults, variants_of
+from hetplan.problems.faults import Faults
+from hetplan.problems.wishes import variants_of
 from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems.faults import Faults
 from hetplan.problems.policy import targets as policy_targets
 from hetplan.problems.policy.baselines import BASELINES
 from hetplan.problems.policy.checkpoint import WHAT, Checkpoint, asked_for
@@ -48,7 +49,6 @@ from hetplan.problems.policy.options import (
 from hetplan.problems.policy.sets import policy_set, split_load, split_workers
 from hetplan.problems.policy.solved import Bench, Solved
 from hetplan.problems.policy.wish import AppWish, Workers, read_apps, read_workers, wants_fewest, why_not_a_policy
-from hetplan.problems.pool.wish import Faults
 from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:

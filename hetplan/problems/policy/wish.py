@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.pool.wish import Faults, variants_of
+from hetplan.problems.faults import Faults
+from hetplan.problems.wishes import variants_of
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.slo import RateRange
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hetplan.errors import Fault
+from hetplan.problems.faults import Faults
 from hetplan.problems.pool.columns import MOST_INSTANCES, Times, Type
 from hetplan.problems.pool.options import PoolOptions
-from hetplan.problems.pool.wish import Faults, Wish
+from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 
 __all__ = ["check_all"]

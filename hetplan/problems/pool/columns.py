@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.problems.faults import Faults
 from hetplan.problems.pool.options import LatencyStat
-from hetplan.problems.pool.wish import Faults, Wish
+from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp, Vector
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 
 if TYPE_CHECKING:

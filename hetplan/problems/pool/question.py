@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
+from hetplan.problems.faults import Faults
 from hetplan.problems.pool.checks import check_all
 from hetplan.problems.pool.columns import Column, Times, Type, read_columns, read_types
 from hetplan.problems.pool.options import (
@@ -60,7 +61,7 @@ from hetplan.problems.pool.options import (
     RerankOptions,
     SearchOptions,
 )
-from hetplan.problems.pool.wish import Faults, Wish, read_wish, why_not_a_pool
+from hetplan.problems.pool.wish import Wish, read_wish, why_not_a_pool
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 

@@ -3,54 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Fault, InputError
+from hetplan.problems.faults import Faults
+from hetplan.problems.wishes import variants_of
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import App, Mix, RateRange, Runs, Slo
+from hetplan.profiles.slo import App, Mix, RateRange, Slo
 
-__all__ = ["Faults", "Target", "Wish", "read_wish", "variants_of", "why_not_a_pool"]
-
-
-@dataclass
-class Faults:
-    """Collects every fault of the files, so that all are told at once."""
-
-    profile: str
-    slo: str
-    found: list[Fault] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, inputs: Inputs) -> Faults:
-        """An empty collection that knows the files' names."""
-        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"))
-
-    def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
-        """A fault of the SLO file."""
-        self.found.append(Fault(self.slo, path, str(value), why, remedy))
-
-    def in_profile(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
-        """A fault of the profile."""
-        self.found.append(Fault(self.profile, path, str(value), why, remedy))
-
-    def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
-        """A fault of an option."""
-        self.found.append(Fault("options", name, str(value), why, remedy))
-
-    def also(self, error: InputError) -> None:
-        """The faults that something read on the way has raised."""
-        self.found.extend(error.faults)
-
-    def settle(self) -> None:
-        """Raise what was found, if anything was."""
-        if self.found:
-            raise InputError(self.found)
+__all__ = ["Target", "Wish", "read_wish", "why_not_a_pool"]
 
 
 @dataclass(frozen=True)
@@ -85,19 +51,6 @@ class Wish:
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
         return self.app.latency[self.targets[-1].place].max_ms if self.targets else None
-
-
-def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
-    """The variants that an application may run."""
-    if runs is None:
-        return sorted(profile.variants)
-    if runs.variants is not None:
-        return list(runs.variants)
-    if runs.families is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.family in runs.families)
-    if runs.task is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.task == runs.task)
-    return []
 
 
 def why_not_a_pool(inputs: Inputs) -> str:

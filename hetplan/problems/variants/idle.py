@@ -17,7 +17,7 @@ from hetplan.profiles.fields import NANO
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Builder
-    from hetplan.problems.pool.wish import Faults
+    from hetplan.problems.faults import Faults
     from hetplan.problems.variants.question import Variants
     from hetplan.profiles.inputs import Inputs
 

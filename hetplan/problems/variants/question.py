@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.problems.variants.idle import check_least, idle_of_whole
 from hetplan.problems.variants.options import GreedyOptions, PaperOptions, SimpleOptions, VariantsOptions
 from hetplan.problems.variants.snapshot import Kind, MachineType, Slot, read_kinds, read_slots, read_types

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.problems.pool.wish import Faults
+from hetplan.problems.faults import Faults
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.snapshot import Kind, latency_of
 from hetplan.profiles.plan import Notice

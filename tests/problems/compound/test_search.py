@@ -44,7 +44,7 @@ def box(name: str, seed: int, **how: object) -> BlackBox:
     from hetplan.problems.compound.options import CompoundOptions
     from hetplan.problems.compound.pipeline import read_sought
     from hetplan.problems.compound.wish import read_tiers
-    from hetplan.problems.pool.wish import Faults
+    from hetplan.problems.faults import Faults
     from hetplan.profiles.load import load_inputs
 
     query = draw(name, seed)

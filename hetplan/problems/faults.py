@@ -1,0 +1,45 @@
+"""Every fault of the files of a wish, collected, so that a user reads all of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.inputs import Inputs
+
+__all__ = ["Faults"]
+
+
+@dataclass
+class Faults:
+    """Collects faults; each names its file, field and value, why it is one, and what to do."""
+
+    profile: str
+    slo: str
+    found: list[Fault] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Faults:
+        """An empty collection that knows the files' names."""
+        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"))
+
+    def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of the SLO file."""
+        self.found.append(Fault(self.slo, path, str(value), why, remedy))
+
+    def in_profile(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of the profile."""
+        self.found.append(Fault(self.profile, path, str(value), why, remedy))
+
+    def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
+        """A fault of an option."""
+        self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def also(self, error: InputError) -> None:
+        """The faults that something read on the way has raised."""
+        self.found.extend(error.faults)
+
+    def settle(self) -> None:
+        """Raise what was found, if anything was."""
+        if self.found:
+            raise InputError(self.found)
