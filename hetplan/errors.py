@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Cancelled", "Fault", "HetplanError", "InputError", "NoPlan", "NoSolver", "PlanRejected", "SolverFailed"]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with an input, told so that its author can mend it.
+    """One thing wrong with an input, said so that its author can mend it.
 
-    `file` is the name the user gave, `path` the JSON path (``$.tables.yn-g4dn.mean[2]``), `value` what stands there
+    `file` is the name the user gave, `path` the JSON path (``$.tables.yn-g4dn.mean[2]``), `value` what was found there
     (already shortened), `why` what was expected, `remedy` what to write instead.
     """
 
@@ -45,6 +46,22 @@ class HetplanError(Exception):
     """The root of the tree: ``except hetplan.HetplanError`` catches all that hetplan raises on purpose."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as it is: exceptions call their class with the message, which these classes do not take.
+
+        >>> import pickle
+        >>> pickle.loads(pickle.dumps(NoSolver("milp", {"highs": "not installed"}))).reasons
+        {'highs': 'not installed'}
+        """
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(kind: type[HetplanError], args: tuple[Any, ...], held: dict[str, Any]) -> HetplanError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(held)
+    return error
 
 
 class InputError(HetplanError):

@@ -173,6 +173,13 @@ class Planner:
             **choices,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied without its lock, which belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, held: Mapping[str, Any]) -> None:
+        self.__dict__.update(held, _lock=threading.Lock())
+
     def _profile(self) -> Loaded[Profile]:
         with self._lock:
             if self._read is None:

@@ -23,7 +23,7 @@ from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.journal import document_of, is_journal, read_journal
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.merge import FileOf, merge
+from hetplan.profiles.merge import FileOf, Origins, merge
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
@@ -175,7 +175,7 @@ def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> L
     several = isinstance(sources, Sequence) and not isinstance(sources, str | bytes)
     given: Sequence[Any] = [*sources] if several else [sources]  # type: ignore[misc]
     names = _names(given, kind)
-    loaded: Loaded[M] = Loaded(name=" + ".join(names) or kind, file_of=lambda _: kind)
+    loaded: Loaded[M] = Loaded(name=" + ".join(names) or kind, file_of=Origins(kind))
     documents: list[tuple[str, Mapping[str, Any]]] = []
     if not given:
         loaded.faults.append(

@@ -1,0 +1,134 @@
+"""Public types are plain values: they survive pickling, copying and process pools, and errors keep what they carry."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import multiprocessing
+import pickle
+import pkgutil
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.answer import Status, Stop
+
+POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
+FILES = str(POOL / "profile.json"), str(POOL / "slo.json")
+FAULT = hp.Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
+
+
+def error_classes() -> list[type[hp.HetplanError]]:
+    """Every error of the package, also those of rooms that a caller seldom imports."""
+    for found in pkgutil.walk_packages(hp.__path__, "hetplan."):
+        if "kernels" not in found.name and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    every, look = [], [hp.HetplanError]
+    while look:
+        kind = look.pop()
+        every.append(kind)
+        look += kind.__subclasses__()
+    return sorted((kind for kind in every if kind.__module__.startswith("hetplan.")), key=lambda kind: kind.__name__)
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "InputError": ([FAULT, FAULT],),
+    "NoSolver": ("milp", {"highs": "not installed"}),
+    "PlanRejected": (["cost: 3 is above 2"],),
+    "SolverFailed": ("highs", "broke"),
+}
+
+
+def made(kind: type[hp.HetplanError]) -> hp.HetplanError:
+    """One error of this class, with a word for whatever it wants to be given."""
+    if kind.__name__ in ARGUMENTS:
+        return kind(*ARGUMENTS[kind.__name__])
+    has_its_own = any("__init__" in vars(one) for one in kind.__mro__ if issubclass(one, hp.HetplanError))
+    wanted = inspect.signature(kind.__init__).parameters.values() if has_its_own else ()
+    needed = [one for one in wanted if one.default is one.empty and one.name not in ("self", "args", "kwargs")]
+    named = {one.name: "words" for one in needed if one.kind is one.KEYWORD_ONLY}
+    return kind(*("words" for _ in range(len(needed) - len(named) or 1)), **named)
+
+
+def same(before: BaseException, after: BaseException) -> bool:
+    return type(before) is type(after) and str(before) == str(after) and vars(before) == vars(after)
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_errors_survive_pickling_and_copying(kind: type[hp.HetplanError]) -> None:
+    error = made(kind)
+    assert same(error, pickle.loads(pickle.dumps(error)))
+    assert same(error, copy.copy(error))
+    assert same(error, copy.deepcopy(error))
+
+
+def test_an_exit_code_of_its_own_is_kept() -> None:
+    assert pickle.loads(pickle.dumps(hp.NoPlan("time is up", exit_code=5))).exit_code == 5
+
+
+def raise_it(number: int) -> None:
+    raise [hp.NoSolver("milp", {"a": "b"}), hp.SolverFailed("a", "b"), hp.InputError([FAULT])][number]
+
+
+def plan_in_another_process(planner: hp.Planner) -> str:
+    return planner.plan(FILES[1]).require().digest or ""
+
+
+def test_errors_and_planners_cross_a_process_pool() -> None:
+    planner = hp.Planner(FILES[0])
+    here = plan_in_another_process(planner)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+            error = pool.submit(raise_it, number).exception(timeout=60)
+            assert type(error) is kind
+            if isinstance(error, hp.InputError):
+                assert error.faults == (FAULT,)
+        assert pool.submit(plan_in_another_process, planner).result(timeout=60) == here
+
+
+def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+            with pytest.raises(kind):
+                pool.apply_async(raise_it, (number,)).get(timeout=60)
+
+
+def examples() -> dict[str, Any]:
+    """One value of every public class."""
+    inputs = hp.load_inputs(*FILES)
+    outcome = hp.solve(*FILES)
+    return {
+        "Answer": hp.Answer(status=Status.OPTIMAL, stop=Stop.FINISHED, value=1.0),
+        "Event": hp.Event("solved", value=1.0),
+        "Fault": FAULT,
+        "Inputs": inputs,
+        "Limits": hp.Limits(seconds=3.0),
+        "Outcome": outcome,
+        "Plan": outcome.require(),
+        "Planner": hp.Planner(FILES[0]),
+        "Profile": inputs.profile,
+        "Repair": hp.Repair("slo.limits.cost_per_hour", "raise", 1.0, 3.0, "USD", "raise it to 3"),
+        "Slo": inputs.slo,
+        "State": hp.load_state({"format": "hetplan/state/1.0"}),
+        "Tools": hp.Tools(),
+    }
+
+
+def test_every_public_type_survives_pickling_and_copying() -> None:
+    values = examples()
+    kinds = {
+        name
+        for name in hp.__all__
+        if inspect.isclass(getattr(hp, name)) and not issubclass(getattr(hp, name), Exception)
+    }
+    assert kinds == set(values)
+    for name, value in values.items():
+        for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+            assert type(again) is type(value), name
+            if name not in ("Planner", "Outcome"):
+                assert again == value, name
+    assert pickle.loads(pickle.dumps(values["Outcome"])).require() == values["Plan"]
