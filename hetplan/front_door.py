@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
-from hetplan.errors import Fault, InputError, NoSolver
+from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import OnEvent, Options, Problem, Tools
+from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -197,13 +197,15 @@ def choose(
     options: Mapping[str, Any] | None = None,
 ) -> Choice:
     """The question that the files ask (or the one named), and its options, checked."""
-    kind = registry.problem(question) if question else _infer(inputs)
-    if question and (reason := kind.fits(inputs)):
+    kind = registry.problem(question or _infer(inputs))
+    if question and (reasons := registry.obstacles(kind.question, inputs)):
+        first = reasons[0]
         raise InputError.one(
-            file=inputs.files.get("slo", "slo"),
+            file=inputs.files.get(first.file, first.file),
+            path=first.path,
             value=question,
-            why=f"the files do not ask this question: {reason}",
-            remedy="Change the SLO file, or leave --question out to have it inferred.",
+            why=f"the files do not ask this question: {first.why}",
+            remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
         )
     name = _formulation(kind, formulation)
     return Choice(kind, name, options_of(kind, name, options or {}))
@@ -241,7 +243,7 @@ def plan_for(
     """`solve` for inputs that are read already."""
     previous = None if start is None else read_plan(start)
     choice = choose(inputs, question=question, formulation=formulation, options=options)
-    engines = registry.solvers(named=(solver, recheck))
+    engines = registry.Engines()
     _known(engines, solver, "--solver")
     _known(engines, recheck, "--recheck")
     limits = limits or Limits()
@@ -265,33 +267,40 @@ def _verify(plan: Plan, inputs: Inputs) -> Report:
     from hetplan.verifier.report import Violation
 
     report = verify_plan(plan, inputs, registry.check_of(plan.question))
-    reason = registry.problem(plan.question).fits(inputs) if plan.question in registry.problem_names() else ""
-    if reason:
-        text = f"the files do not ask the question {plan.question}: {reason}"
+    if reasons := registry.obstacles(plan.question, inputs):
+        text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
     return report
 
 
-def _infer(inputs: Inputs) -> type[Problem]:
-    reasons = {name: registry.problem(name).fits(inputs) for name in registry.problem_names()}
-    fitting = [name for name, reason in reasons.items() if not reason]
+def _infer(inputs: Inputs) -> str:
+    """The most specific of hetplan's own questions that fits; where none does, the one of others that does."""
+    from hetplan.problems.ladder import LADDER
+
+    found: dict[str, tuple[Obstacle, ...]] = {}
+    for name in LADDER:
+        found[name] = registry.obstacles(name, inputs)
+        if not found[name]:
+            return name
+    others = [name for name in registry.problem_names() if name not in LADDER]
+    found |= {name: registry.obstacles(name, inputs) for name in others}
+    fitting = [name for name in others if not found[name]]
     if len(fitting) == 1:
-        return registry.problem(fitting[0])
-    file = inputs.files.get("slo", "slo")
+        return fitting[0]
     if fitting:
         raise InputError.one(
-            file=file,
+            file=inputs.files.get("slo", "slo"),
             path="$.apps",
             why=f"this fits several questions: {', '.join(fitting)}",
             remedy="Name one with --question.",
         )
-    raise InputError(
-        [
-            Fault(
-                file, "$.apps", "", f"not the question {name}: {reason}", "Change the SLO file, or name a --question."
-            )
-            for name, reason in reasons.items()
-        ]
+    nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
+    first = found[nearest][0]
+    raise InputError.one(
+        file=inputs.files.get(first.file, first.file),
+        path=first.path,
+        why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
+        remedy=f"{first.remedy} `hetplan questions` lists the others.",
     )
 
 
@@ -312,12 +321,10 @@ def _formulation(kind: type[Problem], name: str | None) -> str:
     )
 
 
-def _known(engines: Sequence[Any], name: str | None, flag: str) -> None:
-    names = [engine.name for engine in engines]
-    if name is not None and name not in names:
-        raise InputError.one(
-            path=flag, value=name, why="there is no such solver", remedy=f"Choose one of {', '.join(names)}."
-        )
+def _known(engines: registry.Engines, name: str | None, flag: str) -> None:
+    if name is not None and engines.find(name) is None:
+        names = ", ".join(registry.solver_names())
+        raise InputError.one(path=flag, value=name, why="there is no such solver", remedy=f"Choose one of {names}.")
 
 
 def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:

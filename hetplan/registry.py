@@ -1,30 +1,37 @@
 """The one list of what hetplan is made of. To add a part is to add its line here, or an entry point elsewhere.
 
 Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
-same lists. Nothing here is imported before it is asked for.
+same lists, behind what is listed here. Nothing is imported before it is asked for, and entry points are looked up once
+in a process, when a name is wanted that is not listed here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from hetplan.executor.target import Target
-    from hetplan.planner.contract import Problem, Solver, Tools
+    from hetplan.planner.contract import Obstacle, Problem, Solver, Tools
+    from hetplan.profiles.inputs import Inputs
 
 __all__ = [
     "BROKEN_PLUGINS",
     "PROBLEMS",
     "SOLVERS",
+    "Engines",
     "check_of",
     "importers",
+    "obstacles",
     "problem",
     "problem_names",
+    "solver_names",
     "solvers",
     "target",
     "tools_of",
@@ -42,54 +49,54 @@ PROBLEMS = {
 ALIASES = {"kairos": "pool", "loki": "pipeline", "infaas": "variants", "ramsis": "policy", "circinus": "compound"}
 """The papers' names."""
 
-SOLVERS = {
-    "highs": "hetplan.solvers.highs:Highs",
-    "scipy": "hetplan.solvers.scipy_milp:Scipy",
-    "mathopt-highs": "hetplan.solvers.mathopt:MathOptHighs",
-    "mathopt-scip": "hetplan.solvers.mathopt:MathOptScip",
-    "glop": "hetplan.solvers.mathopt:Glop",
-    "mathopt-pdlp": "hetplan.solvers.mathopt:MathOptPdlp",
-    "cp-sat": "hetplan.solvers.cp_sat:CpSat",
-    "cp-sat-scaled": "hetplan.solvers.cp_sat:CpSatScaled",
-    "pyomo": "hetplan.solvers.pyomo_bridge:Pyomo",
-    "columns": "hetplan.solvers.columns:ColumnsEngine",
-    "queue-structured": "hetplan.solvers.queue_structured:QueueStructured",
-    "queue-numpy": "hetplan.solvers.queue_numpy:QueueNumpy",
-    "queue-generic": "hetplan.solvers.queue_generic:QueueGeneric",
-    "mdp-rvi": "hetplan.solvers.mdp_vi:MdpRelative",
-    "mdp-vi": "hetplan.solvers.mdp_vi:MdpValue",
-    "mdp-mpi": "hetplan.solvers.mdp_vi:MdpModifiedPolicy",
-    "mdp-pi": "hetplan.solvers.mdp_pi:MdpPolicy",
-    "mdp-lp": "hetplan.solvers.mdp_lp:MdpLp",
-    "bound-order": "hetplan.solvers.catalog_orders:BoundOrder",
-    "exhaustive": "hetplan.solvers.catalog_orders:Exhaustive",
-    "random-order": "hetplan.solvers.catalog_orders:RandomOrder",
-    "genetic": "hetplan.solvers.catalog_genetic:Genetic",
-    "annealing": "hetplan.solvers.catalog_annealing:Annealing",
-    "gaussian-process": "hetplan.solvers.catalog_gaussian:GaussianProcess",
-    "dual": "hetplan.solvers.packing_dual:Dual",
-    "dual-core": "hetplan.solvers.packing_exact:DualCore",
-    "exact": "hetplan.solvers.packing_exact:Exact",
-    "exact-cp-sat": "hetplan.solvers.packing_exact:ExactCpSat",
-    "greedy": "hetplan.solvers.packing_greedy:Greedy",
-    "greedy-sum": "hetplan.solvers.packing_greedy:GreedySum",
-    "greedy-norm": "hetplan.solvers.packing_greedy:GreedyNorm",
-    "greedy-max": "hetplan.solvers.packing_greedy:GreedyMax",
-    "greedy-l2": "hetplan.solvers.packing_greedy:GreedyL2",
-    "greedy-stop": "hetplan.solvers.packing_greedy:GreedyStop",
-    "fcfs": "hetplan.solvers.packing_greedy:Fcfs",
-    "struct-ci": "hetplan.solvers.search_cmbo:StructCi",
-    "struct": "hetplan.solvers.search_cmbo:Struct",
-    "cmbo": "hetplan.solvers.search_cmbo:Cmbo",
-    "cmbo-ci": "hetplan.solvers.search_cmbo:CmboCi",
-    "struct-ci-botorch": "hetplan.solvers.search_botorch:StructCiBotorch",
-    "cmbo-botorch": "hetplan.solvers.search_botorch:CmboBotorch",
-    "vulcan": "hetplan.solvers.search_baselines:Vulcan",
-    "videostorm": "hetplan.solvers.search_baselines:VideoStorm",
-    "random-plans": "hetplan.solvers.search_baselines:RandomPlans",
-    "priced-columns": "hetplan.solvers.priced_columns:PricedColumns",
+SOLVERS: dict[str, tuple[str, str]] = {
+    "highs": ("milp", "hetplan.solvers.highs:Highs"),
+    "scipy": ("milp", "hetplan.solvers.scipy_milp:Scipy"),
+    "mathopt-highs": ("milp", "hetplan.solvers.mathopt:MathOptHighs"),
+    "mathopt-scip": ("milp", "hetplan.solvers.mathopt:MathOptScip"),
+    "glop": ("milp", "hetplan.solvers.mathopt:Glop"),
+    "mathopt-pdlp": ("milp", "hetplan.solvers.mathopt:MathOptPdlp"),
+    "cp-sat": ("milp", "hetplan.solvers.cp_sat:CpSat"),
+    "cp-sat-scaled": ("milp", "hetplan.solvers.cp_sat:CpSatScaled"),
+    "pyomo": ("milp", "hetplan.solvers.pyomo_bridge:Pyomo"),
+    "columns": ("columns", "hetplan.solvers.columns:ColumnsEngine"),
+    "queue-structured": ("queue-process", "hetplan.solvers.queue_structured:QueueStructured"),
+    "queue-numpy": ("queue-process", "hetplan.solvers.queue_numpy:QueueNumpy"),
+    "queue-generic": ("queue-process", "hetplan.solvers.queue_generic:QueueGeneric"),
+    "mdp-rvi": ("mdp", "hetplan.solvers.mdp_vi:MdpRelative"),
+    "mdp-vi": ("mdp", "hetplan.solvers.mdp_vi:MdpValue"),
+    "mdp-mpi": ("mdp", "hetplan.solvers.mdp_vi:MdpModifiedPolicy"),
+    "mdp-pi": ("mdp", "hetplan.solvers.mdp_pi:MdpPolicy"),
+    "mdp-lp": ("mdp", "hetplan.solvers.mdp_lp:MdpLp"),
+    "bound-order": ("catalog", "hetplan.solvers.catalog_orders:BoundOrder"),
+    "exhaustive": ("catalog", "hetplan.solvers.catalog_orders:Exhaustive"),
+    "random-order": ("catalog", "hetplan.solvers.catalog_orders:RandomOrder"),
+    "genetic": ("catalog", "hetplan.solvers.catalog_genetic:Genetic"),
+    "annealing": ("catalog", "hetplan.solvers.catalog_annealing:Annealing"),
+    "gaussian-process": ("catalog", "hetplan.solvers.catalog_gaussian:GaussianProcess"),
+    "dual": ("packing", "hetplan.solvers.packing_dual:Dual"),
+    "dual-core": ("packing", "hetplan.solvers.packing_exact:DualCore"),
+    "exact": ("packing", "hetplan.solvers.packing_exact:Exact"),
+    "exact-cp-sat": ("packing", "hetplan.solvers.packing_exact:ExactCpSat"),
+    "greedy": ("packing", "hetplan.solvers.packing_greedy:Greedy"),
+    "greedy-sum": ("packing", "hetplan.solvers.packing_greedy:GreedySum"),
+    "greedy-norm": ("packing", "hetplan.solvers.packing_greedy:GreedyNorm"),
+    "greedy-max": ("packing", "hetplan.solvers.packing_greedy:GreedyMax"),
+    "greedy-l2": ("packing", "hetplan.solvers.packing_greedy:GreedyL2"),
+    "greedy-stop": ("packing", "hetplan.solvers.packing_greedy:GreedyStop"),
+    "fcfs": ("packing", "hetplan.solvers.packing_greedy:Fcfs"),
+    "struct-ci": ("black-box", "hetplan.solvers.search_cmbo:StructCi"),
+    "struct": ("black-box", "hetplan.solvers.search_cmbo:Struct"),
+    "cmbo": ("black-box", "hetplan.solvers.search_cmbo:Cmbo"),
+    "cmbo-ci": ("black-box", "hetplan.solvers.search_cmbo:CmboCi"),
+    "struct-ci-botorch": ("black-box", "hetplan.solvers.search_botorch:StructCiBotorch"),
+    "cmbo-botorch": ("black-box", "hetplan.solvers.search_botorch:CmboBotorch"),
+    "vulcan": ("black-box", "hetplan.solvers.search_baselines:Vulcan"),
+    "videostorm": ("black-box", "hetplan.solvers.search_baselines:VideoStorm"),
+    "random-plans": ("black-box", "hetplan.solvers.search_baselines:RandomPlans"),
+    "priced-columns": ("priced", "hetplan.solvers.priced_columns:PricedColumns"),
 }
-"""Engines in order of preference within each kind of form."""
+"""Engine -> the kind of form that it answers, and its class; in order of preference within each kind."""
 
 CHECKS = {
     "pool": "hetplan.verifier.pool:check",
@@ -146,23 +153,70 @@ def problem(name: str) -> type[Problem]:
             path="question",
             value=name,
             why="there is no such question",
-            remedy=f"Choose one of {', '.join(problem_names())}; `hetplan questions` tells what each decides.",
+            remedy=f"Choose one of {', '.join(problem_names())}; `hetplan questions` says what each decides.",
         )
     kind: type[Problem] = found
     return kind
 
 
-def solvers(form: str | None = None, *, named: Sequence[str | None] = ()) -> list[Solver]:
-    """Engines in order of preference, those of one kind of form or all; uninstalled ones refuse by themselves.
+def obstacles(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
+    """What keeps the files from asking a question; nothing where they may, or where there is no such question."""
+    from hetplan.planner.contract import Obstacle
+    from hetplan.problems.ladder import LADDER
 
-    `named` may hold ``pyomo:ENGINE``, for any engine that Pyomo finds on this machine.
-    """
-    names = [*SOLVERS, *_sound_plugins("solvers", SOLVERS)]
-    made: list[Solver] = [_find(SOLVERS, "solvers", name)() for name in names]
-    for name in dict.fromkeys(named):
-        if name is not None and name.startswith("pyomo:"):
-            made.append(import_module("hetplan.solvers.pyomo_bridge").pyomo_with(name.removeprefix("pyomo:")))
-    return [engine for engine in made if form is None or engine.form == form]
+    if question in LADDER:
+        return LADDER[question](inputs)
+    found: type[Problem] | None = _find(PROBLEMS, "problems", question)
+    said = () if found is None else found.fits(inputs)
+    if isinstance(said, str):
+        return (Obstacle(said, essential=True),) if said else ()
+    return tuple(said)
+
+
+class Engines:
+    """The engines at hand. One is loaded when a form of its kind is asked and its turn comes, or when it is named."""
+
+    def of(self, form: str) -> Iterator[Solver]:
+        """The engines of one kind of form, in order of preference, hetplan's own first."""
+        for kind, where in list(SOLVERS.values()):
+            if kind == form:
+                yield _engine(where)
+        yield from (engine for engine in _plugin_engines() if engine.form == form)
+
+    def named(self, name: str, form: str) -> Solver | None:
+        """The engine of this name, where it answers this kind of form."""
+        engine = self.find(name)
+        return engine if engine is not None and engine.form == form else None
+
+    def find(self, name: str) -> Solver | None:
+        """The engine of this name; ``pyomo:ENGINE`` is any that Pyomo finds on this machine."""
+        if name in SOLVERS:
+            return _engine(SOLVERS[name][1])
+        if name.startswith("pyomo:"):
+            made: Solver = import_module("hetplan.solvers.pyomo_bridge").pyomo_with(name.removeprefix("pyomo:"))
+            return made
+        return next((engine for engine in _plugin_engines() if engine.name == name), None)
+
+
+def solver_names() -> list[str]:
+    """Every engine's name, in order of preference, hetplan's own first."""
+    return [*SOLVERS, *_sound_plugins("solvers", SOLVERS)]
+
+
+def solvers(form: str | None = None) -> list[Solver]:
+    """Engines in order of preference, those of one kind of form or all; uninstalled ones refuse by themselves."""
+    engines = [_engine(where) for kind, where in SOLVERS.values() if form in (None, kind)]
+    return [*engines, *(engine for engine in _plugin_engines() if form in (None, engine.form))]
+
+
+def _engine(where: str) -> Solver:
+    """An engine has no state: one of each is enough."""
+    made: Solver = _load(where)()
+    return made
+
+
+def _plugin_engines() -> list[Solver]:
+    return [_plugins("solvers")[name].load()() for name in _sound_plugins("solvers", SOLVERS)]
 
 
 def check_of(question: str) -> Callable[..., Any] | None:
@@ -185,10 +239,8 @@ def tools_of(question: str, given: Tools | None = None) -> Tools:
 
 
 def _on_first_call(where: str) -> Callable[..., Any]:
-    module, _, attribute = where.partition(":")
-
     def call(*args: Any, **named: Any) -> Any:
-        return getattr(import_module(module), attribute)(*args, **named)
+        return _load(where)(*args, **named)
 
     return call
 
@@ -214,15 +266,19 @@ def target(kind: str) -> type[Target]:
     return made
 
 
-def _find(own: dict[str, str], group: str, name: str) -> Any:
+def _find(own: Mapping[str, str], group: str, name: str) -> Any:
     if name in own:
-        module, _, attribute = own[name].partition(":")
-        return getattr(import_module(module), attribute)
+        return _load(own[name])
     plugin = _plugins(group).get(name)
     return plugin.load() if plugin is not None else None
 
 
-def _sound_plugins(group: str, own: dict[str, str]) -> list[str]:
+def _load(where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _sound_plugins(group: str, own: Mapping[str, Any]) -> list[str]:
     """The plugins of a group that load; a broken one must not take the rest down (`hetplan doctor` names it)."""
     sound = []
     for name, point in sorted(_plugins(group).items()):
@@ -237,5 +293,9 @@ def _sound_plugins(group: str, own: dict[str, str]) -> list[str]:
     return sound
 
 
-def _plugins(group: str) -> dict[str, Any]:
+@cache
+def _plugins(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group; looking through all that is installed takes milliseconds, so it is done once."""
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=f"hetplan.{group}")}

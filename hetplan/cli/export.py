@@ -105,9 +105,9 @@ class _Listening:
 
 def _asked(problem: Any, number: int) -> Form[Any]:
     from hetplan.planner.ask import Asking
-    from hetplan.registry import solvers
+    from hetplan.registry import Engines
 
-    listening = _Listening(Asking(solvers()), number)
+    listening = _Listening(Asking(Engines()), number)
     try:
         problem.decide(listening)
     except _Reached as reached:

@@ -35,9 +35,9 @@ __all__ = ["solve"]
 
 
 def _solvers() -> list[str]:
-    from hetplan.registry import solvers
+    from hetplan.registry import solver_names
 
-    return [engine.name for engine in solvers()]
+    return solver_names()
 
 
 PlanTo = Annotated[

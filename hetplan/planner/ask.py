@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.certificate import Certificate, Vouched, certify
-from hetplan.planner.contract import Event, OnEvent, Solver
+from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.elastic import stretch_all
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.milp import Milp
@@ -44,13 +44,14 @@ class Record:
 class Asking:
     """The `Ask` that make_plan hands to a problem. One deadline covers the whole conversation.
 
-    `solvers` in order of preference; `solver` names one to use for its kind of form; `recheck` names a second one that
-    must agree. An engine that fails, or whose answer is refuted, is passed over for the next; a named one is not.
+    `engines` in order of preference (a list, or `Engines` that load themselves); `solver` names one to use for its kind
+    of form; `recheck` names a second one that must agree. An engine that fails, or whose answer is refuted, is passed
+    over for the next; a named one is not.
     """
 
     def __init__(
         self,
-        solvers: Sequence[Solver],
+        engines: Sequence[Solver] | Engines,
         limits: Limits | None = None,
         *,
         solver: str | None = None,
@@ -61,7 +62,8 @@ class Asking:
         self.limits = limits or Limits()
         self.records: list[Record] = []
         self.warnings: list[str] = []
-        self._solvers, self._solver, self._recheck = tuple(solvers), solver, recheck
+        self._engines: Engines = _Listed(engines) if isinstance(engines, Sequence) else engines
+        self._solver, self._recheck = solver, recheck
         self._on_event, self._clock, self._began = on_event, clock, clock()
         self._over: float | None = None
 
@@ -144,16 +146,15 @@ class Asking:
             raise Cancelled("cancelled before the work was done")
         return replace(wanted, seconds=0.0)
 
-    def _candidates(self, form: Form[Any], named: str | None) -> tuple[list[Solver], bool]:
+    def _candidates(self, form: Form[Any], named: str | None) -> tuple[Iterable[Solver], bool]:
         """Engines for the form, best first, and whether somebody named the one; an engine is asked to refuse later."""
-        of_kind = [engine for engine in self._solvers if engine.form == form.kind]
         wanted = named or self._solver
-        chosen = [engine for engine in of_kind if engine.name == wanted]
-        if chosen:
-            return chosen, True
+        chosen = self._engines.named(wanted, form.kind) if wanted is not None else None
+        if chosen is not None:
+            return [chosen], True
         if named is not None:
             raise NoSolver(form.kind, {named: "not registered for this kind of form"})
-        return [engine for engine in of_kind if not getattr(engine, "by_name_only", False)], False
+        return (one for one in self._engines.of(form.kind) if not getattr(one, "by_name_only", False)), False
 
     def _record(
         self,
@@ -205,7 +206,7 @@ class Asking:
             refused.append(f"{engine.name}: {faults[0]}")
         if not refused:
             raise NoSolver(forms[0].kind, reasons)
-        raise SolverFailed(engines[-1].name, "; ".join(refused))
+        raise SolverFailed(refused[-1].partition(": ")[0], "; ".join(refused))
 
     def _certify(self, form: Form[Any], answer: Answer[Any], engine: Solver, limits: Limits) -> Certificate:
         certificate = certify(form, answer)
@@ -222,7 +223,7 @@ class Asking:
         """A word of infeasibility without proof: the loosened form must then need loosening."""
         loosened = stretch_all(form)
         if engine.refuses(loosened):
-            engine = next((e for e in self._solvers if e.form == form.kind and not e.refuses(loosened)), engine)
+            engine = next((e for e in self._engines.of(form.kind) if not e.refuses(loosened)), engine)
         answer = engine.solve(loosened, replace(limits, gap=None))
         verdict = certify(loosened, answer)
         if answer.status is Status.INFEASIBLE or not verdict.sound:
@@ -237,7 +238,7 @@ class Asking:
 
     def _check_again(self, record: Record, forms: list[Form[Any]], limits: Limits) -> None:
         """Ask the second engine the same, and write into the record what it said."""
-        second = next((e for e in self._solvers if e.name == self._recheck and e.form == forms[0].kind), None)
+        second = None if self._recheck is None else self._engines.named(self._recheck, forms[0].kind)
         if second is None:
             return
         if second.name == record.engine:
@@ -267,6 +268,21 @@ class Asking:
             if answer.stop is Stop.CANCELLED and not answer.has_point:
                 raise Cancelled(f"cancelled during {record.about or record.form.kind}")
         return record.answers
+
+
+class _Listed:
+    """Engines that are at hand already."""
+
+    def __init__(self, engines: Sequence[Solver]) -> None:
+        self._engines = tuple(engines)
+
+    def of(self, form: str) -> Iterator[Solver]:
+        """Those of one kind of form, as they were listed."""
+        return (engine for engine in self._engines if engine.form == form)
+
+    def named(self, name: str, form: str) -> Solver | None:
+        """The one of this name, where it answers this kind of form."""
+        return next((engine for engine in self.of(form) if engine.name == name), None)
 
 
 class _Unusable(Exception):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["Ask", "Event", "Options", "Problem", "Solver", "Tools"]
+__all__ = ["Ask", "Engines", "Event", "Obstacle", "Options", "Problem", "Solver", "Tools"]
 
 X = TypeVar("X")
 
@@ -40,6 +40,20 @@ class Options(BaseModel):
     """The ancestor of a question's typed options; every field has a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One thing in the files that keeps them from asking a question: a field that is missing or in the way.
+
+    `essential`: what makes the question the one it is; without it the files ask another one.
+    """
+
+    why: str
+    path: str = "$.apps"
+    remedy: str = "Change the file, or name a question with --question."
+    essential: bool = False
+    file: Literal["slo", "profile", "state"] = "slo"
 
 
 @dataclass(frozen=True)
@@ -112,6 +126,18 @@ class Solver(Protocol):
         ...
 
 
+class Engines(Protocol):
+    """The engines at hand, each made when it is asked for."""
+
+    def of(self, form: str) -> Iterator[Solver]:
+        """Those of one kind of form, in order of preference; one is loaded when its turn comes."""
+        ...
+
+    def named(self, name: str, form: str) -> Solver | None:
+        """The engine of this name, where it answers this kind of form."""
+        ...
+
+
 class Problem(Protocol):
     """One planning question, in the letters of its paper."""
 
@@ -123,8 +149,8 @@ class Problem(Protocol):
     """Formulation -> the paper's name that stands in `method.like`."""
 
     @classmethod
-    def fits(cls, inputs: Inputs) -> str:
-        """Why this question is not the one that the files ask ("" when it may be)."""
+    def fits(cls, inputs: Inputs) -> str | Sequence[Obstacle]:
+        """What keeps the files from asking this question: obstacles, or one sentence; nothing when they may ask it."""
         ...
 
     @classmethod

@@ -108,4 +108,4 @@ def register() -> None:
     from hetplan import registry
 
     for engine in (Sleepy, Deaf, Broken, Speechless, Late, Chatty):
-        registry.SOLVERS[engine.name] = f"odd_engines:{engine.__name__}"
+        registry.SOLVERS[engine.name] = (engine.form, f"odd_engines:{engine.__name__}")

@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from hetplan.planner.contract import Ask, Options, Tools
-from hetplan.problems.compound.fits import why_not_compound
+from hetplan.planner.contract import Ask, Obstacle, Options, Tools
+from hetplan.problems import ladder
 from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Compound:
     notices: tuple[Notice, ...] = ()
 
     @classmethod
-    def fits(cls, inputs: Inputs) -> str:
-        """Why these files do not ask for compound plans ("" when they may)."""
-        return why_not_compound(inputs)
+    def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
+        """What keeps these files from asking for compound plans."""
+        return ladder.compound(inputs)
 
     @classmethod
     def from_inputs(

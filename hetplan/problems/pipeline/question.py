@@ -32,8 +32,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from hetplan.planner.contract import Ask, Options, Tools
+from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems import ladder
 from hetplan.problems.pipeline.baselines import by_inferline, by_reroute, fixed_variants
 from hetplan.problems.pipeline.exact import top_variants
 from hetplan.problems.pipeline.options import (
@@ -48,7 +49,7 @@ from hetplan.problems.pipeline.options import (
 from hetplan.problems.pipeline.proteus import by_proteus, own_batches
 from hetplan.problems.pipeline.rows import Asked
 from hetplan.problems.pipeline.tree import Tree, count_prefixes, with_least_loads, without_dominated
-from hetplan.problems.pipeline.wish import Wish, read_wish, why_not_a_pipeline
+from hetplan.problems.pipeline.wish import Wish, read_wish
 
 if TYPE_CHECKING:
     from hetplan.problems.pipeline.levels import Solved
@@ -88,9 +89,9 @@ class Pipeline:
     """The trees to be served, where a formulation has narrowed them down already."""
 
     @classmethod
-    def fits(cls, inputs: Inputs) -> str:
-        """Why these files do not ask for pipelines ("" when they may)."""
-        return why_not_a_pipeline(inputs)
+    def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
+        """What keeps these files from asking for pipelines."""
+        return ladder.pipeline(inputs)
 
     @classmethod
     def from_inputs(

@@ -12,6 +12,7 @@ import numpy as np
 
 from hetplan.dispatch.demand_monitor import forecast
 from hetplan.errors import InputError
+from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.tree import Task, Tree
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hetplan.problems.pipeline.options import PipelineOptions
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Wish", "order_of", "read_wish", "why_not_a_pipeline"]
+__all__ = ["Wish", "order_of", "read_wish"]
 
 MOST_TOLD = 8
 
@@ -43,27 +44,12 @@ class Wish:
     notices: tuple[Notice, ...]
 
 
-def why_not_a_pipeline(inputs: Inputs) -> str:
-    """Why these files do not ask for pipelines ("" when they may)."""
-    if not inputs.slo.apps:
-        return "there is no application"
-    for name, app in inputs.slo.apps.items():
-        if app.runs is None or app.runs.pipeline is None:
-            return f"{name} runs no pipeline"
-        pipeline = inputs.profile.pipelines.get(app.runs.pipeline)
-        if pipeline is None or any(node.task is None for node in pipeline.nodes.values()):
-            return f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
-        if app.demand.streams is not None:
-            return f"{name} comes in streams, not at a rate"
-    return ""
-
-
 def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
-    if reason := why_not_a_pipeline(inputs):
-        faults.in_slo("$.apps", reason, "Name another question, or change the file.")
-        faults.settle()
+    for one in ladder.pipeline(inputs):
+        faults.in_slo(one.path, one.why, one.remedy)
+    faults.settle()
     _refused(inputs, faults)
     fleet = read_fleet(inputs, faults)
     rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}

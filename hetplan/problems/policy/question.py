@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from hetplan.errors import InputError
-from hetplan.planner.contract import Ask, Options, Tools
+from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy import targets as policy_targets
 from hetplan.problems.policy.baselines import BASELINES
@@ -48,7 +49,7 @@ from hetplan.problems.policy.options import (
 )
 from hetplan.problems.policy.sets import policy_set, split_load, split_workers
 from hetplan.problems.policy.solved import Bench, Solved
-from hetplan.problems.policy.wish import AppWish, Workers, read_apps, read_workers, wants_fewest, why_not_a_policy
+from hetplan.problems.policy.wish import AppWish, Workers, read_apps, read_workers, wants_fewest
 from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ class Policy:
     start: Plan | None = None
 
     @classmethod
-    def fits(cls, inputs: Inputs) -> str:
-        """Why these files do not ask for a policy ("" when they may)."""
-        return why_not_a_policy(inputs)
+    def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
+        """What keeps these files from asking for a policy."""
+        return ladder.policy(inputs)
 
     @classmethod
     def from_inputs(

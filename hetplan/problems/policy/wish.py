@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.wishes import variants_of
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.slo import RateRange
 
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.slo import App
 
-__all__ = ["AppWish", "Workers", "dispersion", "read_apps", "read_workers", "wants_fewest", "why_not_a_policy"]
+__all__ = ["AppWish", "Workers", "dispersion", "read_apps", "read_workers", "wants_fewest"]
 
 Floats = NDArray[np.float64]
 
-_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 _LEAST_ARRIVALS = 1000
 _MOST_STAGES = 200
 """More stages than this, and than workers, are planned as so many: the gaps vary by seven percent then."""
@@ -80,32 +78,6 @@ class Workers:
     hardware: str
     least: int
     most: int | None
-
-
-def why_not_a_policy(inputs: Inputs) -> str:
-    """Why these files do not ask for a policy ("" when they may)."""
-    slo = inputs.slo
-    terms = {term.max or term.min or "" for term in slo.objective}
-    if not terms <= _OBJECTIVES:
-        return f"a policy is judged by quality or goodput, not by {', '.join(sorted(terms - _OBJECTIVES))}"
-    if not slo.limits.instances:
-        return "a policy is for given workers: limits.instances names none"
-    for app_id, app in slo.apps.items():
-        demand = app.demand
-        if app.runs is not None and app.runs.pipeline is not None:
-            return f"{app_id} runs a pipeline"
-        if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
-            return (
-                f"{app_id} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
-            )
-        if not any(target.of == "response" for target in app.latency):
-            return f"{app_id} has no response target, so there is no slack to decide by"
-        if demand.trace is None and (demand.rate_qps is None or demand.rate_qps == "max"):
-            return f"{app_id} has no load; a policy is made for one, or for a range"
-        plain = not isinstance(demand.rate_qps, RateRange) and app.balancing is None and app.violations is None
-        if not terms and plain and len(variants_of(inputs.profile, app.runs)) < 2:
-            return f"{app_id} has one model and states neither balancing nor violations"
-    return ""
 
 
 def wants_fewest(inputs: Inputs) -> bool:

@@ -45,8 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.contract import Ask, Options, Tools
+from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
+from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.checks import check_all
 from hetplan.problems.pool.columns import Column, Times, Type, read_columns, read_types
@@ -61,7 +62,7 @@ from hetplan.problems.pool.options import (
     RerankOptions,
     SearchOptions,
 )
-from hetplan.problems.pool.wish import Wish, read_wish, why_not_a_pool
+from hetplan.problems.pool.wish import Wish, read_wish
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
@@ -132,9 +133,9 @@ class Pool:
     notices: tuple[Notice, ...] = ()
 
     @classmethod
-    def fits(cls, inputs: Inputs) -> str:
-        """Why these files do not ask for a pool ("" when they may)."""
-        return why_not_a_pool(inputs)
+    def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
+        """What keeps these files from asking for a pool."""
+        return ladder.pool(inputs)
 
     @classmethod
     def from_inputs(

@@ -13,10 +13,9 @@ from hetplan.problems.wishes import variants_of
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Mix, RateRange, Slo
 
-__all__ = ["Target", "Wish", "read_wish", "why_not_a_pool"]
+__all__ = ["Target", "Wish", "read_wish"]
 
 
 @dataclass(frozen=True)
@@ -51,34 +50,6 @@ class Wish:
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
         return self.app.latency[self.targets[-1].place].max_ms if self.targets else None
-
-
-def why_not_a_pool(inputs: Inputs) -> str:
-    """Why these files do not ask for a pool ("" when they may)."""
-    if len(inputs.slo.apps) != 1:
-        return f"a pool serves one application; the SLO has {len(inputs.slo.apps)}"
-    (app,) = inputs.slo.apps.values()
-    if app.runs is not None and app.runs.pipeline is not None:
-        return "a pool runs one model, not a pipeline"
-    if app.candidates:
-        return "a pool chooses its instances itself, candidates are for packing"
-    names = variants_of(inputs.profile, app.runs)
-    if len(names) != 1:
-        return f"a pool runs one variant; {len(names)} may be run here"
-    if isinstance(app.demand.rate_qps, RateRange):
-        return "a pool is sized for one rate, not for a range"
-    if app.demand.series is not None or app.demand.streams is not None or inputs.slo.horizon.periods > 1:
-        return "a pool is sized for one period with a rate in queries per second"
-    if app.demand.mix is None and _varies(inputs.profile, names[0]):
-        return "a pool needs demand.mix, the sizes of queries and their shares"
-    return ""
-
-
-def _varies(profile: Profile, variant: str) -> bool:
-    """Whether any table of the variant has an axis that its run leaves open."""
-    runs = profile.variants[variant].runs if variant in profile.variants else ()
-    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in runs]
-    return any(table is not None and not run.at.keys() >= table.axes.keys() for run, table in tables)
 
 
 def read_wish(inputs: Inputs, faults: Faults) -> Wish:

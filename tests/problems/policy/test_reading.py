@@ -313,7 +313,7 @@ def test_dispersion_of_poisson_is_one() -> None:
 )
 def test_files_that_ask_another_question(change: Any, why: str) -> None:
     profile, slo = files()
-    assert why in Policy.fits(load_inputs(profile, {**slo, **change}))
+    assert why in Policy.fits(load_inputs(profile, {**slo, **change}))[0].why
 
 
 @pytest.mark.parametrize(
@@ -326,14 +326,14 @@ def test_files_that_ask_another_question(change: Any, why: str) -> None:
 )
 def test_demands_that_ask_another_question(demand: Any, why: str) -> None:
     profile, slo = files(demand=demand)
-    assert why in Policy.fits(load_inputs(profile, slo))
+    assert any(why in one.why for one in Policy.fits(load_inputs(profile, slo)))
 
 
 def test_one_model_needs_more_to_be_a_policy() -> None:
     profile, slo = files(models={"only": (0.8, 5.0, 3.0)})
-    assert Policy.fits(load_inputs(profile, slo)) == ""
+    assert Policy.fits(load_inputs(profile, slo)) == ()
     slo["objective"], slo["apps"]["a"]["balancing"] = [], None
-    assert "has one model" in Policy.fits(load_inputs(profile, slo))
+    assert "has one model" in Policy.fits(load_inputs(profile, slo))[0].why
 
 
 @pytest.mark.parametrize("grid", ["fld{10}", "fld:10", "md", "union{50}", "union"])

@@ -1,0 +1,203 @@
+"""Which question files ask: the most specific that fits, whatever else is installed; else the one field to mend."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan import registry
+from hetplan.front_door import choose
+from hetplan.problems.ladder import LADDER
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SHIPPED = {
+    "compound/candidates-": "compound",
+    "compound/": "compound",
+    "end-to-end/": "policy",
+    "pipeline/": "pipeline",
+    "pipeline/social-": "pipeline",
+    "policy/": "policy",
+    "pool/llm-": "pool",
+    "pool/": "pool",
+    "variants/": "variants",
+}
+"""Example -> the question that its files ask."""
+
+FIT_ALL = """
+class Asks{name}:
+    question, aliases, formulations, like = "{name}", (), {{}}, {{}}
+
+    @classmethod
+    def fits(cls, inputs):
+        return {fits!r}
+"""
+
+Place = tuple[str | int, ...]
+
+
+def files(example: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    profile, slo = (json.loads((EXAMPLES / f"{example}{kind}.json").read_text()) for kind in ("profile", "slo"))
+    return profile, slo
+
+
+def places(value: Any, above: Place = ()) -> Iterator[Place]:
+    """Every field of a document, sections and what they hold."""
+    if above:
+        yield above
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from places(held, (*above, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for number, held in enumerate(value):
+            yield from places(held, (*above, number))
+
+
+def without(document: dict[str, Any], place: Place) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    held: Any = changed
+    for step in place[:-1]:
+        held = held[step]
+    del held[place[-1]]
+    return changed
+
+
+def asked(profile: Any, slo: Any) -> str:
+    return choose(hp.load_inputs(profile, slo)).problem.question
+
+
+@pytest.mark.parametrize(("example", "question"), SHIPPED.items())
+def test_shipped_examples_ask_their_question(example: str, question: str) -> None:
+    assert asked(*files(example)) == question
+
+
+def test_the_ladder_has_every_question() -> None:
+    assert LADDER.keys() == registry.PROBLEMS.keys()
+    profile, slo = files("pool/")
+    inputs = hp.load_inputs(profile, slo)
+    for name in LADDER:
+        assert tuple(registry.problem(name).fits(inputs)) == registry.obstacles(name, inputs)
+
+
+@pytest.mark.parametrize("example", SHIPPED)
+def test_one_field_taken_out_is_named_where_no_question_is_left(example: str) -> None:
+    profile, slo = files(example)
+    draw = random.Random(example)
+    of_profile = draw.sample(sorted(places(profile), key=str), k=min(60, len(list(places(profile)))))
+    cases = [(profile, without(slo, place), place) for place in places(slo)]
+    cases += [(without(profile, place), slo, place) for place in of_profile]
+    for given_profile, given_slo, place in cases:
+        faults = refused(given_profile, given_slo)
+        if not faults:
+            continue
+        (fault,) = faults
+        named, taken = fault.path.replace("[", ".").replace("]", ""), ".".join(map(str, ("$", *place)))
+        assert named.startswith(taken) or taken.startswith(named), f"without {taken}: {fault}"
+        assert fault.remedy
+
+
+def refused(profile: Any, slo: Any) -> tuple[hp.Fault, ...]:
+    """Why no question is asked by files that load; the reader names what those lack that do not."""
+    try:
+        inputs = hp.load_inputs(profile, slo)
+    except hp.InputError:
+        return ()
+    try:
+        choose(inputs)
+    except hp.InputError as error:
+        return error.faults
+    return ()
+
+
+def test_what_is_missing_is_named_with_the_nearest_question() -> None:
+    profile, slo = files("policy/")
+    del slo["limits"]["instances"]
+    with pytest.raises(hp.InputError) as caught:
+        asked(profile, slo)
+    (fault,) = caught.value.faults
+    assert fault.path == "$.limits.instances"
+    assert "nearest is policy" in fault.why
+    assert "{" in fault.remedy
+
+
+def test_the_more_specific_question_wins() -> None:
+    profile, slo = files("pool/")
+    (app,) = slo["apps"].values()
+    del slo["objective"], slo["limits"]["cost_per_hour"], app["demand"]["mix"]
+    slo["limits"]["instances"] = {"t4": [1, 1]}
+    app.update(balancing="round_robin", demand={"rate_qps": 5.0})
+    for variant in profile["variants"].values():
+        for run in variant["runs"]:
+            run["at"] = {"batch": 16}
+    inputs = hp.load_inputs(profile, slo)
+    assert [name for name in LADDER if not registry.obstacles(name, inputs)] == ["policy", "pool"]
+    assert asked(profile, slo) == "policy"
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install packages with a question each: a module and its metadata, as pip leaves them."""
+
+    def put(**questions: Any) -> None:
+        for name, fits in questions.items():
+            (tmp_path / f"asks_{name}.py").write_text(FIT_ALL.format(name=name, fits=fits))
+            told = tmp_path / f"asks_{name}-1.dist-info"
+            told.mkdir()
+            (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: asks-{name}\nVersion: 1\n")
+            (told / "entry_points.txt").write_text(f"[hetplan.problems]\n{name} = asks_{name}:Asks{name}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        registry._plugins.cache_clear()
+
+    yield put
+    registry._plugins.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("asks_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(("example", "question"), SHIPPED.items())
+def test_a_package_that_fits_everything_changes_nothing(
+    example: str, question: str, install: Callable[..., None]
+) -> None:
+    install(copycat="", another=())
+    assert {"copycat", "another"} <= set(registry.problem_names())
+    assert asked(*files(example)) == question
+    assert not registry.obstacles("copycat", hp.load_inputs(*files(example)))
+
+
+def test_a_package_is_asked_where_no_own_question_fits(install: Callable[..., None]) -> None:
+    profile, slo = files("policy/")
+    del slo["limits"]["instances"]
+    install(mine="")
+    with pytest.raises(StopIteration):  # it is chosen, and has no formulation
+        asked(profile, slo)
+    install(yours=())
+    with pytest.raises(hp.InputError, match="several questions: mine, yours"):
+        asked(profile, slo)
+
+
+def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[..., None]) -> None:
+    install(mine="these files want no teleport")
+    profile, slo = files("policy/")
+    with pytest.raises(hp.InputError, match="want no teleport"):
+        choose(hp.load_inputs(profile, slo), question="mine")
+    slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
+    slo["apps"]["last"] = {"runs": {"task": "classify"}, "demand": {"streams": 1}}
+    slo["objective"] = [{"min": "cost"}]
+    with pytest.raises(hp.InputError, match="nearest is mine, but these files want no teleport"):
+        asked(profile, slo)
+
+
+def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(group: str) -> Any:
+        raise AssertionError(f"looked for {group}")
+
+    monkeypatch.setattr(registry, "_plugins", never)
+    outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy")
+    assert outcome.exit_code == 0
