@@ -27,10 +27,11 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
-from hetplan.problems.pool.configurations import Configurations, configurations
-from hetplan.problems.pool.eq15 import estimate, estimate_one, from_pool, most_similar, top
-from hetplan.problems.pool.fluid import at_counts, fluid, fluid_at
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.baselines.eq15 import estimate, estimate_one, from_pool, most_similar
+from hetplan.problems.pool.counts import Configurations, configurations
+from hetplan.problems.pool.form import at_counts, fluid, fluid_at
+from hetplan.problems.pool.listed import top
+from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
@@ -73,7 +74,7 @@ def service(model: str) -> tuple[list[int], list[float], dict[str, list[float]],
     return latency["g4dn.xlarge"]["batch"], pmf, means, instance["qos_ms_p99"][model]
 
 
-def pose(model: str, budget: str) -> Pool:
+def pose(model: str, budget: str) -> PoolQuestion:
     """The problem at a budget."""
     sizes, share, latency, qos_ms = service(model)
     profile = {
@@ -96,17 +97,19 @@ def pose(model: str, budget: str) -> Pool:
         Slo.model_validate({"limits": {"cost_per_hour": budget}, "apps": {"app": app}}),
         digests={"profile": "p", "slo": "s"},
     )
-    return Pool.from_inputs(inputs, Pool.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools())
+    return PoolQuestion.from_inputs(
+        inputs, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools()
+    )
 
 
-def ranked(pool: Pool) -> int:
+def ranked(pool: PoolQuestion) -> int:
     """List, estimate, rank, choose: what the published code does, for all configurations at once."""
     found = configurations(pool, pool.wish.budget or 0, with_base=True)
     best = top(estimate(from_pool(pool), found.counts), found.cost, 10)
     return int(best[most_similar(found.rows(best), pool.base)])
 
 
-def ranked_one_by_one(pool: Pool, found: Configurations) -> int:
+def ranked_one_by_one(pool: PoolQuestion, found: Configurations) -> int:
     """The same, one configuration at a time in plain Python."""
     numbers = from_pool(pool)
     prices = pool.c.tolist()

@@ -24,8 +24,8 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
-from hetplan.problems.pool.fluid import fluid
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.form import fluid
+from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -132,7 +132,9 @@ def main() -> None:
     for side, types in ((10, 4), (32, 4), (32, 10)):
         files = documents(side, types)
         inputs = load_inputs(*files)
-        pool = Pool.from_inputs(inputs, Pool.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools())
+        pool = PoolQuestion.from_inputs(
+            inputs, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools()
+        )
         form = fluid(pool, None)
         answer = highs.solve(form, Limits(gap=1e-4))
         build = cpu_s(lambda pool=pool: fluid(pool, None))

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 PROBLEMS = {
-    "pool": "hetplan.problems.pool.question:Pool",
+    "pool": "hetplan.problems.pool.question:PoolQuestion",
     "pipeline": "hetplan.problems.pipeline.question:Pipeline",
     "policy": "hetplan.problems.policy.question:Policy",
     "variants": "hetplan.problems.variants.question:Variants",

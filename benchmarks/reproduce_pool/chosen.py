@@ -16,9 +16,10 @@ from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.problems.pool.configurations import configurations
-from hetplan.problems.pool.eq15 import estimate, from_pool, most_similar, top
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.baselines.eq15 import estimate, from_pool, most_similar
+from hetplan.problems.pool.counts import configurations
+from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.listed import top
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 

@@ -11,7 +11,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
@@ -143,10 +143,10 @@ CASES = {"g1": g1, "g2": g2, "g3": g3}
 
 def pose(
     case: tuple[Json, Json], *, formulation: str = "fluid-milp", tools: Tools | None = None, **options: Any
-) -> Pool:
+) -> PoolQuestion:
     """The problem that a case's files pose."""
-    chosen = Pool.formulations[formulation](**options)
-    return Pool.from_inputs(inputs(*case), chosen, formulation=formulation, tools=tools or Tools())
+    chosen = PoolQuestion.formulations[formulation](**options)
+    return PoolQuestion.from_inputs(inputs(*case), chosen, formulation=formulation, tools=tools or Tools())
 
 
 def decide(

@@ -1,1 +1,10 @@
-"""The question `pool`: its class stands in `question.py`, its letters and mathematics with it."""
+"""The heterogeneous pool (Kairos, HPDC 2023): how many instances of which type to rent for one model.
+
+Decided is how many instances run under which offer, which share of every class of queries goes to which type, and the
+rule by which queries are sent. With a budget the rate is as high as it can be; with a rate, the cost as low.
+
+The letters and the mathematics are in `letters`. To read on, in the order of a solve: `question` (which files ask it),
+`wish` and `machines` (reading the files), `letters` (one pool), `ways` (the conversation with engines), `form`
+(programs), `counts` (what needs no engine), `rated` (what given counts carry), `why` (there is no pool), `draft` (the
+plan). Only when named: `size` (sizing by simulation), `listed` and `search` (trying many pools), `baselines`.
+"""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hetplan.dispatch.matching import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
+from hetplan.problems.pool.letters import Counts, Matrix, Pool
+from hetplan.problems.pool.rated import Chosen, Rated, Simulated
+from hetplan.problems.pool.why import less_rate
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
+from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
 from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 
-if TYPE_CHECKING:
-    from hetplan.problems.pool.question import Counts, Matrix, Pool, Rated
-    from hetplan.problems.pool.simulated import Simulated
-
-__all__ = ["draft", "groups_of", "running", "weights"]
+__all__ = ["draft", "waiting"]
 
 NO_SHARE = 1e-12
 """Shares below this are rounding, not routing."""
@@ -35,47 +34,59 @@ SMALL_POOL = 5
 """Up to so many instances a fixed derate promises more than queueing allows."""
 
 
-def draft(
-    pool: Pool,
-    rated: Rated,
-    reported: Sequence[Reported],
-    *,
-    simulated: Simulated | None = None,
-    tried: Simulated | None = None,
-    warnings: Sequence[Notice] = (),
-) -> Draft:
-    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate.
-
-    `tried` is a simulation that only found a threshold, where the rate itself was measured.
-    """
-    app, counts = pool.wish.app_id, rated.counts
-    groups = groups_of(pool, counts)
+def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold: float | None = None) -> Draft:
+    """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
+    app, rated, counts = pool.wish.app_id, chosen.rated, chosen.rated.counts
+    groups = _groups(pool, counts)
+    workers = tuple(worker for _, worker in groups)
     used = sorted({pool.columns[o].type for o, _ in groups})
     extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
-    rate = _planned(pool, rated, simulated, extrapolated)
+    rate = _planned(pool, rated, chosen.simulated, extrapolated)
     fluid = Promise(
         app=app, quantity="fluid_rate_qps", relation=">=", value=rated.lam, model="fluid", extrapolated=extrapolated
     )
-    cost = Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
     tables = {pool.types[t].table_id: pool.types[t].table_id for t in used}
     single = not any(pool.types[t].is_rate for t in used)
-    looked = tried or simulated
-    dispatch = _dispatch(pool, counts, single, looked.threshold if looked is not None else None)
-    told = (*_told(pool, used), *_warnings(pool, used, counts, single, simulated is not None))
+    dispatch = _dispatch(pool, counts, single, threshold)
+    notices = (*_read(pool, used), *_warnings(pool, used, counts, single, chosen.simulated is not None))
     return Draft(
-        workers=tuple(worker for _, worker in groups),
+        workers=workers,
         routing={app: _routes(pool, counts, rated.share, groups)},
         dispatch={app: dispatch},
         tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
         if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
         else {},
-        actions=transition(running(pool), [worker for _, worker in groups], offers=pool.inputs.profile.offers),
-        promises=(rate, fluid, cost),
+        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
+        promises=(rate, fluid, _cost(pool, counts)),
         reported=tuple(reported),
-        warnings=(*told, *warnings),
+        warnings=(*notices, *chosen.warnings),
         valid=Valid(rate_qps={app: (0.0, rate.value)}),
+        alternatives=chosen.alternatives,
+        searched=chosen.searched,
         **_missed(pool, rate.value),
     )
+
+
+def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Draft:
+    """Instances to which no query is sent: a plan for a rate of 0 exactly."""
+    app = pool.wish.app_id
+    workers = tuple(worker for _, worker in _groups(pool, counts))
+    rates = [
+        Promise(app=app, quantity=quantity, relation=">=", value=0.0, model="fluid")
+        for quantity in ("rate_qps", "fluid_rate_qps")
+    ]
+    return Draft(
+        workers=workers,
+        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
+        promises=(*rates, _cost(pool, counts)),
+        reported=tuple(reported),
+        unserved=(Unserved(app=app, rate_qps=0.0, why="nothing is asked for, so no query has a route"),),
+        valid=Valid(rate_qps={app: (0.0, 0.0)}),
+    )
+
+
+def _cost(pool: Pool, counts: Counts) -> Promise:
+    return Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
 
 
 def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated: bool | None) -> Promise:
@@ -108,8 +119,6 @@ def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated
 
 def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     """A stated rate that the plan does not promise (only simulation finds that out after the choice)."""
-    from hetplan.problems.pool.infeasible import less_rate
-
     wanted = pool.wish.rate_qps
     if wanted is None or planned >= wanted * (1 - MISSED):
         return {}
@@ -117,9 +126,9 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
 
 
-def groups_of(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
-    names = Names(running(pool))
+    names = Names(pool.running)
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
@@ -128,11 +137,6 @@ def groups_of(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
         worker = Worker(id="any", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
         groups.append((int(o), names.named(worker)))
     return groups
-
-
-def running(pool: Pool) -> tuple[Worker, ...]:
-    """The workers that run now, as the state says."""
-    return pool.inputs.state.workers if pool.inputs.state is not None else ()
 
 
 def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
@@ -151,12 +155,6 @@ def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, W
     )
 
 
-def weights(pool: Pool) -> Matrix:
-    """C_j = L(base, largest class) / L(j, largest class), per type; C of the base is 1."""
-    largest = max(range(len(pool.wish.points)), key=lambda s: tuple(pool.wish.points[s].values()))
-    return np.asarray(pool.L[largest, pool.base] / pool.L[largest], dtype=np.float64)
-
-
 def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None) -> Dispatch:
     """The rule chosen; where runs state rates, instances serve several at once and shares decide."""
     if not single or pool.wish.max_ms is None:
@@ -168,11 +166,9 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
     if pool.options.dispatch == "earliest":
         return EarliestDispatch(late=late, slo_ms=slo_ms, xi=xi, predict=predict)
     if pool.options.dispatch == "threshold":
-        from hetplan.problems.pool.simulated import base_among
-
         assert threshold is not None
-        return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[base_among(pool, per_type)].hardware)
-    weight = weights(pool)
+        return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[pool.base_among(per_type)].hardware)
+    weight = pool.weights
     parts = parts_of_pool(per_type.tolist(), weight=weight.tolist())
     return MatchingDispatch(
         late=late,
@@ -193,8 +189,8 @@ def _needed(table: Table, pool: Pool) -> Table:
     )
 
 
-def _told(pool: Pool, used: Sequence[int]) -> list[Notice]:
-    """What reading found, without what concerns only tables of types that are not used."""
+def _read(pool: Pool, used: Sequence[int]) -> list[Notice]:
+    """What reading the files found, without what concerns only tables of types that are not used."""
     unused = {f"tables.{kind.table_id}" for t, kind in enumerate(pool.types) if t not in used}
     unused -= {f"tables.{pool.types[t].table_id}" for t in used}
     return [notice for notice in pool.notices if notice.at not in unused]
@@ -204,7 +200,7 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
     notices: list[Notice] = []
     if not single:
         return notices
-    weight = weights(pool)
+    weight = pool.weights
     low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
     if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
         notices.append(

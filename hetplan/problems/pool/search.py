@@ -2,7 +2,7 @@
 
 The bound of a configuration is its fluid rate with all the lateness that the target leaves, which no dispatcher can
 exceed, or the estimate of Eq. 15, which proves nothing. Kairos+ (Algorithm 1) tries configurations in the order of the
-bound and leaves out those whose bound is below the best value found; the other searches do so too unless told not to.
+bound and leaves out those whose bound is below the best value found; so do the other searches, with option `prune`.
 Where the order does not depend on values, the simulation of a pool ends as soon as it is known not to beat the best.
 """
 
@@ -10,28 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.problems.pool import (
-    eq15 as pool_eq15,
-)
-from hetplan.problems.pool import (
-    infeasible as pool_infeasible,
-)
-from hetplan.problems.pool.configurations import Configurations, columns_of, configurations
-from hetplan.problems.pool.ranked import MOST_PROGRAMS, covers, rates_of
-from hetplan.problems.pool.simulated import Simulated, check_can_simulate, simulate, tolerant
+from hetplan.problems.pool.counts import Configurations, configurations, covers
+from hetplan.problems.pool.letters import Pool, Vector
+from hetplan.problems.pool.options import SearchOptions
+from hetplan.problems.pool.rated import MOST_PROGRAMS, Chosen, Simulated, rate_at, rates_of
+from hetplan.problems.pool.size import check_can_simulate, simulate, tolerant
+from hetplan.problems.pool.why import nothing_served
 from hetplan.profiles.plan import Notice
-
-if TYPE_CHECKING:
-    from hetplan.problems.pool.options import SearchOptions
-    from hetplan.problems.pool.question import Pool
 
 __all__ = ["ENGINES", "by_search", "catalog"]
 
@@ -49,7 +42,7 @@ FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
 """Of a pool that is not the best these need not know what it is worth."""
 
 
-def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
+def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     """The best pool that the search finds."""
     if pool.wish.budget is None:
         raise InputError.one(
@@ -59,12 +52,12 @@ def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
             why=f"{pool.formulation} looks for the most rate within a budget",
             remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',
         )
-    options = cast("SearchOptions", pool.options)
+    options = cast(SearchOptions, pool.options)
     found = configurations(pool, pool.wish.budget, with_base=options.bound == "eq15")
     bound = _bounds(pool, ask, found)
     at = np.flatnonzero(bound > 0)
     if not at.size:
-        return pool_infeasible.nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
+        return nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
     found, bound = found.where(bound > 0), bound[at]
     tried: dict[int, Simulated] = {}
     form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried))
@@ -75,7 +68,7 @@ def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
     if value.median <= 0:
         why = f"none of the {len(tried)} pools tried carries any rate within the target"
         return Infeasible(why=(why,), proved=False)
-    rated = pool.rate_at(ask, columns_of(pool, found.row(answer.point)))
+    rated = rate_at(pool, ask, pool.columns_of(found.row(answer.point)))
     value = replace(value, at_most=rated.lam)
     proved = options.bound == "lp" and not options.prune_sub
     top = form.upper_bound() if proved else np.inf
@@ -91,21 +84,21 @@ def by_search(pool: Pool, ask: Ask) -> Draft | Infeasible:
         vouched="claimed" if np.isfinite(top) else None,
         note=note,
     )
-    warnings = []
+    warnings: tuple[Notice, ...] = ()
     if options.bound == "eq15" and options.prune:
         text = "Eq. 15 is no bound: what was left out for it may be better"
-        warnings.append(Notice(code="W-no-bound", at="claims", text=text))
-    return pool.drafted(ask, rated, [claim], simulated=value, warnings=warnings, searched=True)
+        warnings = (Notice(code="W-no-bound", at="claims", text=text),)
+    return Chosen(rated, (claim,), simulated=value, warnings=warnings, searched=True)
 
 
 def catalog(
     pool: Pool,
     found: Configurations,
-    bound: np.ndarray[tuple[int], np.dtype[np.float64]],
+    bound: Vector,
     evaluate: Callable[[int], float],
 ) -> Catalog:
     """The configurations as candidates."""
-    options = cast("SearchOptions", pool.options)
+    options = cast(SearchOptions, pool.options)
     return Catalog(
         place=found.rows(np.arange(len(found))),
         evaluate=evaluate,
@@ -118,9 +111,11 @@ def catalog(
     )
 
 
-def _bounds(pool: Pool, ask: Ask, found: Configurations) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    if cast("SearchOptions", pool.options).bound == "eq15":
-        return pool_eq15.estimate(pool_eq15.from_pool(pool), found.counts)
+def _bounds(pool: Pool, ask: Ask, found: Configurations) -> Vector:
+    if cast(SearchOptions, pool.options).bound == "eq15":
+        from hetplan.problems.pool.baselines.eq15 import estimate, from_pool
+
+        return estimate(from_pool(pool), found.counts)
     if len(found) > MOST_PROGRAMS:
         raise InputError.one(
             path="method.options.bound",
@@ -139,12 +134,12 @@ def _evaluator(
     pool: Pool,
     ask: Ask,
     found: Configurations,
-    bound: np.ndarray[tuple[int], np.dtype[np.float64]],
+    bound: Vector,
     tried: dict[int, Simulated],
 ) -> Callable[[int], float]:
     """What a candidate is worth: the median rate over seeds; `tried` keeps the whole of it."""
     measure = pool.tools.evaluate
-    if cast("SearchOptions", pool.options).evaluator == "evaluate":
+    if cast(SearchOptions, pool.options).evaluator == "evaluate":
         if measure is None:
             raise InputError.one(
                 file="options",

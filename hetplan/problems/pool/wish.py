@@ -57,7 +57,7 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
     slo, profile = inputs.slo, inputs.profile
     if len(slo.apps) != 1:
         faults.in_slo(
-            "$.apps", f"a pool serves one application, and {len(slo.apps)} stand here", "Give one app per file."
+            "$.apps", f"a pool serves one application, and the file has {len(slo.apps)}", "Give one app per file."
         )
         faults.settle()
     ((app_id, app),) = slo.apps.items()

@@ -6,7 +6,8 @@ from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, 
 from hetplan import registry
 from hetplan.errors import SolverFailed
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.fluid import fluid, fluid_at, given_counts
+from hetplan.problems.pool.form import fluid, fluid_at
+from hetplan.problems.pool.ways import given_counts
 
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {"cp-sat-scaled"}

@@ -20,10 +20,9 @@ from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.fluid import fluid, fluid_at
-from hetplan.problems.pool.infeasible import cover
-from hetplan.problems.pool.question import Pool
-from hetplan.problems.pool.start import cheapest_cover, flows, point_of, start
+from hetplan.problems.pool.counts import flows, point_of, start
+from hetplan.problems.pool.form import cover, fluid, fluid_at
+from hetplan.problems.pool.question import PoolQuestion
 from hetplan.solvers.highs import Highs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"
@@ -140,7 +139,7 @@ def small(draw: st.DrawFn) -> tuple[Json, Json]:
 @given(case=small(), eps=st.sampled_from([0.0, 0.01]))
 def test_the_cheapest_cover_by_subsets_and_by_program(case: tuple[Json, Json], eps: float) -> None:
     problem = pose(case, eps=eps)
-    listed = cheapest_cover(problem)
+    listed = problem.cover
     answer = Highs().solve(cover(problem), Limits(gap=0.0))
     if listed is None:
         assert answer.status is Status.INFEASIBLE
@@ -265,8 +264,8 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
 @pytest.mark.parametrize("instances", [{}, {"aux": [2, None]}, {"base": [1, None], "aux": [1, None]}])
 def test_a_demand_of_nothing_rents_the_least(instances: Json) -> None:
     given_ = inputs(*g1(rate_qps=0, instances=instances))
-    problem = Pool.from_inputs(
-        given_, Pool.formulations["fluid-milp"](), formulation="fluid-milp", tools=registry.tools_of("pool")
+    problem = PoolQuestion.from_inputs(
+        given_, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=registry.tools_of("pool")
     )
     found = problem.decide(Asking(registry.solvers("milp"), Limits()))
     assert isinstance(found, Draft)

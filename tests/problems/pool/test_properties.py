@@ -17,8 +17,8 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.fluid import at_counts, fluid_at
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.form import at_counts, fluid_at
+from hetplan.problems.pool.question import PoolQuestion
 
 
 @st.composite
@@ -34,7 +34,7 @@ def tiny(draw: st.DrawFn) -> tuple[Json, Json]:
     return files(latency, share, prices=prices, qos_ms=100, budget=draw(st.integers(50, 180)) / 100)
 
 
-def rate_by_scipy(problem: Pool, per_type: Any) -> float:
+def rate_by_scipy(problem: PoolQuestion, per_type: Any) -> float:
     """The fluid rate at given counts, written down a second time: shares r[s,t] of each class, busy time per query."""
     p, times = problem.p, np.where(problem.qos >= problem.L, problem.L, np.nan)
     pairs = [(s, t) for s, t in itertools.product(*map(range, times.shape)) if times[s, t] == times[s, t]]

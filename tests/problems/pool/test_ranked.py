@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.configurations import columns_of, configurations, enumerate_counts, ladder
-from hetplan.problems.pool.eq15 import Eq15, estimate, estimate_one, from_pool, most_similar, top
+from hetplan.problems.pool.baselines.eq15 import Eq15, estimate, estimate_one, from_pool, most_similar
+from hetplan.problems.pool.counts import configurations, enumerate_counts, ladder
+from hetplan.problems.pool.listed import top
 
 needs_data = pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 
@@ -69,7 +70,7 @@ def test_offers_are_taken_cheapest_first() -> None:
     case[0]["offers"]["h-spot"] = {"hardware": "h", "price_per_hour": "0.25", "stock": 2}
     problem = pose(case)
     assert (ladder(problem, 0, 0, 3 * 10**9) / 10**9).tolist() == [0, 0.25, 0.5, 1.5, 2.5]
-    assert columns_of(problem, np.array([3])).tolist() == [1, 2]
+    assert problem.columns_of(np.array([3])).tolist() == [1, 2]
 
 
 def test_resources_limit_configurations() -> None:

@@ -11,7 +11,7 @@ from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promis
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.question import Pool
+from hetplan.problems.pool.question import PoolQuestion
 
 Change = Callable[[Json, Json], Any]
 
@@ -233,7 +233,7 @@ def test_no_mix_is_one_class() -> None:
     for name in ("base", "aux"):
         profile["tables"][f"t-{name}"] = {"quantity": "latency_ms", "mean": 25}
     demand(slo).pop("mix")
-    assert Pool.fits(inputs(profile, slo)) == ()
+    assert PoolQuestion.fits(inputs(profile, slo)) == ()
     drafted = decide((profile, slo), derate=1.0)
     assert promise(drafted, "rate_qps") == pytest.approx(320.0)
     assert isinstance(drafted, Draft)
@@ -294,9 +294,9 @@ def test_a_quality_that_the_variant_has_not() -> None:
 )
 def test_files_that_ask_another_question(change: Change, why: str) -> None:
     profile, slo = g1(budget=5)
-    assert Pool.fits(inputs(profile, slo)) == ()
+    assert PoolQuestion.fits(inputs(profile, slo)) == ()
     change(profile, slo)
-    assert why in Pool.fits(inputs(profile, slo))[0].why
+    assert why in PoolQuestion.fits(inputs(profile, slo))[0].why
 
 
 def test_hardware_without_a_needed_resource_is_left_out() -> None:

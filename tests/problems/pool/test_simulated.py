@@ -20,8 +20,9 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.make_plan import make_plan
-from hetplan.problems.pool.question import Pool
-from hetplan.problems.pool.simulated import Simulated, simulate
+from hetplan.problems.pool.question import PoolQuestion
+from hetplan.problems.pool.rated import Simulated, rate_at
+from hetplan.problems.pool.size import simulate
 from hetplan.profiles.plan import Method
 from hetplan.profiles.plan_dispatch import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
@@ -130,7 +131,7 @@ def test_the_smallest_pool_for_a_rate() -> None:
     ask = Asking(registry.solvers("milp"), Limits())
     for n in np.ndindex(5, 9, 17):
         cheaper = problem.cost(np.array(n)) < cost * 10**9 - 1 and n[0] >= 1
-        if cheaper and (rated := problem.rate_at(ask, np.array(n))).lam > 0:
+        if cheaper and (rated := rate_at(problem, ask, np.array(n))).lam > 0:
             assert simulate(problem, n, rated.lam, first_seed=0).promised < 100
     claim = found.reported[0]
     assert (claim.about, claim.scope, claim.value) == ("cost_per_hour", "relaxation", cost)
@@ -224,7 +225,7 @@ def test_searches_find_the_best_pool(formulation: str, bound: str) -> None:
         if (
             n[0] >= 1
             and problem.cost(np.array(n)) <= 4 * 10**9
-            and (rated := problem.rate_at(ask, np.array(n))).lam > 0
+            and (rated := rate_at(problem, ask, np.array(n))).lam > 0
         ):
             best = max(best, simulate(problem, n, rated.lam, first_seed=0).median)
     rate = found.promises[0]
@@ -305,9 +306,9 @@ def test_simulated_plans_verify(formulation: str, options: Json, wish: Json) -> 
     if formulation in SEARCHES and "rate_qps" in wish:
         pytest.skip("searches are for budgets")
     files_ = inputs(*g3(**wish))
-    chosen = Pool.formulations[formulation](**options)
+    chosen = PoolQuestion.formulations[formulation](**options)
     tools = Tools(simulate=Simulator())
-    problem = Pool.from_inputs(files_, chosen, formulation=formulation, tools=tools)
+    problem = PoolQuestion.from_inputs(files_, chosen, formulation=formulation, tools=tools)
     method = Method(formulation=formulation, options=chosen.model_dump(mode="json", exclude_none=True))
     ask = Asking([*registry.solvers("milp"), *CATALOG], Limits())
     outcome = make_plan(problem, files_, ask, method=method)

@@ -1,46 +1,36 @@
-"""The exact fluid program of the pool as forms, over whole counts and at given counts (equations of `pool`)."""
+"""The programs of a pool: the exact fluid program over whole counts and at given counts, and those that explain.
+
+The equations are those of `letters`.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetplan.planner.forms.milp import Builder, Elastic, Milp, Vector
-from hetplan.problems.faults import Faults
+from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 
-if TYPE_CHECKING:
-    from hetplan.problems.pool.question import Counts, Matrix, Pool
-
 __all__ = [
-    "add_flows",
-    "add_limits",
     "at_counts",
-    "budget_row",
-    "class_label",
+    "cover",
     "fluid",
     "fluid_at",
-    "given_counts",
-    "limit_resources",
+    "least_raise",
+    "minima",
     "most_of",
     "read_counts",
     "read_rate",
     "read_shares",
 ]
 
-Index = NDArray[np.int64]
+Index = Counts
 
 EXTRA = 1.0
 """Price of one unit of slack in every elastic block: repairs are tried one by one, so only their order hangs on it."""
-
-
-def class_label(pool: Pool, s: int) -> str:
-    """A class in the user's words: ``batch=8``."""
-    return " ".join(f"{axis}={size:g}" for axis, size in pool.wish.points[s].items()) or "all"
 
 
 def most_of(pool: Pool, *, target: float | None) -> Vector:
@@ -77,12 +67,10 @@ def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tupl
     lam = m.columns("lam", ["rate"], unit=unit, cost=scale if m.sense == "max" else 0.0)
 
     def label(i: int) -> str:
-        return f"{class_label(pool, int(s[i]))}@{pool.types[int(t[i])].hardware}"
+        return f"{pool.class_label(int(s[i]))}@{pool.types[int(t[i])].hardware}"
 
     x = m.columns("x", label, size=s.size, unit=f"its share of {unit}")
-    served = m.rows(
-        "served", lambda i: class_label(pool, i), size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(1)"
-    )
+    served = m.rows("served", pool.class_label, size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(1)")
     m.add(served[s], x, 1.0)
     m.add(served, lam, -1.0)
     lax = [(limit, share) for limit, share in pool.limits if share > 0]
@@ -110,7 +98,7 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector |
     price = pool.c / NANO
     n = m.columns(
         "n",
-        [column.offer or pool.types[column.type].hardware for column in pool.columns],
+        pool.column_names,
         upper=most_of(pool, target=target) if most is None else most,
         whole=True,
         unit="instances",
@@ -244,52 +232,69 @@ def read_shares(pool: Pool, point: Vector) -> Matrix:
     return share
 
 
-def given_counts(pool: Pool) -> Counts:
-    """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
-    faults = Faults.of(pool.inputs)
-    stated: dict[str, int] | None = getattr(pool.options, "counts", None)
-    counts = np.zeros(len(pool.columns), dtype=np.int64)
-    offers = {column.offer: o for o, column in enumerate(pool.columns) if column.offer is not None}
-    per_type = {kind.hardware: t for t, kind in enumerate(pool.types)}
-    if stated is None:
-        stated = {}
-        for kind in pool.types:
-            if kind.most != kind.least:
-                faults.in_slo(
-                    f"$.limits.instances.{kind.hardware}",
-                    "fluid-lp rates a given pool, and this leaves a choice",
-                    "Give option counts, or the same least and most for every hardware.",
-                    value=[kind.least, kind.most],
-                )
-            stated[kind.hardware] = kind.least
-    for name, count in stated.items():
-        if count < 0 or (name not in offers and name not in per_type):
-            faults.in_options(
-                f"counts.{name}",
-                "counts are of offers or hardware of this pool, none of them negative",
-                f"Choose from {', '.join([*per_type, *offers])}.",
-                value=count,
-            )
-        elif name in offers:
-            counts[offers[name]] += count
-        else:
-            _fill(pool, counts, per_type[name], count, faults)
-    faults.settle()
-    return counts
+def cover(pool: Pool) -> Milp:
+    """Least cost of a pool that serves every class within the targets at some rate, however small, and has all minima.
+
+    Classes alike in where they are served in time are one pattern i; y_it is the share of pattern i that type t takes.
+    """
+    m = Builder("min", name=f"pool {pool.wish.app_id} cover")
+    late = [limit < pool.M for limit, share in pool.limits if share > 0]
+    alike, which = np.unique(np.hstack([pool.usable, *late]), axis=0, return_inverse=True)
+    share = np.bincount(which.ravel(), weights=pool.p, minlength=len(alike))
+    width = len(pool.types)
+    i, t = np.nonzero(alike[:, :width])
+    y = m.columns("y", lambda k: f"pattern {i[k]} on {pool.types[int(t[k])].hardware}", size=i.size, upper=1.0)
+    most = [np.inf if column.stock is None else column.stock for column in pool.columns]
+    n = m.columns("n", pool.column_names, upper=most, whole=True, unit="instances", cost=pool.c / NANO)
+    m.add(m.rows("served", lambda k: f"pattern {k}", size=len(alike), lower=1.0, upper=1.0)[i], y, 1.0)
+    there = m.rows("there", lambda k: f"pattern {i[k]}", size=i.size, upper=0.0)
+    m.add(there, y, 1.0)
+    at, o = np.nonzero(np.equal.outer(t, pool.of))
+    m.add(there[at], n[o], -1.0)
+    for k, (_, allowed) in enumerate((limit, share) for limit, share in pool.limits if share > 0):
+        row = m.rows(f"late {k}", ["share"], upper=allowed)
+        m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
+    least = [float(kind.least) for kind in pool.types]
+    top = [np.inf if kind.most is None else float(kind.most) for kind in pool.types]
+    m.add(m.rows("count", [kind.hardware for kind in pool.types], lower=least, upper=top)[pool.of], n, 1.0)
+    limit_resources(pool, m, n)
+    return m.build()
 
 
-def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> None:
-    """Instances of a type from its offers, cheapest first."""
-    left = count
-    for o in sorted(np.flatnonzero(pool.of == t), key=lambda o: (pool.columns[o].price, o)):
-        stock = pool.columns[o].stock
-        taken = left if stock is None else min(left, stock)
-        counts[o] += taken
-        left -= taken
-    if left:
-        faults.in_options(
-            f"counts.{pool.types[t].hardware}",
-            "more than its offers have in stock",
-            f"At most {count - left}.",
-            value=count,
+def least_raise(pool: Pool, target: float) -> Milp:
+    """The target with every max and stock loosened, at the price of the instances beyond them."""
+    m = Builder("min", name=f"pool {pool.wish.app_id} raised")
+    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=target)
+    names = pool.column_names
+    n = m.columns("n", names, whole=True, unit="instances")
+    m.add(busy[pool.of], n, -1.0)
+    row = m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps")
+    m.add(row, lam, 1.0)
+    price = np.maximum(pool.c / NANO, 1e-3)
+    stocked = [o for o, column in enumerate(pool.columns) if column.stock is not None]
+    if stocked:
+        extra = m.columns("extra_stock", [names[o] for o in stocked], whole=True, cost=price[stocked])
+        rows = m.rows("stock", [names[o] for o in stocked], upper=[float(pool.columns[o].stock or 0) for o in stocked])
+        m.add(rows, n[stocked], 1.0)
+        m.add(rows, extra, -1.0)
+    capped = [t for t, kind in enumerate(pool.types) if kind.most is not None]
+    if capped:
+        cost = [price[pool.of == t].min() for t in capped]
+        extra = m.columns("extra_most", [pool.types[t].hardware for t in capped], whole=True, cost=cost)
+        rows = m.rows(
+            "most", [pool.types[t].hardware for t in capped], upper=[float(pool.types[t].most or 0) for t in capped]
         )
+        for row, t in zip(rows, capped, strict=True):
+            m.add(row, n[pool.of == t], 1.0)
+        m.add(rows, extra, -1.0)
+    limit_resources(pool, m, n)
+    return m.build()
+
+
+def minima(pool: Pool) -> Milp:
+    """Least cost of the instances that the limits ask for."""
+    m = Builder("min", name=f"pool {pool.wish.app_id} idle")
+    most = [np.inf if column.stock is None else column.stock for column in pool.columns]
+    n = m.columns("n", pool.column_names, upper=most, whole=True, unit="instances", cost=pool.c / NANO)
+    add_limits(pool, m, n)
+    return m.build()

@@ -17,76 +17,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.problems.pool.configurations import columns_of, configurations
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.problems.pool.counts import configurations
+from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.options import FluidOptions
+from hetplan.problems.pool.rated import GAP, MOST_PROGRAMS, Chosen, Rated, Simulated, rate_at, rates_of
+from hetplan.problems.pool.why import less_rate
+from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
-if TYPE_CHECKING:
-    from hetplan.problems.pool.options import FluidOptions
-    from hetplan.problems.pool.question import Counts, Pool, Rated
-
-__all__ = ["SPREADS", "Simulated", "base_among", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest"]
-
-SPREADS = 3.0
-"""A promise stays so many standard deviations of the seeds below their mean, so that new seeds keep it."""
+__all__ = ["check_can_simulate", "claims", "lower_bound", "simulate", "smallest", "tolerant"]
 
 LEAST_RAISED, MOST_RAISED = 1.01, 2.0
 """By how much the fluid rate is raised, at least and at most, until a pool carries the rate in simulation."""
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
-
-    No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
-    target leaves, a pool may be seen to carry a little more.
-    """
-
-    per_seed: tuple[float, ...]
-    model: Literal["simulation/1", "measured"] = "simulation/1"
-    at_most: float = math.inf
-    threshold: float | None = None
-
-    @property
-    def median(self) -> float:
-        """The middle of the seeds."""
-        return float(median(self.per_seed))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The least and the most of the seeds."""
-        return min(self.per_seed), max(self.per_seed)
-
-    @property
-    def promised(self) -> float:
-        """The rate that also other seeds may be expected to reach."""
-        if len(self.per_seed) == 1:
-            return min(self.per_seed[0], self.at_most)
-        spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
-        return max(0.0, min(*self.per_seed, spread_below, self.at_most))
-
-
 def check_can_simulate(pool: Pool) -> None:
     """Raise where a pool cannot be simulated: nobody to do it, rates instead of times, noise without its numbers."""
     file = pool.inputs.files.get("profile", "profile.json")
-    if pool.tools.simulate is None:
-        raise InputError.one(
-            file="options",
-            path="size",
-            value="simulated",
-            why="no simulator was handed in",
-            remedy="Hand in Tools(simulate=...), or leave the option out.",
-        )
+    check_simulator(pool.tools)
     if not pool.served.all() or any(kind.is_rate for kind in pool.types):
         raise InputError.one(
             file=file,
@@ -130,7 +89,7 @@ def simulate(
         rule=_rule(pool, per_type),
         seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
         lp_qps=lam,
-        base=pool.base if pool.options.dispatch == "matching" else base_among(pool, per_type),
+        base=pool.base if pool.options.dispatch == "matching" else pool.base_among(per_type),
         sizes=sizes,
         most_late=pool.wish.targets[-1].left,
         **more,
@@ -139,25 +98,15 @@ def simulate(
     return Simulated(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
 
 
-def base_among(pool: Pool, per_type: Counts | Sequence[int]) -> int:
-    """The base type, or where there is none of it, the type that is there and serves the most queries in time."""
-    if per_type[pool.base] > 0:
-        return pool.base
-    there = np.asarray(per_type) > 0
-    return int(np.argmax(np.where(there, np.round(pool.p @ pool.timely, 12), -1.0)))
-
-
 def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
     """The rule that the plan will state; a threshold is not known before it was looked for.
 
     A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
     pairs cost, are left at the base's.
     """
-    from hetplan.problems.pool.draft import weights
-
     if pool.options.dispatch != "matching":
         return f"{pool.options.dispatch}/1"
-    weight = tuple(np.where(np.asarray(per_type) > 0, weights(pool), 1.0).tolist())
+    weight = tuple(np.where(np.asarray(per_type) > 0, pool.weights, 1.0).tolist())
     return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
 
 
@@ -179,18 +128,12 @@ def tolerant(pool: Pool) -> Pool:
 
 def lower_bound(pool: Pool, ask: Ask) -> Reported | None:
     """The fluid program's least cost, without derate and with all tolerance: no dispatcher can do with less."""
-    from hetplan.problems.pool.fluid import fluid
-    from hetplan.problems.pool.question import GAP
-
     answer = ask(fluid(tolerant(pool), pool.wish.rate_qps), gap=GAP, about="least cost that any dispatcher needs")
     return Reported("cost_per_hour", "min", "relaxation", answer) if answer.point is not None else None
 
 
 def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported]) -> list[Reported]:
     """What is claimed once the rate is a simulated one: against the fluid bound where the program was to choose."""
-    from hetplan.problems.pool.fluid import fluid
-    from hetplan.problems.pool.question import GAP
-
     kept = [reported for reported in backed if reported.about != "rate_qps"]
     if pool.fluid_target is not None:
         return kept
@@ -201,43 +144,42 @@ def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported
     return [Reported("rate_qps", "max", "relaxation", answer, value=simulated.promised, note=note), *kept]
 
 
-def smallest(pool: Pool, ask: Ask) -> Draft | Infeasible:
+def smallest(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
     """The cheapest pool found that carries the rate in simulation, searched upward from the fluid optimum.
 
     First pools of the fluid program for growing rates, until one carries the rate; then every cheaper configuration
-    whose fluid bound reaches the rate, the roomiest first, as long as `evaluations` lasts.
+    whose fluid bound reaches the rate, the roomiest first, as long as `evaluations` lasts. None where not even the
+    fluid program reaches the rate.
     """
-    from hetplan.problems.pool import infeasible as pool_infeasible
-
     check_can_simulate(pool)
     bound = lower_bound(pool, ask)
     if bound is None:
-        # Not even the fluid program reaches the rate: it says why.
-        found = pool.fluid_best(ask)
-        return found if isinstance(found, Infeasible) else Infeasible(why=("no bound was found",), proved=False)
-    trial = _Trial(pool, ask, cast("FluidOptions", pool.options).evaluations)
+        return None
+    trial = _Trial(pool, ask, cast(FluidOptions, pool.options).evaluations)
     best = _first_enough(pool, ask, trial)
     if best is None:
         rate = max((one.promised for one in trial.tried.values()), default=0.0)
-        told = f"the best of {len(trial.tried)} tried carries {rate:.6g}"
-        why = f"no pool was found that carries {pool.wish.rate_qps:g} qps in simulation; {told}"
-        return Infeasible(why=(why,), repairs=(pool_infeasible.less_rate(pool, rate),), proved=False)
+        most = f"the best of {len(trial.tried)} tried carries {rate:.6g}"
+        why = f"no pool was found that carries {pool.wish.rate_qps:g} qps in simulation; {most}"
+        return Infeasible(why=(why,), repairs=(less_rate(pool, rate),), proved=False)
     best, searched_all = _cheaper(pool, ask, trial, best)
     cost = pool.cost(best.counts) / NANO
     claim = replace(bound, value=cost, note="what no dispatcher can do with less, against what simulation shows to do")
-    warnings = []
+    warnings: tuple[Notice, ...] = ()
     if not searched_all:
         text = f"{len(trial.tried)} pools were simulated; a cheaper one that was not may do as well"
-        warnings.append(Notice(code="W-not-all-tried", at="claims", text=text))
-    return pool.drafted(ask, best, [claim], simulated=trial.of(best), warnings=warnings, searched=True)
+        warnings = (Notice(code="W-not-all-tried", at="claims", text=text),)
+    return Chosen(best, (claim,), simulated=trial.of(best), warnings=warnings, searched=True)
 
 
+@dataclass
 class _Trial:
     """Simulates pools, each once, up to a number of them."""
 
-    def __init__(self, pool: Pool, ask: Ask, most: int) -> None:
-        self.pool, self.ask, self.most = pool, ask, most
-        self.tried: dict[tuple[int, ...], Simulated] = {}
+    pool: Pool
+    ask: Ask
+    most: int
+    tried: dict[tuple[int, ...], Simulated] = field(default_factory=dict)
 
     @property
     def left(self) -> bool:
@@ -261,16 +203,13 @@ class _Trial:
 
 def _first_enough(pool: Pool, ask: Ask, trial: _Trial) -> Rated | None:
     """Pools of the fluid program, each for a rate raised by what simulation found missing at the one before."""
-    from hetplan.problems.pool.fluid import fluid, read_counts
-    from hetplan.problems.pool.question import GAP
-
     rate = pool.wish.rate_qps or 0.0
     want = rate
     while trial.left:
         answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
         if answer.point is None:
             break
-        rated = pool.rate_at(ask, read_counts(pool, answer.point))
+        rated = rate_at(pool, ask, read_counts(pool, answer.point))
         if trial.enough(rated):
             return rated
         missing = rate / max(trial.of(rated).promised, rate / MOST_RAISED)
@@ -281,8 +220,6 @@ def _first_enough(pool: Pool, ask: Ask, trial: _Trial) -> Rated | None:
 
 def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, bool]:
     """The cheapest that simulation finds of all configurations cheaper than `best`; and whether none was left out."""
-    from hetplan.problems.pool.ranked import MOST_PROGRAMS, rates_of
-
     rate, loose = pool.wish.rate_qps or 0.0, tolerant(pool)
     found = configurations(pool, pool.cost(best.counts) - 1)
     rough = _could_carry(loose, found.counts, rate)
@@ -298,7 +235,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, b
             continue
         if not trial.left:
             return best, False
-        rated = pool.rate_at(ask, columns_of(pool, found.row(int(i))))
+        rated = rate_at(pool, ask, pool.columns_of(found.row(int(i))))
         if rated.lam > 0 and trial.enough(rated):
             best = rated
     return best, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,24 +11,12 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
-from hetplan.planner.forms.milp import Builder, Milp, Vector
-from hetplan.problems.pool.fluid import add_flows, class_label, fluid, limit_resources, most_of, read_counts, read_rate
-from hetplan.problems.pool.start import rentable
+from hetplan.planner.forms.milp import Milp
+from hetplan.problems.pool.form import cover, fluid, least_raise, most_of, read_counts, read_rate
+from hetplan.problems.pool.letters import Counts, Pool, Vector
 from hetplan.profiles.fields import NANO, money_text
 
-if TYPE_CHECKING:
-    from hetplan.problems.pool.question import Counts, Pool
-
-__all__ = [
-    "cover",
-    "impossible",
-    "least_raise",
-    "less_rate",
-    "nothing_served",
-    "too_slow",
-    "unaffordable",
-    "unreachable",
-]
+__all__ = ["impossible", "less_rate", "nothing_served", "too_slow", "unaffordable", "unreachable"]
 
 SHOWN = 5
 """How many classes are named one by one."""
@@ -67,7 +55,7 @@ def _too_poor(pool: Pool) -> Infeasible | None:
 
 def _late_everywhere(pool: Pool) -> Infeasible | None:
     """Classes that no type to be had serves within a target, where these are more than the target leaves."""
-    to_be_had = rentable(pool)
+    to_be_had = pool.rentable
     least = np.where(pool.served, pool.M, np.inf)[:, to_be_had].min(axis=1, initial=np.inf)
     why, repairs = [], list[Repair]()
     for k, (limit, allowed) in enumerate(pool.limits):
@@ -75,7 +63,7 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
         share = float(pool.p[late].sum())
         if share <= allowed * (1 + 1e-9) and not np.isinf(least).any():
             continue
-        named = [f"{class_label(pool, int(s))} (share {pool.p[s]:.4g})" for s in np.flatnonzero(late)]
+        named = [f"{pool.class_label(int(s))} (share {pool.p[s]:.4g})" for s in np.flatnonzero(late)]
         listed = ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more bins" if len(named) > SHOWN else "")
         why.append(f"late on every type that may be rented: {listed}; in all {share:.4g} of the queries")
         if np.isfinite(least).all():
@@ -123,7 +111,7 @@ def _minima_over_budget(pool: Pool) -> Infeasible | None:
     cost = 0
     for t, kind in enumerate(pool.types):
         left = kind.least
-        for o in sorted(np.flatnonzero(pool.of == t), key=lambda o: pool.columns[o].price):
+        for o in pool.offers_of(t):
             column = pool.columns[o]
             taken = left if column.stock is None else min(left, column.stock)
             cost, left = cost + taken * column.price, left - taken
@@ -202,53 +190,19 @@ def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
     there = pool.of_type(counts) > 0
     missed = np.flatnonzero(~pool.usable[:, there].any(axis=1))
     if missed.size:
-        named = ", ".join(class_label(pool, int(s)) for s in missed[:SHOWN])
+        named = ", ".join(pool.class_label(int(s)) for s in missed[:SHOWN])
         return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
     fastest = np.where(pool.usable[:, there], pool.M[:, there], np.inf).min(axis=1)
-    told = [
+    late = [
         f"{pool.p[fastest > limit].sum():.4g} of the queries later than {limit:g} ms, {share:.4g} are allowed"
         for limit, share in pool.limits
         if float(pool.p[fastest > limit].sum()) > share
     ]
-    return Infeasible(why=(f"the given pool serves at best {'; '.join(told)}",), proved=bool(told))
+    return Infeasible(why=(f"the given pool serves at best {'; '.join(late)}",), proved=bool(late))
 
 
 def _counted(pool: Pool, counts: Counts) -> str:
-    return ", ".join(
-        f"{count} {column.offer or pool.types[column.type].hardware}"
-        for count, column in zip(counts, pool.columns, strict=True)
-        if count
-    )
-
-
-def cover(pool: Pool) -> Milp:
-    """Least cost of a pool that serves every class within the targets at some rate, however small, and has all minima.
-
-    Classes alike in where they are served in time are one pattern i; y_it is the share of pattern i that type t takes.
-    """
-    m = Builder("min", name=f"pool {pool.wish.app_id} cover")
-    late = [limit < pool.M for limit, share in pool.limits if share > 0]
-    alike, which = np.unique(np.hstack([pool.usable, *late]), axis=0, return_inverse=True)
-    share = np.bincount(which.ravel(), weights=pool.p, minlength=len(alike))
-    width = len(pool.types)
-    i, t = np.nonzero(alike[:, :width])
-    y = m.columns("y", lambda k: f"pattern {i[k]} on {pool.types[int(t[k])].hardware}", size=i.size, upper=1.0)
-    most = [np.inf if column.stock is None else column.stock for column in pool.columns]
-    names = [column.offer or pool.types[column.type].hardware for column in pool.columns]
-    n = m.columns("n", names, upper=most, whole=True, unit="instances", cost=pool.c / NANO)
-    m.add(m.rows("served", lambda k: f"pattern {k}", size=len(alike), lower=1.0, upper=1.0)[i], y, 1.0)
-    there = m.rows("there", lambda k: f"pattern {i[k]}", size=i.size, upper=0.0)
-    m.add(there, y, 1.0)
-    at, o = np.nonzero(np.equal.outer(t, pool.of))
-    m.add(there[at], n[o], -1.0)
-    for k, (_, allowed) in enumerate((limit, share) for limit, share in pool.limits if share > 0):
-        row = m.rows(f"late {k}", ["share"], upper=allowed)
-        m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
-    least = [float(kind.least) for kind in pool.types]
-    top = [np.inf if kind.most is None else float(kind.most) for kind in pool.types]
-    m.add(m.rows("count", [kind.hardware for kind in pool.types], lower=least, upper=top)[pool.of], n, 1.0)
-    limit_resources(pool, m, n)
-    return m.build()
+    return ", ".join(f"{count} {name}" for count, name in zip(counts, pool.column_names, strict=True) if count)
 
 
 def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeasible:
@@ -274,39 +228,9 @@ def less_rate(pool: Pool, reached: float) -> Repair:
     return Repair(at, "lower", stated - reached, reached, "qps", f"lower {at} from {stated:g} to {reached:.6g} qps")
 
 
-def least_raise(pool: Pool, target: float) -> Milp:
-    """The target with every max and stock loosened, at the price of the instances beyond them."""
-    m = Builder("min", name=f"pool {pool.wish.app_id} raised")
-    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=target)
-    names = [column.offer or pool.types[column.type].hardware for column in pool.columns]
-    n = m.columns("n", names, whole=True, unit="instances")
-    m.add(busy[pool.of], n, -1.0)
-    row = m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps")
-    m.add(row, lam, 1.0)
-    price = np.maximum(pool.c / NANO, 1e-3)
-    stocked = [o for o, column in enumerate(pool.columns) if column.stock is not None]
-    if stocked:
-        extra = m.columns("extra_stock", [names[o] for o in stocked], whole=True, cost=price[stocked])
-        rows = m.rows("stock", [names[o] for o in stocked], upper=[float(pool.columns[o].stock or 0) for o in stocked])
-        m.add(rows, n[stocked], 1.0)
-        m.add(rows, extra, -1.0)
-    capped = [t for t, kind in enumerate(pool.types) if kind.most is not None]
-    if capped:
-        cost = [price[pool.of == t].min() for t in capped]
-        extra = m.columns("extra_most", [pool.types[t].hardware for t in capped], whole=True, cost=cost)
-        rows = m.rows(
-            "most", [pool.types[t].hardware for t in capped], upper=[float(pool.types[t].most or 0) for t in capped]
-        )
-        for row, t in zip(rows, capped, strict=True):
-            m.add(row, n[pool.of == t], 1.0)
-        m.add(rows, extra, -1.0)
-    limit_resources(pool, m, n)
-    return m.build()
-
-
 def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]:
     """The raised limits of a point of `least_raise`."""
-    told = []
+    found = []
     for block in form.columns:
         if not block.name.startswith("extra_"):
             continue
@@ -322,9 +246,9 @@ def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]
                 at = f"profile.offers.{name}.stock"
                 stated = next(column.stock for column in pool.columns if column.offer == name)
             to = (stated or 0) + extra
-            told.append((at, extra, to, f"raise {at} from {stated} to {to}"))
-    together = " (together with the others)" if len(told) > 1 else ""
-    return [Repair(at, "raise", extra, to, "instances", text + together) for at, extra, to, text in told]
+            found.append((at, extra, to, f"raise {at} from {stated} to {to}"))
+    together = " (together with the others)" if len(found) > 1 else ""
+    return [Repair(at, "raise", extra, to, "instances", text + together) for at, extra, to, text in found]
 
 
 def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.options import LatencyStat
+from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.inputs import Inputs
@@ -19,10 +19,10 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Offer, Run, Variant
 from hetplan.profiles.tables import Table
 
-__all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "read_columns", "read_types"]
+__all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "check_all", "read_columns", "read_types"]
 
 MOST_INSTANCES = 10**9
-"""Above this many of one type whole numbers are no longer told apart by engines."""
+"""Above this many of one type engines no longer count exactly."""
 
 LEAST_MS, MOST_MS = 1e-6, 1e9
 """Service times from a nanosecond to eleven days are believed."""
@@ -150,12 +150,12 @@ def _check_types(inputs: Inputs, wish: Wish, types: list[Type], columns: list[Co
 
 def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
     left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
-    told = f" ({'; '.join(left_out)})" if left_out else ""
+    why = f" ({'; '.join(left_out)})" if left_out else ""
     remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
     if any(notice.code == "W-too-small" for notice in notices):
         remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
     faults.in_profile(
-        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{told}", remedy
+        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{why}", remedy
     )
 
 
@@ -278,7 +278,7 @@ def read_columns(
         _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
     if not faults.found:
-        _told(wish, types, statistic, mean, std, extrapolated, notices)
+        notices += _doubts(wish, types, statistic, std, Times(mean, compared, None, None, extrapolated))
     return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
 
 
@@ -354,43 +354,90 @@ def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
         )
 
 
-def _told(
-    wish: Wish,
-    types: Sequence[Type],
-    statistic: LatencyStat,
-    mean: Matrix,
-    std: Matrix,
-    extrapolated: NDArray[np.bool_],
-    notices: list[Notice],
-) -> None:
+def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
+    """What is odd about tables that were read without a fault."""
     one_axis = len(wish.points[0]) == 1
     by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
     for j, kind in enumerate(types):
-        if extrapolated[:, j].any():
-            n = int(extrapolated[:, j].sum())
-            notices.append(
-                Notice(
-                    code="W-extrapolated",
-                    at=f"tables.{kind.table_id}",
-                    text=f"{n} of {len(mean)} bins were read outside the table",
-                )
-            )
-        if kind.is_rate or np.isinf(mean[:, j]).any():
+        at, mean = f"tables.{kind.table_id}", times.mean_ms[:, j]
+        if times.extrapolated[:, j].any():
+            n = int(times.extrapolated[:, j].sum())
+            yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins were read outside the table")
+        if kind.is_rate or np.isinf(mean).any():
             continue
-        if statistic == "mean" and not np.isnan(std[:, j]).any() and float((std[:, j] / mean[:, j]).max()) > NOISY:
-            worst = float((std[:, j] / mean[:, j]).max())
-            notices.append(
-                Notice(
-                    code="W-noisy",
-                    at=f"tables.{kind.table_id}",
-                    text=f"std is up to {worst:.0%} of the mean; latency_stat p99 is the safer choice",
-                )
-            )
-        if one_axis and bool((np.diff(mean[by_size, j]) < 0).any()):
-            notices.append(
-                Notice(
-                    code="W-not-monotone",
-                    at=f"tables.{kind.table_id}",
-                    text="a larger bin takes less time than a smaller one",
-                )
-            )
+        noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())
+        if noise > NOISY:
+            text = f"std is up to {noise:.0%} of the mean; latency_stat p99 is the safer choice"
+            yield Notice(code="W-noisy", at=at, text=text)
+        if one_axis and bool((np.diff(mean[by_size]) < 0).any()):
+            yield Notice(code="W-not-monotone", at=at, text="a larger bin takes less time than a smaller one")
+
+
+def check_all(
+    inputs: Inputs, wish: Wish, types: Sequence[Type], times: Times, options: PoolOptions, faults: Faults
+) -> None:
+    """What the files, each sound by itself, may not ask for together with the options of a pool.
+
+    The rate is looked at only where all else is sound.
+    """
+    names = [kind.hardware for kind in types]
+    if options.base_type is not None and types and options.base_type not in names:
+        faults.in_options(
+            "base_type", "no type of this pool", f"Name one of {', '.join(names)}.", value=options.base_type
+        )
+    _check_tolerance(wish, options, faults)
+    _check_measured(inputs, faults)
+    _check_dispatch(wish, types, options, faults)
+    if not faults.found:
+        _check_rate(wish, times, options, faults)
+
+
+def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
+    """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
+    if wish.targets and options.violation_tolerance > wish.targets[-1].left + 1e-9:
+        percentile = wish.app.latency[wish.targets[-1].place].percentile
+        faults.in_options(
+            "violation_tolerance",
+            f"the latency target is at percentile {percentile:g}, which leaves {wish.targets[-1].left:.4g}",
+            "Lower the option, or the percentile.",
+            value=options.violation_tolerance,
+        )
+
+
+def _check_dispatch(wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults) -> None:
+    """A rule other than matching is for single queries, a threshold for queries of one size."""
+    if options.dispatch == "matching":
+        return
+    why = remedy = ""
+    if any(kind.is_rate for kind in types):
+        why, remedy = "runs that state rates serve several queries at once", "Leave it out: their shares decide."
+    elif options.dispatch == "threshold" and len(wish.points[0]) != 1:
+        why, remedy = "a threshold parts queries of one size, so of one axis", 'Take "earliest", or leave it out.'
+    if why:
+        faults.in_options("dispatch", why, remedy, value=options.dispatch)
+
+
+def _check_measured(inputs: Inputs, faults: Faults) -> None:
+    """Measurements that nobody reads would be hashed into the plan as if they had mattered."""
+    if inputs.measured is not None:
+        name = inputs.files.get("measured", "measured")
+        why = "the question pool reads no measurements beside the profile"
+        remedy = "Leave it out (--measured); what was measured goes into the profile's tables."
+        faults.found.append(Fault(name, "$", "", why, remedy))
+
+
+def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) -> None:
+    """A rate for which more instances would be needed than engines can count exactly."""
+    if wish.rate_qps is None:
+        return
+    with np.errstate(over="ignore"):
+        fastest = times.mean_ms.min(axis=1)
+        needed = float(wish.p[np.isfinite(fastest)] @ fastest[np.isfinite(fastest)]) / 1000.0
+        instances = np.float64(needed) * wish.rate_qps / options.derate
+    if instances > MOST_INSTANCES:
+        faults.in_slo(
+            f"$.apps.{wish.app_id}.demand.rate_qps",
+            f"more than {MOST_INSTANCES:,} instances would be needed, at derate {options.derate:g}",
+            "Check the number (rates are per second), the unit of the tables and option derate.",
+            value=wish.rate_qps,
+        )

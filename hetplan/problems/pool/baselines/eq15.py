@@ -28,23 +28,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible
+from hetplan.problems.pool.baselines.homogeneous import no_base, word
+from hetplan.problems.pool.letters import Pool, Vector
+from hetplan.problems.pool.listed import best_of, cheapest_enough, listed, top
+from hetplan.problems.pool.options import Eq15Options, RerankOptions
+from hetplan.problems.pool.rated import Chosen, Rated, rate_at
+from hetplan.profiles.plan import Notice
 
-if TYPE_CHECKING:
-    from hetplan.problems.pool.question import Pool
+__all__ = ["Eq15", "by_eq15", "by_rerank", "estimate", "estimate_one", "from_pool", "most_similar"]
 
-__all__ = ["Eq15", "estimate", "estimate_one", "from_pool", "most_similar", "top"]
-
-Vector = NDArray[np.float64]
 Columns = Sequence[NDArray[np.int32]]
 
-TIES = 1e-12
-"""Rates that differ by less than this share are the same number, rounded along different ways."""
+OVERESTIMATES = 0.95
+"""A warning says that an estimate is too high where the fluid rate is below this share of it."""
+
+ROOM = 1.25
+"""For how much more than the rate pools are listed when the estimate chooses: more than it was seen to fall short."""
+
+UNDERESTIMATES = 0.85
+"""The estimate was measured up to 13.2% below the exact fluid rate: what is so far below may still do."""
 
 CHUNK = 1 << 16
 """Configurations worked on at once: their intermediate arrays stay in the processor's cache."""
@@ -118,7 +128,7 @@ def _estimate(numbers: Eq15, counts: Columns) -> Vector:
     aux = [i for i, level in enumerate(numbers.level) if level >= 0]
     if not aux:
         return alone
-    # Level of s' + 1, the least present first so that the largest stands; 0: nobody is there.
+    # Level of s' + 1, the least present first so that the largest counts; 0: nobody is there.
     at = np.zeros(u.size, dtype=np.int8)
     for i in sorted(aux, key=lambda i: numbers.level[i]):
         np.putmask(at, counts[i] > 0, numbers.level[i] + 1)
@@ -166,20 +176,6 @@ def estimate_one(numbers: Eq15, counts: Sequence[int]) -> float:
     return A / f + (1.0 - C / (u * Qs)) * u * numbers.Qb
 
 
-def top(rates: Vector, cost: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The k best configurations in order: highest rate, then cheapest, then lexicographic (their order in the list)."""
-    k = min(k, rates.size)
-    if k == 0:
-        return np.zeros(0, dtype=np.int64)
-    kth = rates[np.argpartition(-rates, k - 1)[:k]].min()
-    near = np.flatnonzero(rates >= kth - TIES * abs(kth))
-    order = near[np.argsort(-rates[near], kind="stable")]
-    # Runs of equal rates are put into order of cost; the list's own order settles the rest.
-    falls = rates[order[:-1]] - rates[order[1:]] > TIES * np.abs(rates[order[:-1]])
-    group = np.concatenate([[0], np.cumsum(falls)])
-    return order[np.lexsort((order, cost[order], group))][:k]
-
-
 def most_similar(ranked: NDArray[np.int64], base: int) -> int:
     """The paper's choice among ranked configurations (rows of counts): its place.
 
@@ -194,3 +190,51 @@ def most_similar(ranked: NDArray[np.int64], base: int) -> int:
     ten = ranked[:10].astype(np.int64)
     apart = ((ten[:, None, :] - ten[None, :, :]) ** 2).sum(axis=(1, 2))
     return int(np.argmin(apart))
+
+
+def by_eq15(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+    """The best by the estimate, or the most typical of its best ten (`select`)."""
+    numbers, found = from_pool(pool), listed(pool, ask, with_base=True, room=ROOM)
+    if isinstance(found, Infeasible) or not len(found):
+        return found if isinstance(found, Infeasible) else no_base(pool)
+    rates = estimate(numbers, found.counts)
+    if pool.fluid_target is not None:
+        enough = np.flatnonzero(rates >= pool.fluid_target)
+        rated = cheapest_enough(pool, ask, found, enough[np.argsort(found.cost[enough], kind="stable")])
+        return rated if isinstance(rated, Infeasible) else _estimated(pool, rated, numbers)
+    best = top(rates, found.cost, 10)
+    chosen = best[0]
+    if cast(Eq15Options, pool.options).select == "similarity":
+        chosen = best[most_similar(found.rows(best), pool.base)]
+    return _estimated(pool, rate_at(pool, ask, pool.columns_of(found.row(int(chosen)))), numbers)
+
+
+def by_rerank(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+    """The best by the estimate, ranked again by their exact fluid rates."""
+    numbers, found = from_pool(pool), listed(pool, ask, with_base=True, room=ROOM)
+    if isinstance(found, Infeasible) or not len(found):
+        return found if isinstance(found, Infeasible) else no_base(pool)
+    keep = cast(RerankOptions, pool.options).keep
+    rates = estimate(numbers, found.counts)
+    if pool.fluid_target is None:
+        best = top(rates, found.cost, keep)
+        rated, _ = best_of(pool, ask, found, best)
+    else:
+        near = np.flatnonzero(rates >= UNDERESTIMATES * pool.fluid_target)
+        order = near[np.argsort(found.cost[near], kind="stable")][:keep]
+        enough = cheapest_enough(pool, ask, found, order)
+        if isinstance(enough, Infeasible):
+            return enough
+        rated = enough
+    return _estimated(pool, rated, numbers)
+
+
+def _estimated(pool: Pool, rated: Rated, numbers: Eq15) -> Chosen:
+    """The plan of a pool chosen by the estimate, which is reported beside the exact rate."""
+    said = estimate_one(numbers, pool.of_type(rated.counts).tolist())
+    warnings: tuple[Notice, ...] = ()
+    if rated.lam < OVERESTIMATES * said:
+        text = f"Eq. 15 gives {said:.6g} qps for this pool, its exact fluid rate is {rated.lam:.6g}"
+        warnings = (Notice(code="W-overestimates", at="alternatives", text=text),)
+    more = {"what": "estimate of this pool by Eq. 15, which is no bound", "eq15_qps": said}
+    return Chosen(rated, (word(pool, rated),), alternatives=(more,), warnings=warnings)

@@ -1,0 +1,280 @@
+r"""One pool to choose, in the letters of its paper (Kairos, HPDC 2023).
+
+An instance serves one query at a time; queries come in classes (batch sizes, or bins of several axes). The types differ
+in price and in which classes they serve in time.
+
+==========  =======================  ==================================================================================
+letter      field                    meaning
+==========  =======================  ==================================================================================
+s           `points`                 class of queries (bin of the mix); only those that come at all
+t           `types`                  type of instance (hardware); o, an offer, is a column: a price at which t is rented
+p_s         `p`                      share of class s, sum 1
+L_st        `L` (ms)                 mean service time of s on t; infinite where t cannot serve s
+M_st        `M` (ms)                 the statistic of that time that is compared with the target (`latency_stat`)
+QoS         `qos` (ms)               latency target, less the network's hop (`limits`: of every percentile stated)
+c_o         `c`                      price of one instance under offer o, a count of 1e-9 per hour
+B           `wish.budget`            budget, a count of 1e-9 per hour (None: least cost for `wish.rate_qps`)
+eps         `eps`                    share of queries that may be sent where they are late
+lam         --                       rate (queries/s) of the whole pool
+x_st        --                       rate of class s sent to type t
+n_o         --                       instances rented under offer o
+==========  =======================  ==================================================================================
+
+The exact fluid program (`form`), in place of the paper's Eq. 15, which is no bound::
+
+    max lam
+    (1) sum_t x_st = p_s lam                              every class is served, in its share
+    (2) sum_s L_st x_st / 1000 <= sum_{o of t} n_o        an instance is busy at most all the time
+    (3) sum_o c_o n_o <= B
+    (4) min_t <= sum_{o of t} n_o <= max_t,  0 <= n_o <= stock_o, whole
+    (5) x_st = 0 where M_st > QoS;  with eps > 0 allowed there, in all at most eps lam;  so for every percentile
+
+`min_cost` minimises the left of (3) at lam >= rate / derate instead. With n fixed it is a linear program, and a true
+bound on the rate of any dispatcher (mean service times, stationary mix) when eps is the share of late queries that the
+target allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.contract import Tools
+from hetplan.problems.pool.machines import Column, Times, Type
+from hetplan.problems.pool.options import PoolOptions
+from hetplan.problems.pool.wish import Wish
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Notice
+from hetplan.profiles.workers import Worker
+
+__all__ = ["Counts", "Matrix", "Pool", "Vector"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+MOST_LISTED = 16
+"""Up to so many types all their subsets are looked at (65 536)."""
+
+AT_ONCE = 4096
+"""Subsets looked at in one array."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One pool to choose; see the module for the letters."""
+
+    inputs: Inputs
+    wish: Wish
+    types: tuple[Type, ...]
+    columns: tuple[Column, ...]
+    times: Times
+    options: PoolOptions
+    formulation: str = "fluid-milp"
+    tools: Tools = field(default_factory=Tools)
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def p(self) -> Matrix:
+        """Share of each class."""
+        return self.wish.p
+
+    @property
+    def L(self) -> Matrix:
+        """Mean service time of class s on type t, ms."""
+        return self.times.mean_ms
+
+    @property
+    def M(self) -> Matrix:
+        """The compared statistic of the service time, ms."""
+        return self.times.compared_ms
+
+    @property
+    def qos(self) -> float:
+        """The latency target at the highest percentile, less the network, ms (infinite where there is none)."""
+        return self.wish.targets[-1].limit_ms if self.wish.targets else np.inf
+
+    @property
+    def eps(self) -> float:
+        """Share of queries that may be late by design."""
+        return self.options.violation_tolerance
+
+    @cached_property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        """(ms, share that may take longer) of every response target: eps at the highest percentile, all below it."""
+        lower = [(target.limit_ms, target.left) for target in self.wish.targets[:-1]]
+        return (*lower, (self.qos, self.eps))
+
+    @cached_property
+    def usable(self) -> NDArray[np.bool_]:
+        """Where x_st may be positive: served, and within every limit that nothing may exceed."""
+        strict = min((limit for limit, share in self.limits if share <= 0), default=np.inf)
+        return self.served & (strict >= self.M)
+
+    @cached_property
+    def c(self) -> Counts:
+        """Price of each column, a count of 1e-9 per hour."""
+        return np.array([column.price for column in self.columns], dtype=np.int64)
+
+    @cached_property
+    def of(self) -> Counts:
+        """The type of each column."""
+        return np.array([column.type for column in self.columns], dtype=np.int64)
+
+    @cached_property
+    def served(self) -> NDArray[np.bool_]:
+        """Which type can serve which class at all."""
+        return np.isfinite(self.L)
+
+    @cached_property
+    def timely(self) -> NDArray[np.bool_]:
+        """Which type serves which class in time: M_st <= QoS."""
+        return self.served & (self.qos >= self.M)
+
+    @cached_property
+    def fluid_target(self) -> float | None:
+        """The fluid rate that must be reached so that the derated one is the rate wished for."""
+        return None if self.wish.rate_qps is None else self.wish.rate_qps / self.options.derate
+
+    @cached_property
+    def unit_rate(self) -> float:
+        """Queries/s of one instance that is the fastest for every class: the unit in which programs count rates."""
+        return 1000.0 / float(self.p @ np.where(self.served, self.L, np.inf).min(axis=1))
+
+    @cached_property
+    def cover(self) -> Counts | None:
+        """The cheapest pool that carries any rate (None where limits forbid it, or the types are too many to look)."""
+        return _cheapest_cover(self)
+
+    @cached_property
+    def rentable(self) -> list[int]:
+        """Types of which at least one instance may be had."""
+        having = {column.type for column in self.columns if column.stock != 0}
+        return [t for t, kind in enumerate(self.types) if t in having and kind.most != 0]
+
+    @cached_property
+    def least(self) -> Counts:
+        """The instances per type that the limits demand."""
+        return np.array([kind.least for kind in self.types], dtype=np.int64)
+
+    @cached_property
+    def weights(self) -> Vector:
+        """C_j = L(base, largest class) / L(j, largest class), per type; C of the base is 1."""
+        largest = max(range(len(self.wish.points)), key=lambda s: tuple(self.wish.points[s].values()))
+        return np.asarray(self.L[largest, self.base] / self.L[largest], dtype=np.float64)
+
+    @property
+    def running(self) -> tuple[Worker, ...]:
+        """The workers that run now, as the state says."""
+        return self.inputs.state.workers if self.inputs.state is not None else ()
+
+    @cached_property
+    def column_names(self) -> list[str]:
+        """What each column is called: its offer, or the hardware where no offer sells it."""
+        return [column.offer or self.types[column.type].hardware for column in self.columns]
+
+    def class_label(self, s: int) -> str:
+        """A class in the user's words: ``batch=8``."""
+        return " ".join(f"{axis}={size:g}" for axis, size in self.wish.points[s].items()) or "all"
+
+    def takes(self, resource: str) -> Matrix:
+        """What one instance of each type counts for in a total: what it provides, and no less than its run needs."""
+        hardware = self.inputs.profile.hardware
+        amounts = [
+            max(hardware[kind.hardware].provides.get(resource, 0.0), kind.run.needs.get(resource, 0.0))
+            for kind in self.types
+        ]
+        return np.array(amounts, dtype=np.float64)
+
+    @cached_property
+    def base(self) -> int:
+        """The base type: the option, else the first of those that serve the most queries in time (all, mostly)."""
+        if self.options.base_type is not None:
+            return [kind.hardware for kind in self.types].index(self.options.base_type)
+        return int(np.argmax(np.round(self.p @ self.timely, 12)))
+
+    def of_type(self, counts: Counts) -> Counts:
+        """Instances per type of instances per column."""
+        return np.bincount(self.of, weights=counts, minlength=len(self.types)).astype(np.int64)
+
+    def cost(self, counts: Counts) -> int:
+        """What the instances cost per hour, exactly."""
+        return sum(int(price) * int(count) for price, count in zip(self.c, counts, strict=True))
+
+    def base_among(self, per_type: Counts | Sequence[int]) -> int:
+        """The base type, or where there is none of it, the type that is there and serves the most queries in time."""
+        if per_type[self.base] > 0:
+            return self.base
+        there = np.asarray(per_type) > 0
+        return int(np.argmax(np.where(there, np.round(self.p @ self.timely, 12), -1.0)))
+
+    def offers_of(self, t: int) -> list[int]:
+        """The columns of a type, cheapest first."""
+        return sorted(np.flatnonzero(self.of == t).tolist(), key=lambda o: (self.columns[o].price, o))
+
+    def columns_of(self, per_type: Counts | Vector) -> Counts:
+        """Counts per column of counts per type: offers cheapest first."""
+        counts = np.zeros(len(self.columns), dtype=np.int64)
+        for t, count in enumerate(per_type):
+            left = int(count)
+            for o in self.offers_of(t):
+                stock = self.columns[o].stock
+                counts[o] = left if stock is None else min(left, stock)
+                left -= int(counts[o])
+        return counts
+
+    def within_resources(self, per_type: Counts | Vector) -> bool:
+        """Whether the totals of resources allow these instances."""
+        limits = self.inputs.slo.limits.resources
+        return all(float(self.takes(name) @ per_type) <= total * (1 + 1e-12) for name, total in limits.items())
+
+
+def _cheapest_cover(pool: Pool) -> Counts | None:
+    """Counts per column of the cheapest pool that carries any rate: the minima, and one more of each of some types.
+
+    Late shares are least where each class goes to its fastest type, so a subset of types either keeps all targets
+    that way or never. None where no subset does, or where there are too many types to look at all.
+    """
+    least = pool.least
+    free = [t for t in pool.rentable if least[t] == 0]
+    if len(free) > MOST_LISTED:
+        return None
+    subsets = np.arange(1 << len(free), dtype=np.int64)
+    cost, mask = np.zeros(subsets.size), np.zeros(subsets.size, dtype=np.int64)
+    mask += sum(1 << t for t in range(len(least)) if least[t] > 0)
+    for i, t in enumerate(free):
+        there = (subsets >> i) & 1
+        cost += there * float(min(c.price for c in pool.columns if c.type == t and c.stock != 0))
+        mask |= there << t
+    order = np.argsort(cost, kind="stable")
+    for start_at in range(0, order.size, AT_ONCE):
+        part = order[start_at : start_at + AT_ONCE]
+        for i in part[_keeps_targets(pool, mask[part])]:
+            per_type = np.maximum(least, [(int(mask[i]) >> t) & 1 for t in range(len(least))])
+            if pool.within_resources(per_type):
+                return pool.columns_of(per_type)
+    return None
+
+
+def _bits(matrix: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.asarray(matrix @ (1 << np.arange(matrix.shape[1], dtype=np.int64)), dtype=np.int64)
+
+
+def _keeps_targets(pool: Pool, masks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which sets of types (bit t is type t) serve every class and keep every target at some rate."""
+    keep = np.ones(masks.size, dtype=bool)
+    for pattern in np.unique(_bits(pool.usable)):
+        keep &= (masks & pattern) != 0
+    for limit, allowed in pool.limits:
+        if allowed > 0:
+            patterns, which = np.unique(_bits(pool.usable & (limit >= pool.M)), return_inverse=True)
+            share = np.bincount(which.ravel(), weights=pool.p)
+            late = np.zeros(masks.size)
+            for pattern, part in zip(patterns, share, strict=True):
+                late += np.where((masks & pattern) == 0, part, 0.0)
+            keep &= late <= allowed * (1 + 1e-9)
+    return keep

@@ -1,0 +1,156 @@
+"""Choosing a pool from a list of all configurations: by the exact fluid rate of each (`enumerate-lp`).
+
+With a budget the highest rate is wanted; with a rate, the cheapest configuration that carries it. Ties: the cheaper
+first, then the lexicographically first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hetplan.errors import InputError
+from hetplan.planner.answer import Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.problems.pool.counts import Configurations, configurations, covers, flows
+from hetplan.problems.pool.form import fluid
+from hetplan.problems.pool.letters import Counts, Pool, Vector
+from hetplan.problems.pool.rated import MOST_PROGRAMS, Chosen, Rated, holds, rated_by, rates_of
+from hetplan.problems.pool.why import nothing_served, too_slow, unreachable
+from hetplan.profiles.fields import NANO
+
+__all__ = ["best_of", "by_enumeration", "cheapest_enough", "listed", "top"]
+
+TIES = 1e-12
+"""Rates that differ by less than this share are the same number, rounded along different ways."""
+
+BATCH = 512
+"""Programs asked for together while the cheapest that is enough is looked for."""
+
+
+def by_enumeration(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+    """The exact fluid rate of every configuration: what the program over whole counts is checked against."""
+    found = listed(pool, ask)
+    if isinstance(found, Infeasible):
+        return found
+    if pool.fluid_target is None:
+        # One instance more never lowers the rate: only what cannot be added to is worth a program.
+        at = np.flatnonzero(_maximal(pool, found))
+        _at_most(at.size)
+        if not at.size:
+            return nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
+        rated, bound = best_of(pool, ask, found, at)
+        derate = pool.options.derate
+        claim = Reported(
+            "rate_qps", "max", "problem", rated.answer, value=derate * rated.lam, scale=derate, note="the best of all"
+        )
+        return Chosen(rated, (claim,) if bound <= rated.lam * (1 + TIES) else ())
+    at = np.flatnonzero(covers(pool, found))
+    _at_most(at.size)
+    enough = cheapest_enough(pool, ask, found, at[np.argsort(found.cost[at], kind="stable")])
+    if isinstance(enough, Infeasible):
+        return enough
+    cost = pool.cost(enough.counts) / NANO
+    claim = Reported(
+        "cost_per_hour",
+        "min",
+        "problem",
+        value=cost,
+        bound=cost,
+        vouched="claimed",
+        note="all cheaper ones are too slow",
+    )
+    return Chosen(enough, (claim,))
+
+
+def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) -> Configurations | Infeasible:
+    """All configurations that may be the answer; for a rate, those no dearer than a pool that surely carries it.
+
+    That pool is the program's without whole numbers, each count rounded up. `room` asks for more than the rate, where
+    the choice is made by something that may say less than the truth.
+    """
+    if pool.wish.budget is not None:
+        return configurations(pool, pool.wish.budget, with_base=with_base)
+    form = fluid(pool, pool.fluid_target)
+    answer = ask(replace(form, whole=np.zeros_like(form.whole)), about="least cost without whole numbers")
+    if answer.status is Status.INFEASIBLE:
+        return unreachable(pool, ask, form, answer)
+    if answer.point is None:
+        return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
+    counts = np.ceil(room * answer.point[-len(pool.columns) :] - 1e-6).astype(np.int64)
+    cost = pool.cost(counts) + (int(pool.c[pool.of == pool.base].max()) if with_base else 0)
+    return configurations(pool, cost, with_base=with_base)
+
+
+def _at_most(count: int) -> None:
+    if count > MOST_PROGRAMS:
+        raise InputError.one(
+            path="method.formulation",
+            value=f"{count:,} configurations",
+            why=f"one program each is worth it up to {MOST_PROGRAMS:,}",
+            remedy="Use formulation fluid-milp, or lower the budget or limits.instances.",
+        )
+
+
+def _maximal(pool: Pool, found: Configurations) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which configurations serve every class and have no other that holds one instance more."""
+    keep = covers(pool, found)
+    if not len(found):
+        return keep
+    # A configuration is a number in mixed radix; "one more of t" is the number plus t's place value.
+    radix = [int(column.max()) + 2 for column in found.counts]
+    code, place = np.zeros(len(found), dtype=np.int64), 1
+    places = []
+    for column, size in zip(reversed(found.counts), reversed(radix), strict=True):
+        code += column.astype(np.int64) * place
+        places.append(place)
+        place *= size
+    there = np.sort(code)
+    for step in places:
+        at = np.minimum(np.searchsorted(there, code + step), there.size - 1)
+        keep &= there[at] != code + step
+    return keep
+
+
+def best_of(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> tuple[Rated, float]:
+    """Of some configurations the one of the highest fluid rate, and the highest bound of any."""
+    answers = rates_of(pool, ask, found.rows(at), about="fluid rate of each configuration")
+    said = [
+        answer.value if answer.value is not None else flows(pool, found.row(int(i)))[0]
+        for i, answer in zip(at, answers, strict=True)
+    ]
+    bounds = [answer.bound if answer.bound is not None else np.inf for answer in answers]
+    (best,) = top(np.array(said), found.cost[at], 1)
+    return rated_by(pool, pool.columns_of(found.row(int(at[best]))), answers[int(best)]), float(max(bounds))
+
+
+def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> Rated | Infeasible:
+    """The first configuration, in order of cost, whose fluid rate reaches the target."""
+    best: Rated | None = None
+    for start in range(0, at.size, BATCH):
+        part = at[start : start + BATCH]
+        answers = rates_of(pool, ask, found.rows(part), about="fluid rate of each configuration, cheapest first")
+        for i, answer in zip(part, answers, strict=True):
+            rated = rated_by(pool, pool.columns_of(found.row(int(i))), answer)
+            if holds(pool, rated):
+                return rated
+            best = rated if best is None or rated.lam > best.lam else best
+    if best is None or best.lam <= 0:
+        return Infeasible(why=("no configuration looked at reaches the rate; fluid-milp finds why",), proved=False)
+    return too_slow(pool, best.counts, best.lam, proved=False)
+
+
+def top(rates: Vector, cost: Counts, k: int) -> Counts:
+    """The k best configurations in order: highest rate, then cheapest, then lexicographic (their order in the list)."""
+    k = min(k, rates.size)
+    if k == 0:
+        return np.zeros(0, dtype=np.int64)
+    kth = rates[np.argpartition(-rates, k - 1)[:k]].min()
+    near = np.flatnonzero(rates >= kth - TIES * abs(kth))
+    order = near[np.argsort(-rates[near], kind="stable")]
+    # Runs of equal rates are put into order of cost; the list's own order settles the rest.
+    falls = rates[order[:-1]] - rates[order[1:]] > TIES * np.abs(rates[order[:-1]])
+    group = np.concatenate([[0], np.cumsum(falls)])
+    return order[np.lexsort((order, cost[order], group))][:k]

@@ -1,0 +1,180 @@
+"""What a pool of given counts carries: its rate, the share of each class per type, and who says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from typing import Any, Literal
+
+import numpy as np
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Reported
+from hetplan.problems.pool.counts import flows
+from hetplan.problems.pool.form import at_counts, fluid_at, read_shares
+from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice
+
+__all__ = [
+    "GAP",
+    "MOST_PROGRAMS",
+    "SAME_RATE",
+    "Chosen",
+    "Rated",
+    "Simulated",
+    "backed",
+    "carried",
+    "holds",
+    "rate_at",
+    "rated_by",
+    "rates_of",
+]
+
+GAP = 1e-4
+"""The default gap of the whole-number program."""
+
+SAME_RATE = 1e-6
+"""Rates nearer than this (relative) are the same rate: engines stop at 1e-7 per row."""
+
+
+MOST_PROGRAMS = 100_000
+"""Above this many configurations, solving one program each is the wrong tool."""
+
+SPREADS = 3.0
+"""A promise is so many standard deviations of the seeds below their mean, so that new seeds keep it."""
+
+KEPT = 0.5
+"""A class of which less than this is left was on types that are not there."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Counts per column with the rate lam that they carry, the share of each class per type, and who says so."""
+
+    counts: Counts
+    lam: float
+    share: Matrix
+    answer: Answer[Any]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
+
+    No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
+    target leaves, a pool may be seen to carry a little more.
+    """
+
+    per_seed: tuple[float, ...]
+    model: Literal["simulation/1", "measured"] = "simulation/1"
+    at_most: float = math.inf
+    threshold: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle of the seeds."""
+        return float(median(self.per_seed))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The least and the most of the seeds."""
+        return min(self.per_seed), max(self.per_seed)
+
+    @property
+    def promised(self) -> float:
+        """The rate that also other seeds may be expected to reach."""
+        if len(self.per_seed) == 1:
+            return min(self.per_seed[0], self.at_most)
+        spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
+        return max(0.0, min(*self.per_seed, spread_below, self.at_most))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a way of choosing found: a pool, what answers back of it, and what else its plan says."""
+
+    rated: Rated
+    backed: tuple[Reported, ...] = ()
+    simulated: Simulated | None = None
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    searched: bool = False
+
+
+def holds(pool: Pool, rated: Rated) -> bool:
+    """Whether whole counts keep, exactly, what an engine keeps to within its tolerance."""
+    if pool.wish.budget is not None:
+        return pool.cost(rated.counts) <= pool.wish.budget
+    return rated.lam >= (pool.fluid_target or 0.0) * (1 - SAME_RATE)
+
+
+def rate_at(pool: Pool, ask: Ask, counts: Counts, *, known: Vector | None = None) -> Rated:
+    """The fluid program at these counts: a verdict is taken on whole counts with the flows solved again.
+
+    `known` is a point of a program that has these counts.
+    """
+    answer = ask(fluid_at(pool, pool.of_type(counts)), about="rate of the chosen pool")
+    return rated_by(pool, counts, answer, known=known)
+
+
+def rated_by(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector | None = None) -> Rated:
+    """Counts with what an answer to their fluid program says.
+
+    An engine that was stopped early has said nothing about the rate: then what is known of it counts, or flows
+    that need no engine.
+    """
+    per_type = pool.of_type(counts)
+    found = [Rated(counts, 0.0, np.zeros_like(pool.L), answer)]
+    # A class that nobody serves makes the rate 0, not the hair that an engine's tolerance leaves.
+    if not pool.usable[:, per_type > 0].any(axis=1).all():
+        return found[0]
+    points = [] if answer.point is None else [answer.point]
+    if answer.status is not Status.OPTIMAL:
+        points += [] if known is None else [known]
+        lam, share = flows(pool, per_type)
+        found += [carried(pool, counts, share, answer)] if lam > 0 else []
+    for point in points:
+        shares = _shares_there(pool, point, per_type)
+        found += [carried(pool, counts, shares, answer)] if shares is not None else []
+    return max(found, key=lambda one: one.lam)
+
+
+def carried(pool: Pool, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
+    """What these shares of each class carry, to the last digit."""
+    work = (pool.p[:, None] * share * np.where(pool.served, pool.L, 0.0)).sum(axis=0) / 1000.0
+    busy = work > 0
+    lam = float((pool.of_type(counts)[busy] / work[busy]).min())
+    return Rated(counts, lam, share, answer)
+
+
+def _shares_there(pool: Pool, point: Vector, per_type: Counts) -> Matrix | None:
+    """The shares of a program's point on the types that are there; None where that serves nobody.
+
+    Within a tolerance a class of next to no work may be sent to a type of which there is none: it goes where `flows`
+    sends it.
+    """
+    share = np.where(per_type > 0, read_shares(pool, point), 0.0)
+    lost = share.sum(axis=1) < KEPT
+    if lost.any():
+        lam, other = flows(pool, per_type)
+        if lam <= 0:
+            return None
+        share[lost] = other[lost]
+    return np.asarray(share / share.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def rates_of(pool: Pool, ask: Ask, rows: Counts, *, about: str) -> list[Answer[Any]]:
+    """The fluid programs of configurations (rows of counts per type), by one warm engine."""
+    return ask.all(at_counts(pool, rows), about=about)
+
+
+def backed(pool: Pool, about: Literal["cost_per_hour", "rate_qps"], answer: Answer[Any], rated: Rated) -> Reported:
+    """What an answer to the program proves of a pool's cost or planned rate."""
+    if about == "cost_per_hour":
+        return Reported(about, "min", "problem", answer, value=pool.cost(rated.counts) / NANO)
+    derate = pool.options.derate
+    return Reported(about, "max", "problem", answer, value=derate * rated.lam, scale=derate)
