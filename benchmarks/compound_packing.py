@@ -13,9 +13,8 @@ from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
 from hetplan.planner.forms.packing import Packing
-from hetplan.solvers.packing_dual import Dual
-from hetplan.solvers.packing_exact import DualCore, Exact
-from hetplan.solvers.packing_greedy import Fcfs, GreedyL2, GreedyMax, GreedyNorm, GreedySum, PackingEngine
+from hetplan.solvers.packing import Fcfs, GreedyL2, GreedyMax, GreedyNorm, GreedySum, PackingEngine
+from hetplan.solvers.packing_exact import Dual, DualCore, Exact
 
 __all__ = ["at_a_price", "cost_rows", "goodput_rows"]
 

@@ -17,9 +17,7 @@ from hetplan.problems.compound.pipeline import Sought, read_sought
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
-from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
-from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi
-from hetplan.solvers.search_engine import SearchEngine
+from hetplan.solvers.search import Cmbo, CmboCi, RandomPlans, SearchEngine, Struct, StructCi, VideoStorm, Vulcan
 
 __all__ = ["METHODS", "Run", "run_search", "searched", "sought_of"]
 

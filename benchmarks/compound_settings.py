@@ -17,8 +17,8 @@ from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.search import found_ways
 from hetplan.problems.compound.ways import Query, Tier, Way, packing
 from hetplan.simulator.holding import simulate_holding
-from hetplan.solvers.packing_dual import Dual
-from hetplan.solvers.packing_greedy import Fcfs
+from hetplan.solvers.packing import Fcfs
+from hetplan.solvers.packing_exact import Dual
 
 __all__ = [
     "GPU_S",

@@ -1,13 +1,12 @@
-"""The engines: one file each, every heavy import inside the call that needs it.
+"""The engines: one file each or one per family, every heavy import inside the call that needs it.
 
 ::
 
-    milp_engine.py      what all engines for Milp forms share; an engine writes `_run`
+    running.py          what all engines share: refuse or answer, form by form; hear a cancel in a thread
+    milp_engine.py      what engines for Milp forms share; an engine writes `_run`
       milp_points.py      points: feasible, better, on integers
       milp_proofs.py      rays that an engine does not give; forms that need no engine
-      in_background.py    engines that do not listen to Python while they work
-      integer_program.py  a Milp exactly in whole numbers
-      integer_grid.py     a mixed one on a grid of whole numbers
+    whole_numbers.py    a Milp exactly in whole numbers, or a mixed one on a grid of them
 
     highs.py            "highs"            the default: duals, rays, warm families
     scipy_milp.py       "scipy"            a second build of HiGHS
@@ -17,4 +16,15 @@
     cp_sat.py           "cp-sat"           pure integer programs only
                         "cp-sat-scaled"    mixed ones on a grid; by name only
     pyomo_bridge.py     "pyomo", "pyomo:<engine>"    whatever else a site has
+
+    columns.py          "columns"          Dantzig-Wolfe; columns_tree.py ends its search with a proof
+    priced_columns.py   "priced-columns"   mixtures by column generation
+    packing.py          "greedy", "fcfs"   machines being filled, greedy orders, prices
+      packing_local.py    a choice improved step by step
+    packing_exact.py    "dual", "dual-core", "exact"    with a bound
+    catalog.py          "bound-order", "genetic", "annealing", "gaussian-process", ...
+    search.py           "struct-ci", "cmbo", ...    compound plans; search_botorch.py the same by BoTorch
+      search_beliefs.py   what a search believes of what it has not measured
+    gaussian_process.py Gaussian processes of the searches above
+    mdp_*.py, queue_*.py    decision processes and queues
 """

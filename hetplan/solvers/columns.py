@@ -1,17 +1,16 @@
 """Dantzig-Wolfe for `Columns` forms: prices of shared rows by cutting planes, exact pricing, then a tree of choices.
 
-The dual has a dimension per shared row only, so its best prices are found by Kelley's cuts: first over all columns of
-at most two items, priced at once as arrays; then over all columns, by the form's exact oracle. At those prices each
-block keeps its few cheapest columns; a greedy choice among them is made to fit and then improved. Where the gap to the
-certified bound is still too large, all columns are found that a better choice may take, and a tree over them ends the
-search with a proof (`columns_tree`).
+The dual has a dimension per shared row only, so its best prices are found by Kelley's cuts (`Cuts`): first over all
+columns of at most two items, priced at once as arrays (`Pairs`); then over all columns, by the form's exact oracle. At
+those prices each block keeps its few cheapest columns; a greedy choice among them is made to fit and then improved.
+Where the gap to the certified bound is still too large, all columns are found that a better choice may take, and a tree
+over them ends the search with a proof (`columns_tree`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,18 +18,18 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.columns import Columns, Priced
-from hetplan.planner.forms.columns_near import near_columns
+from hetplan.planner.forms.columns import Columns, Listed, Priced, near_columns
+from hetplan.planner.forms.milp import Builder
 from hetplan.planner.gap import relative_gap
-from hetplan.solvers.columns_choice import cheap_columns, chosen_by_program, fitted
-from hetplan.solvers.columns_dual import Cuts
-from hetplan.solvers.columns_pairs import Pairs, pairs_of
 from hetplan.solvers.columns_tree import CLOSED, search
+from hetplan.solvers.highs import Highs
+from hetplan.solvers.running import OneByOne, left_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["ColumnsEngine"]
+__all__ = ["ColumnsEngine", "Cuts", "Pairs", "cheap_columns", "chosen_by_program", "fitted", "pairs_of"]
+
 
 Vector = NDArray[np.float64]
 
@@ -47,36 +46,22 @@ KEPT = 8
 """Columns of each block that the choice is made from."""
 
 
-class ColumnsEngine:
+class ColumnsEngine(OneByOne[Columns, Vector]):
     """The engine; `limits.work` counts exact pricings."""
 
     name: ClassVar[str] = "columns"
     form: ClassVar[str] = "columns"
+    takes: ClassVar[type[Columns]] = Columns
 
     def version(self) -> str:
         """The version of HiGHS, which solves the small programs."""
-        try:
-            from importlib.metadata import version
+        return Highs().version()
 
-            return version("highspy")
-        except ImportError:
-            return ""
-
-    def refuses(self, form: Any) -> str:
-        """Only its kind."""
-        return "" if isinstance(form, Columns) else f"takes columns forms, not {form.kind}"
-
-    def solve(
-        self, form: Columns, limits: Limits, *, start: Vector | None = None, on_event: OnEvent | None = None
+    def answer(
+        self, form: Columns, limits: Limits, *, start: Vector | None, on_event: OnEvent | None
     ) -> Answer[Vector]:
         """Whole counts, and prices that prove how good they are."""
         return _Run(form, limits, start, on_event, f"{self.name} (highs {self.version()})").answer()
-
-    def solve_all(
-        self, forms: Iterable[Columns], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[Vector]]:
-        """One after the other."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
 
 
 class _Run:
@@ -102,7 +87,7 @@ class _Run:
             return self._nothing(Status.INFEASIBLE, {"prices": self.prices}, "a block cannot be covered at any price")
         self._improved(free.x)
         if self.best is not None and self._usable(free.x) is not None:
-            return self._told(self.best)
+            return self._answered(self.best)
         pairs = pairs_of(form)
         cuts = Cuts(form)
         cuts.add(free.x)
@@ -125,7 +110,7 @@ class _Run:
             self._improved(chosen_by_program(form, choices, self._left(), self._target()))
         if self.best is None:
             return self._nothing(Status.NO_ANSWER, {}, "no choice among the columns at hand fits")
-        return self._told(self.best)
+        return self._answered(self.best)
 
     def _rough(self, pairs: Pairs, cuts: Cuts) -> None:
         """The best prices over columns of at most two items."""
@@ -209,11 +194,9 @@ class _Run:
 
     def _left(self) -> Limits:
         """The limits, with the time that is left of them."""
-        if self.limits.seconds is None:
-            return self.limits
-        return replace(self.limits, seconds=max(0.0, self.limits.seconds - (time.monotonic() - self.began)))
+        return left_of(self.limits, self.began)
 
-    def _told(self, x: Vector) -> Answer[Vector]:
+    def _answered(self, x: Vector) -> Answer[Vector]:
         value = self.form.value(x)
         bound = min(self.bound, value)
         status = Status.OPTIMAL if relative_gap(value, bound) <= 1e-6 else Status.FEASIBLE
@@ -229,3 +212,265 @@ class _Run:
     def _nothing(self, status: Status, proof: dict[str, Any], why: str = "") -> Answer[Vector]:
         work = {"pricings": float(self.pricings)}
         return Answer(status, self.stop, proof=proof, work=work, engine=self.engine, detail=why)
+
+
+ROUNDS_OF_PROOF = 40
+
+
+class Cuts:
+    """Every choice of columns x bounds L from above by a line: cost(x) + mu (use x - capacity).
+
+    Rows are scaled by their capacities; a box, widened when its best lies on its border, keeps the steps sane.
+    """
+
+    def __init__(self, form: Columns, *, costs: bool = True) -> None:
+        self.form, self.costs = form, costs
+        self.scale = np.where(form.capacity > 0, np.abs(form.capacity), 1.0)
+        self.slopes: list[Vector] = []
+        self.heights: list[float] = []
+        self.middle = np.zeros(form.capacity.size)
+        self.reach = 0.0
+
+    def add(self, x: Vector) -> None:
+        """One more line."""
+        form = self.form
+        self.slopes.append((form.use @ x - form.capacity) / self.scale)
+        self.heights.append(form.value(x) if self.costs else 0.0)
+        if not self.reach:
+            self.reach = 0.25 * max(self.heights[0], 1e-9)
+
+    def center(self, prices: Vector) -> None:
+        """Look for better prices around these."""
+        self.middle = prices * self.scale
+
+    def best(self) -> tuple[Vector, float]:
+        """The best prices that the cuts allow within the box, and the bound they would give."""
+        while True:
+            point, most = self._solve(np.maximum(self.middle - self.reach, 0.0), self.middle + self.reach)
+            on_border = (point >= self.middle + self.reach * (1 - 1e-9)).any() or (
+                (point <= self.middle - self.reach * (1 - 1e-9)) & (point > 0)
+            ).any()
+            if not on_border or self.reach > 1e6 * max(self.heights[0], 1e-9):
+                return point / self.scale, most
+            self.reach *= 2.0
+            if len(self.heights) < 2:
+                return point / self.scale, most
+
+    def _solve(self, lower: Vector, upper: Vector) -> tuple[Vector, float]:
+        import highspy
+
+        size = self.middle.size
+        highs: Any = highspy.Highs()
+        highs.setOptionValue("output_flag", False)
+        highs.setOptionValue("threads", 1)
+        rows = len(self.slopes)
+        matrix = np.hstack([-np.array(self.slopes), np.ones((rows, 1))])
+        start = np.arange(rows + 1, dtype=np.int32) * (size + 1)
+        columns = np.tile(np.arange(size + 1, dtype=np.int32), rows)
+        ceiling = max(self.heights) + float(np.abs(np.array(self.slopes)).max(initial=1.0)) * float(upper.sum()) * 4 + 1
+        highs.passModel(
+            size + 1, rows, matrix.size, int(highspy.MatrixFormat.kRowwise), int(highspy.ObjSense.kMaximize), 0.0,
+            np.append(np.zeros(size), 1.0), np.append(lower, -highspy.kHighsInf), np.append(upper, ceiling),
+            np.full(rows, -highspy.kHighsInf), np.array(self.heights), start, columns, matrix.ravel(),
+            np.zeros(size + 1, dtype=np.int32),
+        )  # fmt: skip
+        highs.run()
+        point = np.asarray(highs.getSolution().col_value, dtype=float)
+        return np.clip(point[:-1], 0.0, None), float(point[-1])
+
+    def proof_of_nothing(self) -> Vector | None:
+        """Prices at which even the least use of all blocks is worth more than all capacity, where there are such."""
+        size = self.form.capacity.size
+        prices = np.full(size, 1.0) / self.scale
+        for _ in range(ROUNDS_OF_PROOF):
+            priced = self.form.price(prices, costs=False)
+            if priced.bound > 0:
+                return prices
+            self.add(priced.x)
+            point, most = self._solve(np.zeros(size), np.ones(size))
+            if most <= 1e-9:
+                return None
+            prices = point / self.scale
+        return None
+
+
+Integers = NDArray[np.int64]
+
+SLIP = 1e-9
+MOST_STEPS = 4000
+
+
+def cheap_columns(form: Columns, pairs: Pairs, exact: list[Vector], prices: Vector, *, keep: int) -> Listed:
+    """The `keep` cheapest pairs of every block at these prices, and whatever exact pricing found."""
+    worth = pairs.reduced(prices)
+    order = np.lexsort((worth, pairs.block))
+    rank = np.arange(order.size) - np.repeat(pairs.starts, np.diff(np.append(pairs.starts, order.size)))
+    # Beside the cheapest by price, the cheapest by cost and the most frugal of each row.
+    kept = [order[rank < keep]]
+    for measure in (pairs.cost, *pairs.use):
+        by = np.lexsort((worth, measure, pairs.block))
+        kept.append(by[rank < 2])
+    chosen = np.unique(np.concatenate(kept))
+    number, size = np.arange(chosen.size), chosen.size
+    blocks = [pairs.block[chosen]]
+    entries, items = [number, number], [pairs.first[chosen], pairs.second[chosen]]
+    counts = [pairs.k[chosen], pairs.m[chosen]]
+    for x in exact:
+        # A full choice: a column of every block.
+        used = np.flatnonzero(x)
+        blocks.append(np.arange(form.need.size))
+        entries.append(size + form.block[used])
+        items.append(used)
+        counts.append(x[used])
+        size += form.need.size
+    return Listed.of(
+        form, np.concatenate(blocks), np.concatenate(entries), np.concatenate(items), np.concatenate(counts)
+    )
+
+
+def fitted(form: Columns, choices: Listed, prices: Vector) -> Vector | None:
+    """A choice that fits: from the cheapest at these prices, exchanges that cost least per violation undone."""
+    worth = choices.cost + prices @ choices.use
+    order = np.lexsort((worth, choices.block))
+    _, lead = np.unique(choices.block[order], return_index=True)
+    taken = np.full(form.need.size, -1, dtype=np.int64)
+    taken[choices.block[order[lead]]] = order[lead]
+    if (taken < 0)[form.need > 0].any():
+        return None
+    taken = taken[choices.block[order[lead]]] if (taken < 0).any() else taken
+    position = np.full(form.need.size, -1, dtype=np.int64)
+    position[choices.block[taken]] = np.arange(taken.size)
+    scale = np.where(form.capacity > 0, form.capacity, 1.0)
+    use = choices.use / scale[:, None]
+    room = form.capacity / scale
+    total = use[:, taken].sum(axis=1)
+    for _ in range(MOST_STEPS):
+        over = np.maximum(total - room - SLIP, 0.0)
+        if not over.any():
+            break
+        now = taken[position[choices.block]]
+        step = use - use[:, now]
+        undone = over.sum() - np.maximum(total[:, None] + step - room[:, None] - SLIP, 0.0).sum(axis=0)
+        dearer = np.maximum(worth - worth[now], 0.0) + 1e-12
+        ratio = np.divide(dearer, undone, out=np.full(undone.size, np.inf), where=undone > 1e-12)
+        best = int(np.argmin(ratio))
+        if not np.isfinite(ratio[best]):
+            return None
+        total = total + step[:, best]
+        taken[position[choices.block[best]]] = best
+    else:
+        return None
+    _improve(choices, use, room, total, taken, position)
+    return choices.counts(taken)
+
+
+def _improve(choices: Listed, use: Vector, room: Vector, total: Vector, taken: Integers, position: Integers) -> None:
+    """Exchanges that make it cheaper and still fit, the largest saving first."""
+    for _ in range(MOST_STEPS):
+        now = taken[position[choices.block]]
+        saved = choices.cost[now] - choices.cost
+        candidates = np.flatnonzero(saved > 1e-9)
+        fits = (total[:, None] + use[:, candidates] - use[:, now[candidates]] <= room[:, None] + SLIP).all(axis=0)
+        candidates = candidates[fits]
+        if not candidates.size:
+            return
+        best = int(candidates[np.argmax(saved[candidates])])
+        total = total + use[:, best] - use[:, now[best]]
+        taken[position[choices.block[best]]] = best
+
+
+def chosen_by_program(form: Columns, choices: Listed, limits: Limits, gap: float) -> Vector | None:
+    """The best choice among these columns, by a mixed-integer program."""
+
+    m = Builder("min", name="columns chosen")
+    scale = np.where(form.capacity > 0, form.capacity, 1.0)
+    take = m.columns("take", lambda k: str(k), size=choices.block.size, cost=choices.cost, upper=1.0, whole=True)
+    blocks = np.unique(choices.block)
+    one = m.rows("one", lambda k: f"block {blocks[k]}", size=blocks.size, lower=1.0, upper=1.0)
+    m.add(one[np.searchsorted(blocks, choices.block)], take, 1.0)
+    for r in range(form.capacity.size):
+        row = m.rows(f"row {r}", ["fits"], upper=form.capacity[r] / scale[r])
+        m.add(row, take, choices.use[r] / scale[r])
+    answer = Highs().solve(m.build(), replace(limits, gap=max(gap / 4, 1e-6), work=None))
+    if answer.point is None:
+        return None
+    return choices.counts(np.flatnonzero(answer.point > 0.5))
+
+
+STEPS = 6
+"""Counts of the first item that are tried, from the most that leaves something over downwards."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """`k` of item `first` and `m` of item `second` (0 where one does it alone), with cost and use."""
+
+    form: Columns
+    block: Integers
+    first: Integers
+    k: Vector
+    second: Integers
+    m: Vector
+    cost: Vector
+    use: Vector
+    starts: Integers
+    blocks: Integers
+
+    def reduced(self, prices: Vector) -> Vector:
+        """Cost of every column at these prices."""
+        return np.asarray(self.cost + prices @ self.use)
+
+    def priced(self, prices: Vector) -> tuple[Vector, float]:
+        """The cheapest of every block together, and the bound that they would give."""
+        worth = self.reduced(prices)
+        least = np.minimum.reduceat(worth, self.starts)
+        size = np.diff(np.append(self.starts, worth.size))
+        at = np.flatnonzero(worth == np.repeat(least, size))
+        _, lead = np.unique(self.block[at], return_index=True)
+        chosen = at[lead]
+        return self.counts(chosen), float(least.sum() - prices @ self.form.capacity)
+
+    def counts(self, chosen: Integers) -> Vector:
+        """The counts of some columns together."""
+        size = self.form.cost.size
+        x = np.bincount(self.first[chosen], weights=self.k[chosen], minlength=size)
+        return np.asarray(x + np.bincount(self.second[chosen], self.m[chosen], size), dtype=np.float64)
+
+
+def pairs_of(form: Columns) -> Pairs:
+    """Every pair of items of one block, in several splits."""
+    first, second = _ordered_pairs(form)
+    gain, need = form.gain, form.need[form.block]
+    most = np.ceil(need / gain * (1 - 1e-9))
+    parts = []
+    alone = np.flatnonzero((need > 0) & (most <= form.upper))
+    parts.append((alone, most[alone], alone, np.zeros(alone.size)))
+    for step in range(STEPS):
+        k = np.minimum(most[first] - 1 - step, form.upper[first])
+        fits = (k >= 1) & (form.group[first] != form.group[second])
+        a, b, count = first[fits], second[fits], k[fits]
+        m = np.ceil((need[a] - count * gain[a]) / gain[b] * (1 - 1e-9))
+        good = (m >= 1) & (m <= form.upper[b])
+        parts.append((a[good], count[good], b[good], m[good]))
+    a, k, b, m = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(form.block[a], kind="stable")
+    a, k, b, m = a[order], k[order], b[order], m[order]
+    cost = form.cost[a] * k + form.cost[b] * m
+    for item, count in ((a, k), (b, m)):
+        g = form.group[item]
+        cost = cost + form.surcharge[g] * np.maximum(count - form.free[g], 0.0)
+    use = form.use[:, a] * k + form.use[:, b] * m
+    block = form.block[a]
+    blocks, starts = np.unique(block, return_index=True)
+    return Pairs(form, block, a, k, b, m, cost, use, starts.astype(np.int64), blocks)
+
+
+def _ordered_pairs(form: Columns) -> tuple[Integers, Integers]:
+    starts = form.starts
+    size = np.diff(starts)
+    repeats = size[form.block]
+    first = np.repeat(np.arange(form.block.size), repeats)
+    offset = np.arange(first.size) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    second = starts[form.block[first]] + offset
+    apart = first != second
+    return first[apart], second[apart]

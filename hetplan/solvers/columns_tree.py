@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.columns_near import Near
+from hetplan.planner.forms.columns import Near
 from hetplan.planner.gap import relative_gap
 
 __all__ = ["CLOSED", "Searched", "search"]

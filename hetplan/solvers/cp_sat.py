@@ -19,11 +19,10 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.in_background import in_background
-from hetplan.solvers.integer_grid import integer_grid
-from hetplan.solvers.integer_program import IntegerProgram, NotWhole, integer_program
 from hetplan.solvers.milp_engine import Found, MilpEngine, Word
 from hetplan.solvers.milp_points import around_integers
+from hetplan.solvers.running import in_background
+from hetplan.solvers.whole_numbers import IntegerProgram, NotWhole, integer_grid, integer_program
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

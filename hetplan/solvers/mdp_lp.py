@@ -22,7 +22,7 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
 from hetplan.planner.forms.milp import Builder, Milp, Vector
-from hetplan.solvers.one_by_one import OneByOne
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -115,7 +115,7 @@ class MdpLp(OneByOne[Mdp, Choice]):
 def _worth(form: Mdp, choice: Choice, answer: Answer[Vector]) -> float | None:
     """The value of the policy as read back, which the program's own value may exceed by its tolerance."""
     if form.criterion is Criterion.AVERAGE:
-        from hetplan.planner.forms.mdp_certify import average_of
+        from hetplan.planner.forms.mdp import average_of
 
         return average_of(form, choice)
     return answer.value

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
 from hetplan.solvers.mdp_iteration import Iteration, Solved
-from hetplan.solvers.one_by_one import OneByOne
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -7,9 +7,8 @@ bound yet, go to the oracle of each tree. Every round gives a bound; the best on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Vector
 from hetplan.planner.forms.priced import Choice, Mixture, Priced
 from hetplan.planner.gap import relative_gap
+from hetplan.solvers.highs import Highs
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.planner.forms.form import Form
 
 __all__ = ["PricedColumns"]
 
@@ -33,36 +33,28 @@ PENALTY = 10.0
 """What the master pays for a tree without a choice, in multiples of the largest value."""
 
 
-class PricedColumns:
+class PricedColumns(OneByOne[Priced, Mixture]):
     """Column generation for the form `priced`."""
 
     name: ClassVar[str] = "priced-columns"
     form: ClassVar[str] = "priced"
+    takes: ClassVar[type[Priced]] = Priced
 
     def version(self) -> str:
         """That of the engine of the master program."""
-        from hetplan.solvers.highs import Highs
-
         return Highs().version()
 
-    def refuses(self, form: Form[Any]) -> str:
-        """Why it cannot take the form ("" when it can)."""
-        if not isinstance(form, Priced):
-            return f"{self.name} answers priced forms, not {form.kind}"
+    def why_not(self, form: Priced) -> str:
+        """It needs an engine for its master program."""
+        del form
         return "" if self.version() else "highspy is not installed; run: pip install highspy"
 
-    def solve(
-        self, form: Priced, limits: Limits, *, start: Mixture | None = None, on_event: OnEvent | None = None
+    def answer(
+        self, form: Priced, limits: Limits, *, start: Mixture | None, on_event: OnEvent | None
     ) -> Answer[Mixture]:
         """Price, ask, add, until the bound meets the value."""
         del start
-        return _Columns(form, limits, on_event, f"{self.name} {self.version()}").run()
-
-    def solve_all(
-        self, forms: Iterable[Priced], limits: Limits, *, on_event: OnEvent | None = None
-    ) -> list[Answer[Mixture]]:
-        """One after the other."""
-        return [self.solve(form, limits, on_event=on_event) for form in forms]
+        return _Columns(form, limits, on_event, self.signature).run()
 
 
 class _Columns:
@@ -90,7 +82,7 @@ class _Columns:
             # Where smoothed prices find nothing new, those of the master itself either do or prove the optimum.
             if not self.price(smoothed) and not self.price(prices):
                 break
-            self.tell(value)
+            self.report(value)
         return self.answer(value, weights, rounds, stop, gap)
 
     def ended(self, rounds: int) -> Stop | None:
@@ -101,7 +93,7 @@ class _Columns:
             return Stop.TIME
         return Stop.WORK if rounds >= (limits.work or ROUNDS) else None
 
-    def tell(self, value: float) -> None:
+    def report(self, value: float) -> None:
         if self.on_event is not None:
             self.on_event(Event("prices", value=value, bound=self.best_bound))
 
@@ -121,8 +113,6 @@ class _Columns:
 
     def master(self) -> tuple[float, Vector, list[Vector]]:
         """The best mixture of the choices so far, and its prices."""
-        from hetplan.solvers.highs import Highs
-
         form, m = self.form, Builder("max", name="mixture")
         room = m.rows("capacity", str, size=form.capacity.size, upper=form.capacity)
         all_of = m.rows("all", str, size=len(form.menus), lower=1.0, upper=1.0)

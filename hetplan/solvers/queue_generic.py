@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
-from hetplan.solvers.one_by_one import OneByOne
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent, Solver

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
-from hetplan.solvers.one_by_one import OneByOne
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

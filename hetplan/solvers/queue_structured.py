@@ -19,7 +19,7 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import PerWhat, QueuePolicy, QueueProcess
-from hetplan.solvers.one_by_one import OneByOne
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -14,8 +14,8 @@ import numpy as np
 
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.in_background import in_background
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word
+from hetplan.solvers.running import in_background
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

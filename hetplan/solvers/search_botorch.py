@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.black_box import BlackBox
-from hetplan.solvers.search_cmbo import Cmbo, StructCi
-from hetplan.solvers.search_engine import Search
-from hetplan.solvers.search_gp import TREND, UNIT, LightProcess
+from hetplan.solvers.gaussian_process import TREND, UNIT, LightProcess
+from hetplan.solvers.search import Cmbo, Search, StructCi
 
 __all__ = ["BotorchProcess", "CmboBotorch", "StructCiBotorch"]
 
@@ -91,11 +90,10 @@ class _Lazy:
         except PackageNotFoundError:
             return ""
 
-    def refuses(self, form: Any) -> str:
-        """Not installed, or not its kind."""
-        if not self.version():
-            return "botorch is not installed; run: pip install 'hetplan[bayes]'"
-        return "" if isinstance(form, BlackBox) else f"takes black-box forms, not {form.kind}"
+    def why_not(self, form: BlackBox) -> str:
+        """Not installed."""
+        del form
+        return "" if self.version() else "botorch is not installed; run: pip install 'hetplan[bayes]'"
 
 
 class StructCiBotorch(_Lazy, StructCi):

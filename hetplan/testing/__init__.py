@@ -18,7 +18,8 @@ In pytest, one test per check::
 
 from __future__ import annotations
 
-from hetplan.testing.conformance import Check, Skipped, check_solver, solver_checks
+from hetplan.testing.conformance import check_solver, solver_checks
+from hetplan.testing.known_case import Check, Skipped
 from hetplan.testing.lying import LIES, Lying
 from hetplan.testing.target_checks import check_target
 

@@ -18,8 +18,7 @@ from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check, Skipped, another_form
-from hetplan.testing.silence import overheard
+from hetplan.testing.known_case import Check, Skipped, another_form, overheard
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
@@ -180,12 +179,12 @@ def _begins_with_the_start(solver: Solver) -> None:
 
 
 def _same_twice(solver: Solver) -> None:
-    told = []
+    reported = []
     for _ in range(2):
         asked: list[int] = []
         answer = solver.solve(_taken(solver, small_box(asked=asked)), Limits(seed=3))
-        told.append((answer.point, answer.value, asked))
-    assert told[0] == told[1], "two courses from the same seed"
+        reported.append((answer.point, answer.value, asked))
+    assert reported[0] == reported[1], "two courses from the same seed"
 
 
 def _no_time(solver: Solver) -> None:
@@ -231,10 +230,10 @@ def _events(solver: Solver) -> None:
     form = _taken(solver, small_box())
     events: list[Event] = []
     answer = solver.solve(form, Limits(), on_event=events.append)
-    told = [event.value for event in events if event.value is not None]
+    reported = [event.value for event in events if event.value is not None]
     assert len(events) >= len(form.journal), "a measurement without a word"
     assert answer.value is not None
-    assert all(value >= answer.value - VALUE for value in told), "it told of a better plan than it returned"
+    assert all(value >= answer.value - VALUE for value in reported), "it reported a better plan than it returned"
 
 
 def _silent(solver: Solver) -> None:

@@ -11,9 +11,7 @@ import numpy as np
 
 from hetplan.planner.answer import Limits, Status, Stop
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.testing.conformance import Check, Skipped
-from hetplan.testing.known_case import KnownCase
-from hetplan.testing.manners import manners
+from hetplan.testing.known_case import Check, KnownCase, Skipped, manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver

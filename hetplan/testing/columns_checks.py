@@ -14,9 +14,7 @@ import numpy as np
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check
-from hetplan.testing.known_case import KnownCase
-from hetplan.testing.manners import manners
+from hetplan.testing.known_case import Check, KnownCase, manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver

@@ -17,9 +17,7 @@ import numpy as np
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.mdp import Criterion, Mdp
 from hetplan.planner.forms.queue_process import Batching, Empty, Late, Overflow, PerWhat, QueuePolicy, QueueProcess
-from hetplan.testing.conformance import Check, Skipped
-from hetplan.testing.known_case import KnownCase
-from hetplan.testing.manners import manners
+from hetplan.testing.known_case import Check, KnownCase, Skipped, manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver

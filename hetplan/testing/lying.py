@@ -21,8 +21,8 @@ __all__ = ["LIES", "Lying"]
 class Lying:
     """A solver of Milp forms that answers with a lie.
 
-    `how` is one of `LIES`. The name is the true engine's, since a liar does not say so. Where a lie cannot be told of
-    an answer (no duals to forge, no integer to break), the true answer stands.
+    `how` is one of `LIES`. The name is the true engine's, since a liar does not say so. An answer that leaves
+    nothing to lie about (no duals to forge, no integer to break) is handed on as it is.
     """
 
     form: ClassVar[str] = "milp"

@@ -15,9 +15,7 @@ import numpy as np
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.tolerances import VALUE
-from hetplan.testing.conformance import Check
-from hetplan.testing.known_case import KnownCase
-from hetplan.testing.manners import manners
+from hetplan.testing.known_case import Check, KnownCase, manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver

@@ -60,23 +60,23 @@ def _runs(target: Target, wanted: Mapping[str, Unit]) -> None:
     seen = {one.name: one for one in target.observe()}
     assert seen.keys() == wanted.keys(), f"it runs {sorted(seen)}, not {sorted(wanted)}"
     for name, unit in wanted.items():
-        assert seen[name].content == unit.content, f"{name} is told with another content than it was started with"
+        assert seen[name].content == unit.content, f"{name} is reported with another content than it was started with"
         assert seen[name].status == "ready", f"{name} is {seen[name].status}: {seen[name].why}"
         assert seen[name].endpoint is not None, f"{name} has no endpoint"
     health = target.health([*wanted, "nobody-0-000000"])
     assert health.keys() == wanted.keys(), "health tells of the units that are there and of no others"
-    for name, told in health.items():
-        assert told.ready, f"{name} runs but is not healthy: {told.why}"
+    for name, reported in health.items():
+        assert reported.ready, f"{name} runs but is not healthy: {reported.why}"
 
 
 def _refuses(target: Target, first: Unit, broken: Unit, limit_s: float) -> None:
     try:
         target.start([broken], limit_s=limit_s)
     except TargetFailed as error:
-        told = str(error)
+        reported = str(error)
     else:
         raise AssertionError("it started a unit that cannot run")
-    assert told, "a failure says why"
+    assert reported, "a failure says why"
     assert [one.name for one in target.observe()] == [first.name], "a failed start leaves nothing, and the others alone"
 
 

@@ -15,10 +15,7 @@ from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
-from hetplan.solvers.catalog_annealing import Annealing
-from hetplan.solvers.catalog_gaussian import GaussianProcess
-from hetplan.solvers.catalog_genetic import Genetic
-from hetplan.solvers.catalog_orders import BoundOrder, Exhaustive, RandomOrder
+from hetplan.solvers.catalog import Annealing, BoundOrder, Exhaustive, GaussianProcess, Genetic, RandomOrder
 
 Json = dict[str, Any]
 

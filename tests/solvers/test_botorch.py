@@ -9,9 +9,9 @@ import pytest
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.certificate import certify
+from hetplan.solvers.gaussian_process import LightProcess
+from hetplan.solvers.search import Cmbo, StructCi
 from hetplan.solvers.search_botorch import BotorchProcess, CmboBotorch, StructCiBotorch
-from hetplan.solvers.search_cmbo import Cmbo, StructCi
-from hetplan.solvers.search_gp import LightProcess
 from hetplan.testing.black_box_checks import small_box
 
 MISSING = [name for name in ("torch", "botorch", "gpytorch") if find_spec(name) is None]

@@ -12,8 +12,7 @@ from hetplan.planner.certificate import certify
 from hetplan.planner.certify_milp import point_faults
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.cp_sat import CpSatScaled
-from hetplan.solvers.integer_grid import integer_grid
-from hetplan.solvers.integer_program import decimals, integer_program
+from hetplan.solvers.whole_numbers import decimals, integer_grid, integer_program
 
 
 def test_prices_become_whole_exactly() -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hetplan import registry
-from hetplan.testing.hard_forms import hard_mip
+from hetplan.testing.milp_cases import hard_mip
 
 # Whoever runs the tests in the background may ignore Ctrl-C, and children take that over.
 PROGRAM = """
@@ -17,7 +17,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from hetplan import registry
 from hetplan.planner.answer import Limits
-from hetplan.testing.hard_forms import hard_mip
+from hetplan.testing.milp_cases import hard_mip
 engine = next(engine for engine in registry.solvers("milp") if engine.name == sys.argv[1])
 form = hard_mip()
 engine.solve(form, Limits(seconds=0.2))

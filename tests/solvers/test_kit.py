@@ -15,7 +15,7 @@ from hetplan.planner.forms.milp import Milp
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy
 from hetplan.testing import LIES, Lying, check_solver, solver_checks
-from hetplan.testing.silence import overheard
+from hetplan.testing.known_case import overheard
 
 
 def test_a_good_engine_passes_and_what_was_skipped_is_told() -> None:
@@ -90,7 +90,7 @@ def _quietly(tell, event) -> None:
         ("scribbles", "leaves the form as it was"),
         ("forgets limits", "stops for time"),
         ("deaf", "stops when cancelled"),
-        ("swallows", "tells of progress truthfully"),
+        ("swallows", "reports progress truthfully"),
         ("calls clocks deterministic", "stops for time"),
         ("wanders", "gives the same answer twice"),
         ("repeats itself", "answers a family as one by one"),
@@ -139,7 +139,7 @@ def test_a_bad_habit_is_noticed_in_other_forms(habit: str, check: str) -> None:
 
 
 def test_a_start_is_kept_when_the_work_runs_out() -> None:
-    from hetplan.testing.hard_forms import hard_mip
+    from hetplan.testing.milp_cases import hard_mip
 
     form = hard_mip()
     first = Highs().solve(form, Limits(work=1))

@@ -7,8 +7,7 @@ import pytest
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.certificate import Vouched, certify
-from hetplan.testing.hard_forms import warm_family
-from hetplan.testing.milp_cases import MilpCase, milp_cases
+from hetplan.testing.milp_cases import MilpCase, milp_cases, warm_family
 
 CASES = milp_cases()
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.certificate import Certificate, Vouched
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.mdp_certify import false_bound
+from hetplan.planner.forms.mdp import Criterion, false_bound
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:

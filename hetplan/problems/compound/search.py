@@ -12,8 +12,16 @@ import numpy as np
 
 from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask
-from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Verdict
-from hetplan.planner.forms.black_box_shares import antichain, least_shares, priced
+from hetplan.planner.forms.black_box import (
+    BlackBox,
+    Measured,
+    OutOfTime,
+    Past,
+    Verdict,
+    antichain,
+    least_shares,
+    priced,
+)
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline import Sought
 from hetplan.problems.compound.ways import Found, Item, Query, Tier, Way

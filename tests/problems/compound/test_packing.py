@@ -15,10 +15,9 @@ from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.certificate import Vouched, certify
 from hetplan.planner.forms.packing import Items, Packing
-from hetplan.solvers.packing_dual import Dual
-from hetplan.solvers.packing_exact import DualCore, Exact
-from hetplan.solvers.packing_greedy import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
-from hetplan.solvers.packing_moves import by_moves
+from hetplan.solvers.packing import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
+from hetplan.solvers.packing_exact import Dual, DualCore, Exact
+from hetplan.solvers.packing_local import by_moves
 
 NORMS = [GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2()]
 

@@ -15,14 +15,22 @@ from hetplan.measure.evaluator_synthetic_apps import APPS
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Past, Placed, Verdict
-from hetplan.planner.forms.black_box_shares import antichain, cheapest, continuous, trimmed
+from hetplan.planner.forms.black_box import (
+    BlackBox,
+    Measured,
+    Operator,
+    OutOfTime,
+    Past,
+    Placed,
+    Verdict,
+    antichain,
+    cheapest,
+    continuous,
+    trimmed,
+)
 from hetplan.profiles.plan_file import with_digest
-from hetplan.solvers.search_baselines import RandomPlans, VideoStorm, Vulcan
-from hetplan.solvers.search_cmbo import Cmbo, CmboCi, Struct, StructCi
-from hetplan.solvers.search_engine import SearchEngine
-from hetplan.solvers.search_gp import LightProcess
-from hetplan.solvers.search_models import normal_below
+from hetplan.solvers.gaussian_process import LightProcess, normal_below
+from hetplan.solvers.search import Cmbo, CmboCi, RandomPlans, SearchEngine, Struct, StructCi, VideoStorm, Vulcan
 
 ENGINES = [StructCi(), Struct(), Cmbo(), CmboCi(), Vulcan(), VideoStorm(), RandomPlans()]
 

@@ -7,8 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
-from hetplan.planner.forms.black_box_shares import antichain, cheapest, least_shares
+from hetplan.planner.forms.black_box import (
+    BlackBox,
+    Measured,
+    Operator,
+    Placed,
+    Verdict,
+    antichain,
+    cheapest,
+    least_shares,
+)
 
 GRID = (1.0, 0.75, 0.5, 0.25, 0.125)
 

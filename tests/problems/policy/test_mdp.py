@@ -10,8 +10,7 @@ from scipy.sparse import csr_array
 
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import Vouched
-from hetplan.planner.forms.mdp import Criterion, Mdp
-from hetplan.planner.forms.mdp_certify import average_of
+from hetplan.planner.forms.mdp import Criterion, Mdp, average_of
 from hetplan.solvers import mdp_vi
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy
 from hetplan.solvers.mdp_wide_matrix import WideMatrix

@@ -16,9 +16,8 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.certificate import Vouched, certify
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.planner.forms.milp import Builder
-from hetplan.solvers.catalog_engine import CatalogEngine
-from hetplan.solvers.catalog_gaussian import GaussianProcess, expected_improvement, fit
-from hetplan.solvers.catalog_orders import BoundOrder
+from hetplan.solvers.catalog import BoundOrder, CatalogEngine, GaussianProcess
+from hetplan.solvers.gaussian_process import expected_improvement, matern_posterior
 
 ENGINES = pytest.mark.parametrize("engine", CATALOG, ids=lambda engine: engine.name)
 
@@ -221,10 +220,10 @@ def test_any_catalog_any_engine(values: list[float], slack: list[float], which: 
 def test_the_process_goes_through_what_is_known() -> None:
     points = np.linspace(0, 1, 6)[:, None]
     values = np.sin(4 * points[:, 0])
-    mean, spread = fit(points, values, points)
+    mean, spread = matern_posterior(points, values, points)
     assert mean.tolist() == pytest.approx(values.tolist(), abs=1e-3)
     assert spread.max() < 0.05
-    far = fit(points, values, np.array([[0.5], [5.0]]))
+    far = matern_posterior(points, values, np.array([[0.5], [5.0]]))
     assert far[1][1] > far[1][0]
     assert expected_improvement(np.array([1.0, 3.0]), np.array([0.0, 0.0]), 2.0).tolist() == [0.0, 1.0]
     assert expected_improvement(np.array([1.0]), np.array([1.0]), 2.0)[0] == pytest.approx(0.083315, rel=1e-4)

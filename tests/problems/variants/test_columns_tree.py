@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.certificate import Vouched
-from hetplan.planner.forms.columns import Columns
+from hetplan.planner.forms.columns import Columns, bound_of_tree, near_columns
 from hetplan.planner.forms.columns_knapsack import cheapest_cover, covers_within
-from hetplan.planner.forms.columns_near import bound_of_tree, near_columns
 from hetplan.solvers.columns import ColumnsEngine
 
 
@@ -185,7 +184,7 @@ def test_there_may_be_more_to_choose_from_than_calls_can_be_nested() -> None:
 
 def test_so_many_covers_of_all_blocks_are_no_tree(monkeypatch) -> None:
     form = gapped()
-    monkeypatch.setattr("hetplan.planner.forms.columns_near.MOST_STEPS", 10)
+    monkeypatch.setattr("hetplan.planner.forms.columns.MOST_STEPS", 10)
     assert near_columns(form, np.zeros(1), 9.0) is None
     answer = ColumnsEngine().solve(form, Limits())
     assert answer.value == pytest.approx(least(form))

@@ -1,0 +1,455 @@
+r"""Searches of compound plans, and the engine around them: limits, and the account of what was found when.
+
+A search proposes plans and observes what measuring them gave; the engine measures (several at once where it may), keeps
+the cheapest compliant plan, and stops at a limit, when nothing is left, or when nothing can be cheaper::
+
+    cmbo       U = Pr[f_a >= A] Pr[f_l' <= L] / C        one process for log latency over (configuration, placement)
+    cmbo-ci    the same; after the first compliant plan 1/C becomes max(best - 0.4 full price, 1e-3)
+    struct     U with latency from seconds and bytes per operator, placed by arithmetic
+    struct-ci  Pa Pl max(ref - cost, 1e-4)               cost estimated from the time that the target leaves
+
+C is what measuring would take of the reference after what is cached. The estimated cost of a plan with
+S = L - transfers - compute on free tiers is (sum_o sqrt(price_o c_o))^2 / S, kept within an eighth of and the full
+price; ref is the best cost so far, before that 1.3 times the dearest full price. That levels in numbers have an order
+is used by `struct` alone; `cmbo` keeps the paper's Hamming distance.
+
+To compare with: at random, hill climbing (VideoStorm), Bayesian optimisation of one utility (Vulcan). Both latter
+maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Cancelled
+from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.contract import Event
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict
+from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
+from hetplan.solvers.running import OneByOne
+from hetplan.solvers.search_beliefs import Beliefs, MakeProcess, Predicted, Votes
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import OnEvent
+
+__all__ = [
+    "Cmbo",
+    "CmboCi",
+    "CmboSearch",
+    "RandomPlans",
+    "Search",
+    "SearchEngine",
+    "Struct",
+    "StructCi",
+    "StructSearch",
+    "VideoStorm",
+    "Vulcan",
+    "utility",
+]
+
+
+MOST_IN_VAIN = 8
+"""After so many configurations set aside and none measured, whoever measures is taken to be broken."""
+
+
+class Search:
+    """One search: `suggest` plans to measure, `observe` what they gave. Deterministic in seed and observations."""
+
+    whole: ClassVar[bool] = False
+    """Whether measuring a configuration settles all its placements."""
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        self.form, self.make = form, make
+        self.random = np.random.default_rng(seed)
+        self.open: NDArray[np.bool_] = np.ones(len(form), dtype=bool)
+        self.best, self.best_cost = -1, np.inf
+        self.observed = 0
+
+    def suggest(self, count: int = 1) -> list[int]:
+        """The next plans to measure, at most so many; none when nothing is left."""
+        plans: list[int] = []
+        closed: list[NDArray[np.int64]] = []
+        while len(plans) < count and self.open.any():
+            cold = self.observed + len(plans) < self.form.first_random and not self.warm
+            plan = self.first() if cold else self.next()
+            plans.append(plan)
+            # Until observed, a plan under way (or its configuration, where that settles it) is not asked for again.
+            here = self._settled(plan)
+            here = here[self.open[here]]
+            self.open[here] = False
+            closed.append(here)
+        for here in closed:
+            self.open[here] = True
+        return plans
+
+    @property
+    def warm(self) -> bool:
+        """Whether enough is believed to begin without plans at random."""
+        return False
+
+    def first(self) -> int:
+        """A plan to begin with: any one."""
+        return int(self.random.choice(np.flatnonzero(self.open)))
+
+    def next(self) -> int:
+        """The plan that promises most."""
+        raise NotImplementedError
+
+    def observe(self, plan: int, found: Measured) -> None:
+        """Take in what measuring a plan's configuration gave."""
+        self.observed += 1
+        self.open[self._settled(plan)] = False
+        if self.whole and found.passes:
+            costs = self.form.costs(found.configuration, below=self.best_cost)
+            here, cost = int(self._settled(plan)[int(np.argmin(costs))]), float(costs.min())
+        else:
+            here, cost = plan, self.form.cost(plan)
+        if cost < self.best_cost:
+            self.best, self.best_cost = here, cost
+        self.learn(plan, found)
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Update what is believed."""
+
+    def _settled(self, plan: int) -> NDArray[np.int64]:
+        if not self.whole:
+            return np.array([plan])
+        placements = len(self.form.placements)
+        first = plan // placements * placements
+        return np.arange(first, first + placements)
+
+
+class SearchEngine(OneByOne[BlackBox, int]):
+    """The engine around a search; `limits.work` counts measurements."""
+
+    form: ClassVar[str] = "black-box"
+    takes: ClassVar[type[BlackBox]] = BlackBox
+    search: ClassVar[type[Search]] = Search
+
+    def begin(self, form: BlackBox, seed: int) -> Search:
+        """The search itself, for those who measure themselves (ask and tell)."""
+        return self.search(form, seed)
+
+    def answer(self, form: BlackBox, limits: Limits, *, start: int | None, on_event: OnEvent | None) -> Answer[int]:
+        """Measure plan after plan; the cheapest compliant one so far is the answer at any time."""
+        search = self.begin(form, limits.seed)
+        began, spent, since, to_first = time.monotonic(), 0.0, 0, 0
+        stop: Stop | None = None
+        queue = [] if start is None else [start]
+        with ThreadPoolExecutor(form.parallel) as pool:
+            while True:
+                stop = _limit(form, limits, search, began, spent)
+                if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
+                    break
+                left = form.most - search.observed
+                plans = queue or search.suggest(min(form.parallel, left))
+                queue = []
+                if not plans or search.best_cost <= 0.0:
+                    break
+                try:
+                    measured = _measure(form, plans, pool)
+                except Cancelled:
+                    stop = Stop.CANCELLED
+                    break
+                except OutOfTime:
+                    stop = Stop.TIME
+                    break
+                for plan, found in zip(plans, measured, strict=True):
+                    before = search.best_cost
+                    search.observe(plan, found)
+                    spent += found.gpu_s
+                    since = 0 if search.best_cost < before else since + 1
+                    to_first = to_first or (search.observed if search.best >= 0 else 0)
+                    if on_event is not None:
+                        on_event(_event(search, plan, found, form))
+        return self._answer(form, search, stop or Stop.FINISHED, spent, to_first)
+
+    def _answer(self, form: BlackBox, search: Search, stop: Stop, spent: float, to_first: int) -> Answer[int]:
+        work = {"measured": float(search.observed), "to_first": float(to_first), "gpu_s": spent}
+        engine = self.signature
+        if search.best < 0:
+            exhausted = len(form.journal) == len(form.configurations) and search.whole
+            status = Status.INFEASIBLE if exhausted and not form.failed else Status.NO_ANSWER
+            return Answer(status, stop, work=work, engine=engine)
+        return Answer(Status.FEASIBLE, stop, point=search.best, value=search.best_cost, work=work, engine=engine)
+
+
+def _in_vain(form: BlackBox) -> bool:
+    """Whether nothing at all can be measured: so many were tried, and every one was set aside."""
+    return len(form.journal) >= MOST_IN_VAIN and len(form.failed) == len(form.journal)
+
+
+def _measure(form: BlackBox, plans: Sequence[int], pool: ThreadPoolExecutor) -> Iterable[Measured]:
+    configurations = [plan // len(form.placements) for plan in plans]
+    if len(plans) == 1:
+        return [form.observe(configurations[0])]
+    return list(pool.map(form.observe, configurations))
+
+
+def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: float) -> Stop | None:
+    if limits.cancel is not None and limits.cancel.is_set():
+        return Stop.CANCELLED
+    if search.observed >= form.most or (limits.work is not None and search.observed >= limits.work):
+        return Stop.WORK
+    if form.gpu_s is not None and spent >= form.gpu_s:
+        return Stop.WORK
+    seconds = min((s for s in (limits.seconds, form.seconds) if s is not None), default=None)
+    if seconds is not None and time.monotonic() - began >= seconds:
+        return Stop.TIME
+    return None
+
+
+def _event(search: Search, plan: int, found: Measured, form: BlackBox) -> Event:
+    value = search.best_cost if np.isfinite(search.best_cost) else None
+    return Event("measured", f"{form.name} plan {plan}: {found.verdict}", value=value, done=search.observed / form.most)
+
+
+Vector = NDArray[np.float64]
+
+LEAST_GAIN = 1e-4
+LEAST_GAIN_CI = 1e-3
+FULL_SHARE_LIKELY = 0.4
+REFERENCE = 1.3
+LEAST_COST_SHARE = 0.5
+LEAST_COST_S = 1e-9
+"""A configuration whose samples are all cached still counts for this share of the mean cost: a step is not free."""
+
+
+class CmboSearch(Search):
+    """Accuracy by configuration, latency by one process over (configuration, placement)."""
+
+    improving: ClassVar[bool] = False
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        self.beliefs = Beliefs(form, make, by_order=False)
+        rows = np.repeat(form.configurations, len(form.placements), axis=0)
+        where = np.tile(form.placements, (len(form.configurations), 1))
+        self.latency = make(np.concatenate([rows, where], axis=1))
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Update both processes."""
+        self.beliefs.observe(found)
+        if found.verdict is Verdict.SET_ASIDE:
+            return
+        k = plan % len(self.form.placements)
+        latency = float(self.form.at_full(found)[k])
+        self.latency.add(plan, float(np.log(max(latency, 1e-9))))
+
+    def next(self) -> int:
+        """The open plan of the highest utility."""
+        if not self.beliefs.measured:
+            return self.first()
+        mean, sd = self.latency.posterior()
+        in_time = normal_below((np.log(self.form.limit_s) - mean) / sd)
+        likely = np.repeat(self.beliefs.passes(), len(self.form.placements)) * in_time
+        if self.improving and np.isfinite(self.best_cost):
+            full = np.tile(self.form.full_price, len(self.form.configurations))
+            score = likely * np.maximum(self.best_cost - FULL_SHARE_LIKELY * full, LEAST_GAIN_CI)
+        else:
+            cost = self.beliefs.to_measure(self.beliefs.predicted())
+            cost = np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))
+            score = likely / np.repeat(cost, len(self.form.placements))
+        return int(np.argmax(np.where(self.open, score, -1.0)))
+
+
+class CmboCiSearch(CmboSearch):
+    """CMBO that looks for cheaper plans once it has one."""
+
+    improving: ClassVar[bool] = True
+
+
+class StructSearch(Search):
+    """Latency from what is believed of each operator; measuring a configuration settles all its placements."""
+
+    whole: ClassVar[bool] = True
+    by_cost: ClassVar[bool] = False
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        self.beliefs = Beliefs(form, make)
+        for found in form.old:
+            self.beliefs.recall(found, form.drift)
+        self.votes = Votes(form, make) if form.past and form.past_models else None
+
+    def first(self) -> int:
+        """The middle of the grid, which is nearest to everything; then any."""
+        form = self.form
+        far = np.abs(form.configurations - (np.array(form.levels) - 1) / 2).sum(axis=1)
+        middle = int(np.argmin(far)) * len(form.placements)
+        return middle if not self.observed and self.open[middle] else super().first()
+
+    @property
+    def warm(self) -> bool:
+        """Old measurements or past queries tell where to begin."""
+        return bool(self.form.old) or self.votes is not None
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Update what is believed of accuracy and of every operator."""
+        del plan
+        if self.votes is not None:
+            self.votes.judge(self.beliefs, found)
+        self.beliefs.observe(found)
+
+    def next(self) -> int:
+        """The open plan of the best score."""
+        if not (self.beliefs.measured or self.warm):
+            return self.first()
+        if self.votes is None:
+            predicted = self.beliefs.predicted()
+            latency, in_time = self.beliefs.latency(predicted)
+            likely = self.beliefs.passes()[:, None] * in_time
+        else:
+            predicted, latency, likely = self.votes.joined(self.beliefs)
+        if self.by_cost:
+            reference = self.best_cost if np.isfinite(self.best_cost) else REFERENCE * float(self.form.full_price.max())
+            score = likely * np.maximum(reference - estimated_cost(self.form, predicted, latency), LEAST_GAIN)
+        else:
+            cost = self.beliefs.to_measure(predicted)
+            score = likely / np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))[:, None]
+        return int(np.argmax(np.where(self.open, score.ravel(), -1.0)))
+
+
+class StructCiSearch(StructSearch):
+    """The default: expected saving against the best plan so far."""
+
+    by_cost: ClassVar[bool] = True
+
+
+def estimated_cost(form: BlackBox, predicted: Predicted, latency: Vector) -> Vector:
+    """The price per hour that each (configuration, placement) would come to with shares cut down."""
+    price = form.price
+    scales = np.array([operator.by_share for operator in form.operators])
+    time = form.placed.relative_time[form.placements]
+    root = np.sqrt(predicted.seconds) @ np.sqrt(price * time * scales).T
+    paid = predicted.seconds @ (time * (price > 0) * scales).T
+    left = form.limit_s - (latency - paid)
+    full = form.full_price[None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = np.where(left > 0, root**2 / left, np.inf)
+    return np.asarray(np.clip(cost, min(form.placed.shares) * full, full))
+
+
+class Cmbo(SearchEngine):
+    """The paper's search."""
+
+    name: ClassVar[str] = "cmbo"
+    search: ClassVar[type[Search]] = CmboSearch
+
+
+class CmboCi(SearchEngine):
+    """The paper's search, then by cost."""
+
+    name: ClassVar[str] = "cmbo-ci"
+    search: ClassVar[type[Search]] = CmboCiSearch
+
+
+class Struct(SearchEngine):
+    """By operators, per second of measuring."""
+
+    name: ClassVar[str] = "struct"
+    search: ClassVar[type[Search]] = StructSearch
+
+
+class StructCi(SearchEngine):
+    """By operators and expected saving: the default."""
+
+    name: ClassVar[str] = "struct-ci"
+    search: ClassVar[type[Search]] = StructCiSearch
+
+
+def utility(form: BlackBox, plan: int, found: Measured) -> float:
+    """How near a plan is to its targets; the further, the lower."""
+    k = plan % len(form.placements)
+    latency = float(form.at_full(found)[k])
+    return -(abs(latency - form.limit_s) / form.limit_s + abs(found.mean - form.target) / max(abs(form.target), 1e-9))
+
+
+class RandomSearch(Search):
+    """Any open plan."""
+
+    def next(self) -> int:
+        """Another one at random."""
+        return self.first()
+
+
+class VideoStormSearch(Search):
+    """From a plan to the better of its neighbours, one knob or operator changed; at a peak anew at random."""
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        self.here, self.height = -1, -np.inf
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Climb where it goes up."""
+        if found.verdict is Verdict.SET_ASIDE:
+            return
+        height = utility(self.form, plan, found)
+        if height > self.height:
+            self.here, self.height = plan, height
+
+    def next(self) -> int:
+        """A neighbour that was not tried, or another beginning."""
+        around = self._neighbours(self.here) if self.here >= 0 else np.zeros(0, dtype=np.int64)
+        around = around[self.open[around]]
+        if not around.size:
+            self.here, self.height = -1, -np.inf
+            return self.first()
+        return int(self.random.choice(around))
+
+    def _neighbours(self, plan: int) -> NDArray[np.int64]:
+        form = self.form
+        c, k = divmod(plan, len(form.placements))
+        near_c = np.flatnonzero((form.configurations != form.configurations[c]).sum(axis=1) == 1)
+        near_k = np.flatnonzero((form.placements != form.placements[k]).sum(axis=1) == 1)
+        return np.concatenate([near_c * len(form.placements) + k, c * len(form.placements) + near_k])
+
+
+class VulcanSearch(Search):
+    """One process for the utility over (configuration, placement); the plan of the most expected improvement."""
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        rows = np.repeat(form.configurations, len(form.placements), axis=0)
+        where = np.tile(form.placements, (len(form.configurations), 1))
+        self.process = make(np.concatenate([rows, where], axis=1))
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Update the process."""
+        if found.verdict is not Verdict.SET_ASIDE:
+            self.process.add(plan, utility(self.form, plan, found))
+
+    def next(self) -> int:
+        """The plan of the most expected improvement."""
+        if not self.process.values:
+            return self.first()
+        mean, sd = self.process.posterior()
+        gain = expected_improvement(mean, sd, max(self.process.values))
+        return int(np.argmax(np.where(self.open, gain, -1.0)))
+
+
+class RandomPlans(SearchEngine):
+    """At random."""
+
+    name: ClassVar[str] = "random-plans"
+    search: ClassVar[type[Search]] = RandomSearch
+
+
+class VideoStorm(SearchEngine):
+    """Hill climbing."""
+
+    name: ClassVar[str] = "videostorm"
+    search: ClassVar[type[Search]] = VideoStormSearch
+
+
+class Vulcan(SearchEngine):
+    """Bayesian optimisation of one utility."""
+
+    name: ClassVar[str] = "vulcan"
+    search: ClassVar[type[Search]] = VulcanSearch
