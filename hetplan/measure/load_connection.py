@@ -1,8 +1,8 @@
-"""HTTP/1.1 by hand, as little of it as a load generator needs: one request at a time on a connection that stays open.
+"""As little of HTTP/1.1 as a load generator needs, on httptools: one request at a time on a connection that stays open.
 
 A client library would take longer per request than most servers under test. Replies may have a length, come in chunks,
-or end with the connection; what they say of themselves is read from their header fields (``hetplan-outcome``,
-``hetplan-quality``) and nothing of the body is looked at, only kept where that is asked for (as it came).
+or end with the connection. What they say of themselves is read from their header fields (``hetplan-outcome``,
+``hetplan-quality``); the body is not looked at, only kept where that is asked for.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Connection", "Reply", "new_event_loop"]
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-_END = b"\r\n\r\n"
-_LAST_CHUNK = b"\r\n0\r\n\r\n"
+__all__ = ["Connection", "Reply", "new_event_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,13 @@ class Connection(asyncio.Protocol):
     def __init__(self, free: Callable[[Connection, int, Reply | None], None], *, keep: bool = False) -> None:
         self._free, self._keep = free, keep
         self._transport: Any = None
-        self._got = b""
-        self._head_end = 0
-        self._awaited = -1  # bytes of the whole reply; -1: no head yet, -2: chunks, -3: until the end
         self._request = -1
-        self._closes = False
         self.open = False
+        self._forget()
 
     def send(self, request: int, data: bytes) -> None:
         """Send a request; `request` is what `free` will be called with."""
-        self._request, self._got, self._awaited, self._closes = request, b"", -1, False
+        self._request = request
         self._transport.write(data)
 
     def close(self) -> None:
@@ -55,73 +51,76 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    # asyncio's side
+
     def connection_made(self, transport: Any) -> None:
-        """Called by asyncio."""
+        """Nagle off, as a client of a server that answers fast should."""
         self._transport = transport
+        self._parser = HttpResponseParser(self)
         self.open = True
         connected = transport.get_extra_info("socket")
         if connected is not None:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
-        self._got = self._got + data if self._got else data
-        if self._awaited == -1:
-            end = self._got.find(_END)
-            if end < 0:
-                return
-            self._read_head(end)
-        if self._awaited >= 0:
-            if len(self._got) >= self._awaited:
-                self._done()
-        elif self._awaited == -2 and (self._got.endswith(_LAST_CHUNK) or self._got[self._head_end :] == b"0\r\n\r\n"):
-            self._done()
+        """Hand it to the parser; what is no HTTP ends the connection."""
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            if self.open:
+                self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """A reply without a length ends here; any other that is still due was lost."""
         self.open = False
-        if self._request < 0:
-            self._free(self, -1, None)
-        elif self._awaited == -3 and exc is None:
-            self._done()
+        request = self._request
+        if request >= 0 and exc is None and self._status and not self._measured:
+            self.on_message_complete()
         else:
-            request, self._request = self._request, -1
+            self._request = -1
             self._free(self, request, None)
 
-    def _read_head(self, end: int) -> None:
-        head = self._got[:end].lower()
-        self._head_end = end + 4
-        place = head.find(b"\r\ncontent-length:")
-        if place >= 0:
-            self._awaited = self._head_end + int(_field(head, place + 17))
-        elif b"\r\ntransfer-encoding: chunked" in head:
-            self._awaited = -2
-        else:
-            self._awaited = -3
-        self._closes = b"\r\nconnection: close" in head or head.startswith(b"http/1.0")
+    # The parser's side
 
-    def _done(self) -> None:
-        head = self._got[: self._head_end - 2]
-        status = int(head[9:12])
-        outcome, quality = "", -1.0
-        low = head.lower()
-        place = low.find(b"\r\nhetplan-outcome:")
-        if place >= 0:
-            outcome = _field(low, place + 18).decode("ascii", "replace")
-        place = low.find(b"\r\nhetplan-quality:")
-        if place >= 0:
-            quality = _number(_field(low, place + 18))
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """What a reply says of itself."""
+        name = name.lower()
+        if name == b"hetplan-outcome":
+            self._outcome = value.decode("ascii", "replace")
+        elif name == b"hetplan-quality":
+            self._quality = _number(value)
+        elif name == b"content-length" or name == b"transfer-encoding":
+            self._measured = True
+
+    def on_headers_complete(self) -> None:
+        """The status of the reply."""
+        self._status = self._parser.get_status_code()
+
+    def on_body(self, piece: bytes) -> None:
+        """Kept only where that was asked for."""
+        if self._keep:
+            self._body += piece
+
+    def on_message_complete(self) -> None:
+        """The reply is whole; one that only says that another follows is none."""
+        if self._status < 200:
+            self._forget()
+            return
         request, self._request = self._request, -1
-        if self._closes:
+        reply = Reply(self._status, self._outcome, self._quality, self._body)
+        if not self._parser.should_keep_alive():
             self.open = False
             self._transport.close()
-        body = self._got[self._head_end :] if self._keep else b""
-        self._free(self, request, Reply(status, outcome, quality, body))
+        self._forget()
+        if request < 0:  # nothing was asked
+            self.open = False
+            self._transport.abort()
+        else:
+            self._free(self, request, reply)
 
-
-def _field(head: bytes, start: int) -> bytes:
-    end = head.find(b"\r\n", start)
-    return (head[start:end] if end >= 0 else head[start:]).strip()
+    def _forget(self) -> None:
+        self._status, self._outcome, self._quality, self._body = 0, "", -1.0, b""
+        self._measured = False
 
 
 def _number(text: bytes) -> float:

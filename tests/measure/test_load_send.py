@@ -164,7 +164,23 @@ def test_replies_in_pieces_in_chunks_and_with_the_connection() -> None:
     assert found.status.tolist() == [200, 200, 200, 200, 503, 200]
 
 
-def test_no_answer_and_broken_connections_are_told() -> None:
+def test_a_reply_may_follow_a_first_word_and_chunks_may_hold_anything() -> None:
+    hidden = b"0\r\n\r\nHTTP/1.1 500 No\r\n\r\n"
+    head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    first, second = head + b"%x\r\n" % len(hidden) + hidden[:5], hidden[5:] + b"\r\n0\r\n\r\n"
+    with serving(lambda _number, _request: [(0.0, first), (0.02, second)]) as (url, _):
+        (found,) = send_load([target(url, [0.0, 0.05], keep=True)])
+    assert found.status.tolist() == [200, 200]
+    assert found.bodies == [hidden, hidden]
+
+
+def test_what_is_no_http_counts_as_no_answer() -> None:
+    found, _ = sent_to(lambda _number, _request: [(0.0, b"hello\r\n\r\n")], [0.0, 0.05], timeout_s=2.0)
+    assert found.status.tolist() == [0, 0]
+    assert (found.response_ms == np.inf).all()
+
+
+def test_no_answer_and_broken_connections_are_counted() -> None:
     def answer(number: int, _request: bytes) -> list[tuple[float, bytes]]:
         return [[], [(0.0, b"close")], [(0.0, OK[:30]), (0.005, b"close")], [(0.0, OK)]][number]
 

@@ -1,86 +1,190 @@
-"""A small HTTP/1.1 server for one event loop: keep-alive, pipelining, Nagle off, bounded sizes, nothing else.
+"""A small HTTP/1.1 server for one event loop, on httptools: what router and worker both need of HTTP, written once.
 
-The heads that clients send are the same again and again: each is parsed once and remembered.
+A request is read whole and handed to a function as an `Exchange`; answers go out in the order of the requests, as
+bytes or as a stream of pieces. What clients may ask of one listener is bounded by `HttpLimits`: heads, bodies, time,
+connections, and the bytes of all bodies together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
-__all__ = ["MOST_BODY", "Exchange", "HttpConnection", "listen"]
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
-MOST_HEAD, MOST_BODY = 16 * 1024, 64 * 1024 * 1024
-_MOST_HEADS = 512
+__all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen"]
+
 _REASON = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_RETRY = b"retry-after: 1\r\n"
+_RESERVE = 64
+"""Connections above the limit: they are answered 503, or what `always` names, and closed."""
+_LINGER_S = 2.0
+"""How long a client that was refused may go on sending: closed at once, it might never see the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    length: int
-    closes: bool
-    refused: int = 0
-    why: str = ""
+class HttpLimits:
+    """What the clients of one listener may ask of it."""
+
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 64 * 1024 * 1024
+    held_bytes: int = 512 * 1024 * 1024
+    """Bodies that are being read or wait for their answers, all connections together."""
+    connections: int = 8192
+    unanswered: int = 256
+    """Requests of one connection (pipelined) above which no more are read until answers have gone out."""
+    head_s: float = 10.0
+    body_s: float = 30.0
+    """Without one more byte of the body, or with a client that takes no byte of the answer."""
+    idle_s: float = 120.0
+    always: tuple[str, ...] = ("/healthz",)
+    """Answered even when there are too many connections, so that a busy server is not taken for a dead one."""
+
+
+class _State(IntEnum):
+    IDLE, HEAD, BODY, LINGERING = range(4)
+
+
+_IDLE, _HEAD, _BODY, _LINGERING = _State
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, why: str, fields: bytes = b"") -> None:
+        super().__init__(why)
+        self.status, self.why, self.fields = status, why, fields
 
 
 class Exchange:
-    """One request and the way to answer it; answers go out in the order of the requests."""
+    """One request and the way to answer it; answers go out in the order of the requests.
 
-    __slots__ = ("_answer", "body", "connection", "head")
+    `headers` has names in lower case, and a field that came several times joined by commas. `keeps` says whether the
+    connection stays open afterwards.
+    """
 
-    def __init__(self, connection: HttpConnection, head: _Head, body: bytes) -> None:
-        self.connection, self.head, self.body = connection, head, body
+    __slots__ = (
+        "_answer",
+        "_pieces",
+        "_version",
+        "body",
+        "connection",
+        "headers",
+        "keeps",
+        "method",
+        "path",
+        "query",
+        "refused",
+    )
+
+    def __init__(
+        self, connection: HttpConnection, method: str, target: bytes, headers: dict[str, str], body: bytes, version: str
+    ) -> None:
+        self.connection, self.method, self.headers, self.body = connection, method, headers, body
+        self.path, self.query = _target(target)
+        self.keeps = self.refused = False
+        self._version = version
         self._answer: bytes | None = None
-
-    @property
-    def method(self) -> str:
-        """GET, POST, ..."""
-        return self.head.method
-
-    @property
-    def path(self) -> str:
-        """What was asked for, the query string included."""
-        return self.head.path
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The header fields, names in lower case."""
-        return self.head.headers
+        self._pieces: AsyncIterator[bytes] | None = None
 
     @property
     def gone(self) -> bool:
         """Whether the client has hung up."""
         return self.connection.transport is None
 
+    def allows(self, *methods: str) -> bool:
+        """Whether the method is one of these; where it is not, the request is answered 405."""
+        if self.method in methods:
+            return True
+        names = ", ".join(methods)
+        why = b'{"why": "the method is %b"}' % " or ".join(methods).encode()
+        self.answer(405, why, fields=b"allow: %b\r\n" % names.encode())
+        return False
+
     def answer(self, status: int, body: bytes = b"", *, kind: bytes = b"application/json", fields: bytes = b"") -> None:
         """Send the answer; `fields` are whole header lines."""
-        end = b"connection: close\r\n\r\n" if self.head.closes else b"\r\n"
         self._answer = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b" % (
-            _REASON[status], kind, len(body), fields, end, body,
+            _REASON[status], kind, len(body), fields, self._end_of_head(), b"" if self.method == "HEAD" else body,
         )  # fmt: skip
         self.connection.flush()
 
+    def stream(
+        self, status: int, pieces: AsyncIterator[bytes], *, kind: bytes = b"application/json", fields: bytes = b""
+    ) -> None:
+        """Send an answer piece by piece; the next piece is asked for when the client has taken most of the others.
+
+        Where `pieces` raises, the connection is cut, so that the client sees that the answer is not whole. Where the
+        client hangs up, `pieces` is closed.
+        """
+        if self._version == "1.0":
+            self.keeps = False
+        else:
+            fields += b"transfer-encoding: chunked\r\n"
+        self._pieces = pieces
+        self._answer = b"%bcontent-type: %b\r\n%b%b" % (_REASON[status], kind, fields, self._end_of_head())
+        self.connection.flush()
+
+    def _end_of_head(self) -> bytes:
+        if self.keeps:
+            return b"\r\n" if self._version == "1.1" else b"connection: keep-alive\r\n\r\n"
+        return b"connection: close\r\n\r\n"
+
+    async def _send_pieces(self) -> None:
+        pieces, connection = self._pieces, self.connection
+        assert pieces is not None
+        try:
+            if self.method != "HEAD":
+                async for piece in pieces:
+                    if piece:
+                        chunk = piece if self._version == "1.0" else b"%x\r\n%b\r\n" % (len(piece), piece)
+                        await connection.write_and_wait(chunk)
+                if self._version != "1.0":
+                    await connection.write_and_wait(b"0\r\n\r\n")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            connection.report(error, "a streamed answer broke off")
+            if connection.transport is not None:
+                connection.transport.abort()
+        finally:
+            close = getattr(pieces, "aclose", None)
+            if close is not None:
+                await close()
+
 
 class HttpConnection(asyncio.Protocol):
-    """One client; every whole request is handed to `handle` as an `Exchange`."""
+    """One client; every whole request is handed to the server's function as an `Exchange`."""
 
-    heads: dict[bytes, _Head] = {}  # noqa: RUF012 (one memory for all connections)
-
-    def __init__(self, handle: Callable[[Exchange], None]) -> None:
-        self.handle = handle
+    def __init__(self, server: HttpServer) -> None:
+        self.server, self.limits = server, server.limits
         self.transport: Any = None
-        self._buffer = bytearray()
-        self._missing = 0
+        self.surplus = False
+        self._parser = HttpRequestParser(self)
         self._pending: deque[Exchange] = deque()
-        self._next: Callable[[bytes], None] | None = None
+        self._come: list[Exchange] = []
+        self._receive: Callable[[bytes], None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._full: asyncio.Future[None] | None = None
+        self._refusal: _Refused | None = None
+        self._state = _IDLE
+        self._since = self._full_since = server.now
+        self._reading = True
+        self._ending = False  # the client has asked for nothing more, or may not
+        self._continue = False
+        self._moved = False
+        self._stuck = 0
+        self.on_message_begin()
+        self._state = _IDLE
+
+    # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nagle off: an answer must not wait for the client's acknowledgement."""
@@ -88,110 +192,359 @@ class HttpConnection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """What is still to be answered is answered into the void."""
         self.transport = None
+        self.server.forget(self, self._read + sum(len(exchange.body) for exchange in self._pending))
         self._pending.clear()
+        del self._parser  # it holds this connection, and would keep it in memory
+        if self._sending is not None:
+            self._sending.cancel()
+        self.resume_writing()
+
+    def eof_received(self) -> bool:
+        """A client that sends nothing more may still wait for answers."""
+        self._ending = True
+        return self._receive is None and bool(self._pending)
+
+    def pause_writing(self) -> None:
+        """The client takes its answers too slowly: nothing more is read of it until it has caught up."""
+        self._full = self.server.loop.create_future()
+        self._full_since = self.server.now
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+        self._regulate()
 
     def data_received(self, data: bytes) -> None:
         """Take every whole request out of what came."""
-        if self._next is not None:
-            self._next(data)
-            return
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._missing:
+        while data and not self._ending:
+            if self._receive is not None:
+                self._receive(data)
                 return
-            data, self._buffer = bytes(self._buffer), bytearray()
-        self._take(data)
+            data = self._parse(data)
 
-    def _take(self, buffer: bytes) -> None:
-        start, size = 0, len(buffer)
-        self._missing = 0
-        while start < size and self.transport is not None and self._next is None:
-            end = buffer.find(b"\r\n\r\n", start, start + MOST_HEAD)
-            if end < 0:
-                if size - start >= MOST_HEAD:
-                    self._refuse(_Head("", "", {}, 0, True, 431, "the head is too long"))
-                    return
-                break
-            raw = buffer[start:end]
-            head = self.heads.get(raw)
-            if head is None:
-                head = _parsed(raw)
-                if len(self.heads) >= _MOST_HEADS:
-                    self.heads.clear()
-                self.heads[raw] = head
-            if head.refused:
-                self._refuse(head)
-                return
-            after = end + 4 + head.length
-            if after > size:
-                self._missing = after - start
-                break
-            exchange = Exchange(self, head, buffer[end + 4 : after])
-            self._pending.append(exchange)
-            start = after
-            self.handle(exchange)
-        rest = buffer[start:]
-        if self._next is not None and rest:
-            self._next(rest)
-        elif rest:
-            self._buffer = bytearray(rest)
+    def _parse(self, data: bytes) -> bytes:
+        """Feed the parser; what is left over belongs to another protocol, or to a parser that begins anew."""
+        rest = b""
+        refusal: _Refused | None = None
+        self._moved = False
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            rest, self._parser = data[upgrade.args[0] :], HttpRequestParser(self)
+        except HttpParserError as error:
+            refusal = self._refusal or _Refused(413 if "overflow" in str(error) else 400, f"no HTTP/1.1: {error}")
+        for exchange in self._come:
+            self._take(exchange)
+        self._come.clear()
+        if self._ending or self.transport is None:
+            return b""
+        if refusal is not None:
+            self._refuse(refusal)
+        elif self._state is not _IDLE:
+            if self._state is _BODY:
+                self._since = self.server.now
+            # A field that does not end: the parser keeps it, so it is counted here.
+            self._stuck = 0 if self._moved else self._stuck + len(data)
+            if self._stuck > self.limits.head_bytes:
+                self._refuse(_Refused(431, f"a head has at most {self.limits.head_bytes} bytes"))
+            elif self._continue:
+                self._say_continue()
+        return rest
+
+    def _take(self, exchange: Exchange) -> None:
+        if self._ending or self.transport is None:
+            self.server.held -= len(exchange.body)
+            return
+        self._pending.append(exchange)
+        self._ending = not exchange.keeps
+        if self.surplus and exchange.path not in self.limits.always:
+            exchange.keeps, self._ending = False, True
+            exchange.answer(503, b'{"why": "too many connections"}', fields=_RETRY)
+            return
+        try:
+            self.server.handle(exchange)
+        except Exception as error:
+            self.report(error, "a request was not handled")
+            if exchange._answer is None:
+                exchange.answer(500, b'{"why": "an error of the server"}')
+        if len(self._pending) >= self.limits.unanswered:
+            self._regulate()
+
+    # The parser's side: called as a request is read
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._state, self._since = _HEAD, self.server.now
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._head = self._read = self._stuck = 0
+
+    def on_url(self, piece: bytes) -> None:
+        """A part of the target."""
+        self._url += piece
+        self._head += len(piece)
+        if self._head > self.limits.head_bytes:
+            self._stop_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head, or one that follows a chunked body (it is counted and left out)."""
+        self._head += len(name) + len(value) + 4
+        if self._head > self.limits.head_bytes:
+            self._stop_head()
+        if self._state is not _HEAD:
+            return
+        key, headers = _lower(name), self._headers
+        text = value.decode("latin-1")
+        headers[key] = text if key not in headers else f"{headers[key]}, {text}"
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: is the body one that may come?"""
+        self._state, self._moved = _BODY, True
+        self._version = version = self._parser.get_http_version()
+        headers = self._headers
+        if version != "1.1" and version != "1.0":
+            self._stop(400, "this server speaks HTTP/1.1")
+        if "content-length" in headers:
+            self._may_hold(int(headers["content-length"]))
+        if "expect" in headers and version == "1.1":
+            if headers["expect"].lower() != "100-continue":
+                self._stop(417, "the only expectation that is met is 100-continue")
+            self._continue = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+            self._say_continue()
+
+    def on_body(self, piece: bytes) -> None:
+        """A part of the body."""
+        self._moved = True
+        size = len(piece)
+        self._may_hold(size)
+        self._read += size
+        self.server.held += size
+        self._body.append(piece)
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        self._state, self._continue, self._moved = _IDLE, False, True
+        parser, body = self._parser, self._body
+        whole = body[0] if len(body) == 1 else b"".join(body)
+        self._read, self._body = 0, []
+        method = parser.get_method().decode("ascii")
+        exchange = Exchange(self, method, self._url, self._headers, whole, self._version)
+        exchange.keeps = parser.should_keep_alive()
+        self._come.append(exchange)
+
+    def _may_hold(self, size: int) -> None:
+        if self._read + size > self.limits.body_bytes:
+            self._stop(413, f"a body has at most {self.limits.body_bytes} bytes")
+        if self.server.held + size > self.limits.held_bytes:
+            self._stop(503, "the server holds as many bytes as it may", _RETRY)
+
+    def _stop_head(self) -> None:
+        self._stop(431, f"a head has at most {self.limits.head_bytes} bytes")
+
+    def _stop(self, status: int, why: str, fields: bytes = b"") -> None:
+        self._refusal = _Refused(status, why, fields)
+        raise self._refusal
+
+    # Answers
 
     def flush(self) -> None:
         """Write the answers that are ready and whose turn it is."""
         pending = self._pending
-        while pending and pending[0]._answer is not None:
-            exchange = pending.popleft()
-            if self.transport is None:
+        while pending and self.transport is not None and self._sending is None:
+            exchange = pending[0]
+            if exchange._answer is None:
                 return
             self.transport.write(exchange._answer)
-            if exchange.head.closes:
-                self.transport.close()
-                return
+            if exchange._pieces is None:
+                self._answered(exchange)
+            else:
+                self._sending = self.server.loop.create_task(exchange._send_pieces())
+                self._sending.add_done_callback(self._sent)
+
+    def _sent(self, _task: asyncio.Task[None]) -> None:
+        self._sending = None
+        if self.transport is not None and not self.transport.is_closing():
+            self._answered(self._pending[0])
+            self.flush()
+
+    def _answered(self, exchange: Exchange) -> None:
+        """Its answer is on its way: the next one's turn, or the end."""
+        self._pending.popleft()
+        self.server.held -= len(exchange.body)
+        if exchange.refused:
+            self._state, self._since = _LINGERING, self.server.now
+            with suppress(OSError):
+                self.transport.write_eof()
+        elif not exchange.keeps or (self._ending and not self._pending):
+            self.transport.close()
+        elif not self._pending:
+            if self._state is _IDLE:
+                self._since = self.server.now
+            self._say_continue()
+        if not self._reading:
+            self._regulate()
+
+    async def write_and_wait(self, data: bytes) -> None:
+        """Write, and wait until the client has taken most of what was written."""
+        if self.transport is not None:
+            self.transport.write(data)
+        if self._full is not None:
+            await self._full
 
     def upgrade(self, exchange: Exchange, protocol: str, receive: Callable[[bytes], None]) -> None:
         """From here on this connection speaks another protocol, whose bytes go to `receive`."""
-        self._pending.remove(exchange)
-        self._next = receive
+        if self._pending[0] is not exchange:
+            exchange.answer(400, b'{"why": "other requests of this connection wait for their answers"}')
+            return
+        self._pending.popleft()
+        self.server.held -= len(exchange.body)
+        self._receive, self._ending = receive, False
         self.transport.write(
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: %b\r\nconnection: upgrade\r\n\r\n" % protocol.encode()
         )
 
-    def _refuse(self, head: _Head) -> None:
-        exchange = Exchange(self, head, b"")
+    def report(self, error: Exception, what: str) -> None:
+        """Hand an error of this program to the event loop, which logs it."""
+        self.server.loop.call_exception_handler({"message": what, "exception": error, "protocol": self})
+
+    def check_time(self, now: float) -> None:
+        """Close what has taken too long."""
+        waited, limits = now - self._since, self.limits
+        if self._full is not None and now - self._full_since > limits.body_s:
+            self.transport.abort()
+        elif self._receive is not None or (self._pending and self._ending):
+            return
+        elif self._state is _HEAD and waited > limits.head_s:
+            self._refuse(_Refused(408, f"a head is sent within {limits.head_s:g} s"))
+        elif self._state is _BODY and waited > limits.body_s:
+            self._refuse(_Refused(408, f"no more of the body came for {limits.body_s:g} s"))
+        elif self._state is _LINGERING and waited > _LINGER_S:
+            self.transport.abort()
+        elif self._state is _IDLE and not self._pending and waited > limits.idle_s:
+            self.transport.close()
+
+    def _refuse(self, refusal: _Refused) -> None:
+        """Answer what cannot be taken, in its turn, and close."""
+        self._refusal, self._ending = refusal, True
+        self.server.held -= self._read
+        self._read, self._body = 0, []
+        exchange = Exchange(self, "GET", b"/", {}, b"", "1.1")
+        exchange.refused = True
         self._pending.append(exchange)
-        exchange.answer(head.refused, f"{head.why}\n".encode(), kind=b"text/plain")
+        exchange.answer(refusal.status, f"{refusal.why}\n".encode(), kind=b"text/plain", fields=refusal.fields)
+
+    def _say_continue(self) -> None:
+        """A client that asks before it sends its body is answered once earlier requests are."""
+        if self._continue and not self._pending and not self._come and self.transport is not None:
+            self._continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _regulate(self) -> None:
+        """Read on, or not: a client that does not take its answers, or sends too many requests ahead, waits."""
+        if self._receive is not None or self.transport is None:
+            return
+        wanted = self._full is None and len(self._pending) < self.limits.unanswered
+        if wanted != self._reading:
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
 
-def _parsed(raw: bytes) -> _Head:
-    lines = raw.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        return _Head("", "", {}, 0, True, 400, "this is no HTTP/1.1 request")
-    headers = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or name != name.strip():
-            return _Head("", "", {}, 0, True, 400, "a header field is name: value")
-        name = name.lower()
-        if name in headers and name == "content-length":
-            return _Head("", "", {}, 0, True, 400, "two lengths")
-        headers[name] = value.strip()
-    closes = headers.get("connection", "").lower() == "close" or words[2] == "HTTP/1.0"
-    length = headers.get("content-length", "0")
-    if "transfer-encoding" in headers:
-        return _Head(words[0], words[1], headers, 0, True, 411, "send a content-length; chunks are not taken")
-    if not (length.isascii() and length.isdigit()):
-        return _Head(words[0], words[1], headers, 0, True, 400, "content-length is a number")
-    if len(length) > 12 or int(length) > MOST_BODY:
-        return _Head(words[0], words[1], headers, 0, True, 413, f"a body has at most {MOST_BODY} bytes")
-    return _Head(words[0], words[1], headers, int(length), closes)
+class HttpServer:
+    """A listener: its connections, what they hold together, and the clock that closes what takes too long."""
+
+    def __init__(self, handle: Callable[[Exchange], None], limits: HttpLimits) -> None:
+        self.handle, self.limits = handle, limits
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time()
+        self.held = 0
+        self.connections: set[HttpConnection] = set()
+        self._surplus: dict[HttpConnection, None] = {}
+        self._server: asyncio.Server
+        self._every_s = min(1.0, max(0.02, min(limits.head_s, limits.body_s, limits.idle_s) / 4.0))
+        self._timer = self.loop.call_later(self._every_s, self._check_times)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen on this address."""
+        self._server = await self.loop.create_server(
+            lambda: HttpConnection(self), host, port, backlog=1024, reuse_address=True
+        )
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._timer.cancel()
+        self._server.close()
+
+    def admit(self, connection: HttpConnection) -> None:
+        """Take a connection in. One above the limit is answered 503; of many such the one that came first is cut."""
+        if len(self.connections) < self.limits.connections + len(self._surplus):
+            self.connections.add(connection)
+            return
+        if len(self._surplus) >= _RESERVE:
+            first = next(iter(self._surplus))
+            del self._surplus[first]
+            first.transport.abort()
+        connection.surplus = True
+        self._surplus[connection] = None
+        self.connections.add(connection)
+
+    def forget(self, connection: HttpConnection, held: int) -> None:
+        """A connection is over."""
+        self.connections.discard(connection)
+        self._surplus.pop(connection, None)
+        self.held -= held
+
+    def _check_times(self) -> None:
+        self.now = self.loop.time()
+        for connection in list(self.connections):
+            if connection.transport is not None:
+                connection.check_time(self.now)
+        self._timer = self.loop.call_later(self._every_s, self._check_times)
 
 
-async def listen(handle: Callable[[Exchange], None], host: str, port: int) -> asyncio.Server:
-    """A server on this address; port 0 takes any free one."""
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: HttpConnection(handle), host, port, backlog=1024, reuse_address=True)
+@lru_cache(512)
+def _lower(name: bytes) -> str:
+    return name.lower().decode("latin-1")
+
+
+@lru_cache(512)
+def _target(url: bytes) -> tuple[str, str]:
+    """The path and the query string of a request's target.
+
+    >>> _target(b"/v1/a%2Fb?x=1"), _target(b"http://host:80/metrics?format=prometheus"), _target(b"*")
+    (('/v1/a/b', 'x=1'), ('/metrics', 'format=prometheus'), ('*', ''))
+    """
+    if b"://" in url and not url.startswith(b"/"):
+        try:
+            parts = parse_url(url)
+        except HttpParserError:
+            return "", ""
+        url = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+    path, _, query = url.decode("latin-1").partition("?")
+    return unquote(path) if "%" in path else path, query
+
+
+async def listen(
+    handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None
+) -> HttpServer:
+    """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others."""
+    limits = limits or HttpLimits()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files != resource.RLIM_INFINITY:
+        limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
+    server = HttpServer(handle, limits)
+    await server.start(host, port)
+    return server

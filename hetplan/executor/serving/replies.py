@@ -25,6 +25,8 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
     fields = b"hetplan-outcome: %b\r\nhetplan-ms: %.3f\r\n" % (outcome.encode(), took_ms)
     if answered and query.judged:
         fields += b"hetplan-quality: %.6g\r\n" % query.quality
+    if outcome == "lost":
+        fields += b"retry-after: 1\r\n"
     if query.brief:
         query.exchange.answer(_STATUS[outcome], fields=fields)
         return

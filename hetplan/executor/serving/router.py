@@ -70,7 +70,7 @@ class Router:
         stopped = asyncio.Event()
         self._loop.add_signal_handler(signal.SIGTERM, stopped.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._read_again)
-        os.write(report, json.dumps({"port": server.sockets[0].getsockname()[1]}).encode() + b"\n")
+        os.write(report, json.dumps({"port": server.port}).encode() + b"\n")
         os.close(report)
         while not stopped.is_set():
             try:
@@ -167,17 +167,20 @@ class Router:
         """Answer one HTTP request, or set it on its way."""
         path = exchange.path
         if path.startswith("/v1/"):
-            self._arrive(exchange, self.apps.get(path[4:].lower()))
+            if exchange.allows("POST"):
+                self._arrive(exchange, self.apps.get(path[4:].lower()))
+        elif path not in ("/healthz", "/metrics"):
+            exchange.answer(404, b'{"why": "no such path"}')
+        elif not exchange.allows("GET", "HEAD"):
+            return
         elif path == "/healthz":
             ready = {name: link.ready for (name, _, _), link in self.links.items()}
             told = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
                     "units": ready, "pid": os.getpid()}  # fmt: skip
             exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
-        elif path.startswith("/metrics"):
-            kind, body = metrics(self, prometheus="prometheus" in path)
-            exchange.answer(200, body, kind=kind)
         else:
-            exchange.answer(404, b'{"why": "no such path"}')
+            kind, body = metrics(self, prometheus="prometheus" in exchange.query)
+            exchange.answer(200, body, kind=kind)
 
     def _arrive(self, exchange: Exchange, app: Application | None) -> None:
         if app is None:

@@ -81,7 +81,7 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(self._reload())))
         tasks: list[asyncio.Task[None]] = []
-        _report(report, {"port": server.sockets[0].getsockname()[1]})
+        _report(report, {"port": server.port})
         await stopped.wait()
         self.draining = True
         while not all(station.idle for station in (*self.stations, *self.leaving)):
@@ -163,16 +163,19 @@ class Worker:
         if path == "/link" and exchange.headers.get("upgrade") == PROTOCOL:
             _Link(self, exchange)
         elif path.startswith("/v1/"):
-            self._query(exchange, path[4:])
+            if exchange.allows("POST"):
+                self._query(exchange, path[4:])
+        elif path not in ("/healthz", "/metrics"):
+            exchange.answer(404, b'{"why": "no such path"}')
+        elif not exchange.allows("GET", "HEAD"):
+            return
         elif path == "/healthz":
             told = {"ready": not self.draining, "content": self.config["content"], "pid": os.getpid(),
                     "refused": self.config.get("refused", "")}  # fmt: skip
             exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
-        elif path == "/metrics":
+        else:
             loads = {name: asdict(load.counters) for name, load in self.loads.items()}
             exchange.answer(200, json.dumps({"since_s": monotonic() - self.since_s, "loads": loads}).encode())
-        else:
-            exchange.answer(404, b'{"why": "no such path"}')
 
     def _query(self, exchange: Exchange, name: str) -> None:
         place = self.lanes.get(name)
