@@ -11,8 +11,8 @@ from hetplan.profiles.json_path import closest, shortened
 
 __all__ = ["FEATURES", "VERSIONS", "format_faults", "is_newer"]
 
-VERSIONS = {"profile": (1, 0), "slo": (1, 0), "state": (1, 0)}
-"""Kind of file -> the version that this hetplan writes and fully understands."""
+VERSIONS = {"profile": (1, 0), "slo": (1, 0), "state": (1, 1), "plan": (1, 1)}
+"""Kind of file -> the version that this hetplan writes; it reads every version up to it of the same major number."""
 
 FEATURES: dict[str, frozenset[str]] = {
     "profile": frozenset(),
@@ -89,5 +89,4 @@ def is_newer(document: Any) -> bool:
     matched = _FORMAT.match(given) if isinstance(given, str) else None
     if matched is None:
         return False
-    # Kinds that this floor does not know (plans) stand at 1.0.
     return (int(matched[2]), int(matched[3])) > VERSIONS.get(matched[1], (1, 0))

@@ -201,7 +201,7 @@ class Notice(_Remark):
 class Plan(Model):
     """The whole plan."""
 
-    format: str = "hetplan/plan/1.0"
+    format: str = "hetplan/plan/1.1"
     requires: tuple[str, ...] = ()
     question: str
     method: Method

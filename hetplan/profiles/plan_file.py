@@ -13,6 +13,7 @@ from typing import Any, get_args
 from hetplan.errors import InputError
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.plan import Dispatch, Plan
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.schema import schema_of
@@ -129,7 +130,7 @@ def _check_format(data: object, file: str) -> None:
             path="$.format",
             value=json.dumps(stated),
             why="this is no plan file",
-            remedy='A plan begins with "format": "hetplan/plan/1.0"; `hetplan solve` writes one.',
+            remedy='A plan begins with "format": "hetplan/plan/1.1"; `hetplan solve` writes one.',
         )
     if int(match[1]) != 1:
         raise InputError.one(
@@ -144,4 +145,4 @@ def _check_format(data: object, file: str) -> None:
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema of plan.json."""
     about = "What is to run, how queries reach it, what is promised and what is proved."
-    return schema_of(Plan, kind="plan", version=(1, 0), about=about)
+    return schema_of(Plan, kind="plan", version=VERSIONS["plan"], about=about)

@@ -59,7 +59,8 @@ def schema_of(model: type[BaseModel], *, kind: str, version: tuple[int, int], ab
     made.pop("description", None)
     number = f"{version[0]}.{version[1]}"
     made["required"] = sorted({"format", *made.get("required", ())})
-    made["properties"]["format"] = {"type": "string", "const": f"hetplan/{kind}/{number}"}
+    known = [f"hetplan/{kind}/{version[0]}.{minor}" for minor in range(version[1] + 1)]
+    made["properties"]["format"] = {"type": "string", **({"enum": known} if version[1] else {"const": known[0]})}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:hetplan:schema:{kind}:{number}",

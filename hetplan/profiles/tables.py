@@ -1,4 +1,4 @@
-"""Measured tables over named axes: reading between the points, and saying what lies outside them."""
+"""Measured tables over named axes, read between their points; and what lies outside them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
+from hetplan.profiles.multilinear import Cells, OffTable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["STATISTICS", "Quantity", "Readings", "Statistic", "Table"]
+__all__ = ["MAY_BE_ZERO", "STATISTICS", "Quantity", "Readings", "Statistic", "Table"]
 
 Quantity = Literal["latency_ms", "requests_per_s", "ttft_ms", "tpot_ms", "bytes_out", "slowdown"]
 Statistic = Literal["mean", "std", "p50", "p90", "p95", "p99", "max"]
 STATISTICS: tuple[Statistic, ...] = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 
-_MAY_BE_ZERO = frozenset({"requests_per_s", "bytes_out"})
+MAY_BE_ZERO = frozenset({"requests_per_s", "bytes_out"})
 """A machine that cannot serve a class at all has rate 0; a time of 0 is always a slip."""
 
 
@@ -33,30 +34,6 @@ class Readings:
     values: NDArray[np.float64]
     extrapolated: NDArray[np.bool_]
     source: str | None
-
-
-class _Cells:
-    """One statistic laid flat, ready to be looked up."""
-
-    def __init__(self, table: Table, grid: Any) -> None:
-        self.axes, self.grid = table.axes, grid
-        self.flat: list[float | None] = _flat(grid)
-        self.place: list[tuple[str, dict[float, int]]] = []
-        stride = len(self.flat)
-        for name, axis in table.axes.items():
-            stride //= len(axis)
-            self.place.append((name, {value: number * stride for number, value in enumerate(axis)}))
-
-    def on_grid(self, points: Sequence[Mapping[str, float]]) -> list[float | None] | None:
-        """The cell of each point, or None where some point is no grid point (or no point at all)."""
-        flat = self.flat
-        try:
-            if len(self.place) == 1:
-                name, offsets = self.place[0]
-                return [flat[offsets[point[name]]] for point in points]
-            return [flat[sum(offsets[point[name]] for name, offsets in self.place)] for point in points]
-        except (KeyError, TypeError):
-            return None
 
 
 class Table(Model):
@@ -98,7 +75,7 @@ class Table(Model):
         for statistic in STATISTICS:
             grid = getattr(self, statistic)
             if grid is not None:
-                least_allowed = statistic == "std" or self.quantity in _MAY_BE_ZERO
+                least_allowed = statistic == "std" or self.quantity in MAY_BE_ZERO
                 held += _check_cells((statistic,), grid, lengths, names, least_allowed) and statistic != "std"
         if not held:
             raise wrong("a table holds at least one of mean, p50, p90, p95, p99, max", 'Add "mean" with the numbers.')
@@ -119,8 +96,18 @@ class Table(Model):
         return ("", "")
 
     @cached_property
-    def _prepared(self) -> dict[str, _Cells]:
+    def _prepared(self) -> dict[str, Cells]:
         return {}
+
+    @property
+    def name(self) -> str:
+        """The id under which the profile holds it; "" where it was made by hand."""
+        return self._origin[1]
+
+    @property
+    def file(self) -> str:
+        """The file that it is from; "" where it was made by hand."""
+        return self._origin[0]
 
     def named(self, table_id: str, *, file: str = "") -> Table:
         """Itself, knowing under which id and in which file it stands, so that its errors can say so."""
@@ -136,8 +123,9 @@ class Table(Model):
     def read(self, points: Sequence[Mapping[str, float]], statistic: Statistic = "mean") -> Readings:
         """The table's value at each point (a point names every axis; what else it names is ignored).
 
-        Multilinear between grid points; outside the grid as `outside` says, and marked. A point outside a table that
-        refuses, or on a cell that was never measured, raises `InputError`.
+        Multilinear between grid points; outside the grid as `outside` says, and marked (a standard deviation that is
+        continued below 0 is 0). A point outside a table that refuses, or on a cell that was never measured, raises
+        `InputError`.
 
         >>> table = Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=[6.1, 30.2], outside="linear")
         >>> table.read([{"batch": 8}, {"batch": 15}]).values.round(3).tolist()
@@ -151,37 +139,14 @@ class Table(Model):
         found = cells.on_grid(points)
         if found is not None and None not in found:
             return Readings(np.array(found, dtype=np.float64), np.zeros(len(found), dtype=np.bool_), self.source)
-        columns: dict[str, NDArray[np.float64]] = {}
-        for name in self.axes:
-            try:
-                columns[name] = np.array([point[name] for point in points], dtype=np.float64)
-            except KeyError:
-                raise self._missing_axis(name) from None
-            except (TypeError, ValueError):
-                raise self.fault(f"{name} of a point is a number", f"Give a number for {name}.") from None
-        return self._read(columns, statistic, len(points))
+        try:
+            read = [cells.read(point) for point in points]
+        except OffTable as error:
+            raise self.fault(error.why, error.remedy) from None
+        values = np.array([value for value, _ in read], dtype=np.float64)
+        return Readings(values, np.array([beyond for _, beyond in read], dtype=np.bool_), self.source)
 
-    def read_columns(self, columns: Mapping[str, Any], statistic: Statistic = "mean") -> Readings:
-        """As `read`, with one array per axis in place of one mapping per point: for very many points.
-
-        >>> table = Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=[10, 80])
-        >>> table.read_columns({"batch": [1, 2, 8]}).values.tolist()
-        [10.0, 20.0, 80.0]
-        """
-        import numpy as np
-
-        for name in self.axes:
-            if name not in columns:
-                raise self._missing_axis(name)
-        held = {name: np.asarray(columns[name], dtype=np.float64).reshape(-1) for name in self.axes}
-        longest = len(next(iter(columns.values()))) if not held and columns else 1
-        count = max((len(column) for column in held.values()), default=longest)
-        return self._read({name: np.broadcast_to(column, count) for name, column in held.items()}, statistic, count)
-
-    def _missing_axis(self, name: str) -> InputError:
-        return self.fault(f"the table has the axis {name}, which the point does not name", f"Give a {name}.")
-
-    def _cells(self, statistic: str) -> _Cells:
+    def _cells(self, statistic: str) -> Cells:
         grid = getattr(self, statistic, None) if statistic in STATISTICS else None
         if grid is None:
             listed = ", ".join(self.statistics)
@@ -190,60 +155,19 @@ class Table(Model):
             )
         cells = self._prepared.get(statistic)
         # model_copy(update=...) carries the cache along: trust it only for the very same numbers.
-        if cells is None or cells.grid is not grid or cells.axes is not self.axes:
-            cells = self._prepared[statistic] = _Cells(self, grid)
+        if cells is None or cells.grid is not grid or cells.axes is not self.axes or cells.outside != self.outside:
+            cells = self._prepared[statistic] = self.cells(statistic)
         return cells
 
-    def _read(self, columns: Mapping[str, NDArray[np.float64]], statistic: Statistic, count: int) -> Readings:
-        import numpy as np
-
-        from hetplan.profiles.multilinear import interpolate
-
-        axes = [np.array(axis) for axis in self.axes.values()]
-        self._check_points(columns)
-        cells = np.array(self._cells(statistic).flat, dtype=np.float64).reshape([len(axis) for axis in axes])
-        points = np.stack(list(columns.values()), axis=1) if columns else np.empty((count, 0))
-        outside: Literal["clamp", "linear"] = "linear" if self.outside == "linear" else "clamp"
-        values, beyond = interpolate(axes, cells, points, outside=outside)
-        self._check_values(values, beyond, columns, statistic)
-        return Readings(values, beyond, self.source)
-
-    def _check_points(self, columns: Mapping[str, NDArray[np.float64]]) -> None:
-        import numpy as np
-
-        for name, column in columns.items():
-            if not np.isfinite(column).all():
-                raise self.fault(f"{name} of a point is finite", f"Give a finite {name}.")
-            low, high = self.axes[name][0], self.axes[name][-1]
-            beyond = (column < low) | (column > high)
-            if not beyond.any() or self.outside == "clamp":
-                continue
-            where = f"{name} {column[beyond][0]:g} is outside the table ({name} {low:g} to {high:g})"
-            if self.outside == "refuse":
-                raise self.fault(where, 'Measure it, or set "outside" of the table to "clamp" or "linear".')
-            if len(self.axes[name]) == 1:
-                raise self.fault(f"{where}, and one point has no slope to continue", 'Measure a second, or "clamp".')
-
-    def _check_values(
-        self,
-        values: NDArray[np.float64],
-        beyond: NDArray[np.bool_],
-        columns: Mapping[str, NDArray[np.float64]],
-        statistic: str,
-    ) -> None:
-        import numpy as np
-
-        zero_allowed = statistic == "std" or self.quantity in _MAY_BE_ZERO
-        bad = np.isnan(values) | (beyond & ((values < 0) if zero_allowed else (values <= 0)))
-        if not bad.any():
-            return
-        first = int(np.argmax(bad))
-        at = ", ".join(f"{name} {column[first]:g}" for name, column in columns.items()) or "its only cell"
-        if np.isnan(values[first]):
-            raise self.fault(f"{statistic} at {at} was never measured (null)", "Measure that cell, or leave it unused.")
-        raise self.fault(
-            f"continuing the table to {at} gives {values[first]:g}, which no {self.quantity} can be",
-            'Measure nearer to it, or set "outside" to "clamp".',
+    def cells(self, statistic: str, *, outside: str | None = None) -> Cells:
+        """A statistic that the table holds, ready to be read; `outside` in place of the table's own word."""
+        return Cells(
+            self.axes,
+            getattr(self, statistic),
+            outside=outside or self.outside,
+            quantity=self.quantity,
+            may_be_zero=self.quantity in MAY_BE_ZERO,
+            statistic=statistic,
         )
 
 
@@ -297,11 +221,3 @@ def _plain_positive(row: tuple[Any, ...]) -> bool:
         return bool(min(row) > 0)
     except TypeError:
         return False
-
-
-def _flat(grid: Any) -> list[float | None]:
-    if not isinstance(grid, tuple):
-        return [grid]
-    if grid and not isinstance(grid[0], tuple):
-        return list(grid)
-    return [cell for row in grid for cell in _flat(row)]

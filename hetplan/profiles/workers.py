@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
 
 __all__ = ["Load", "Serve", "Share", "Worker"]
 
@@ -28,12 +28,17 @@ class Share(Model):
 
 
 class Load(Model):
-    """A variant (or an operator with its knobs) held by each worker of the group."""
+    """A variant (or an operator with its knobs) held by each worker of the group.
+
+    `at` names the run: with the variant and the worker's hardware it says which of the profile's runs this is ({} for a
+    run without `at`). Only where one run is possible may it be left out.
+    """
 
     id: Id
     app: Id | None = None
     node: Id | None = None
     variant: Id | None = None
+    at: dict[Key, Real] | None = Field(default=None, description="the `at` of the run that this load is")
     artifact: str | None = None
     knobs: dict[Key, Any] = Field(default_factory=dict)
     instances: PositiveCount = 1

@@ -1,1 +1,26 @@
-"""What a load is, read once for every room: its run, its times, its price, its targets and its demand."""
+"""What a load is: read once, here, for every room but the verifier (which reads by code of its own, to the same rules).
+
+==============================  =======================================================================================
+question                        module
+==============================  =======================================================================================
+which run? where on its tables? `runs`: a run is (variant, hardware, at); a load names it, nobody chooses again
+how long?                       `law`: one service law, plain data; one order of precedence. `times` makes it of a load
+which statistic?                `law.answering`: the one that answers where the wanted one was not measured
+how much?                       `price`: offers, prices by the unit, prices of runs, shares of a machine; exact
+how much of a machine?          `needs`: what a load takes, and what a machine runs at once
+by when?                        `targets`: percentile -> limit, less the network's hops on the path
+how many?                       `demand`: classes of queries and their shares, rates
+==============================  =======================================================================================
+
+In short, for a question that reads a wish::
+
+    run = runs_on(profile, "m", "gpu")[0]              # runs.py; every run is a choice of its own
+    law = law_of_run(profile, "m", run)                # times.py; runs that differ by batch alone are one table
+    law.ms({"tokens": 512}, size=8)                    # law.py; milliseconds of a batch of eight such queries
+    price = price_of(profile, run, "gpu-od")           # price.py; whole 1e-9 per hour, and the slice that is paid
+    limits = response_targets(app)                     # targets.py; limits[-1].limit_ms(steps=2)
+    points, shares = classes_of(app.demand.mix)        # demand.py
+    Load(id="w1.a", variant="m", at=at_of(run), ...)   # what the plan says of it
+
+`law` loads neither NumPy nor pydantic: a worker's process reads the same law as the simulator.
+"""

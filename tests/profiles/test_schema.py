@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
+from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.schema import KINDS, schema
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas"
@@ -80,8 +81,8 @@ def test_the_examples_keep_to_them(profile: dict[str, Any], slo: dict[str, Any])
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_say_what_they_are(kind: str) -> None:
     made = schema(kind)
-    assert made["$id"] == f"urn:hetplan:schema:{kind}:1.0"
-    assert made["title"] == f"hetplan {kind} 1.0"
+    assert made["$id"] == f"urn:hetplan:schema:{kind}:{'.'.join(map(str, VERSIONS[kind]))}"
+    assert made["title"] == f"hetplan {kind} {'.'.join(map(str, VERSIONS[kind]))}"
     assert made["description"]
     assert made["additionalProperties"] is False
     assert made["required"] == ["format"]

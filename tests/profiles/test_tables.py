@@ -54,8 +54,6 @@ def test_exact_on_the_grid(drawn: tuple[Table, np.ndarray]) -> None:
     assert readings.values.tolist() == cells.reshape(-1).tolist()
     assert not readings.extrapolated.any()
     assert readings.source == "m1"
-    columns = {name: [point[name] for point in points] for name in table.axes}
-    assert table.read_columns(columns).values.tolist() == cells.reshape(-1).tolist()
 
 
 @settings(max_examples=80, deadline=None)
@@ -179,7 +177,6 @@ def test_a_cell_not_measured_is_no_hindrance_beside_it() -> None:
 def test_a_table_without_axes_is_a_constant() -> None:
     table = Table(quantity="requests_per_s", mean=12.5)
     assert table.read([{}, {"batch": 3}]).values.tolist() == [12.5, 12.5]
-    assert table.read_columns({"batch": [1, 2, 3]}).values.tolist() == [12.5, 12.5, 12.5]
     assert table.read([]).values.tolist() == []
 
 
@@ -210,12 +207,16 @@ def test_axes_out_of_order_are_refused_for_a_sorted_file_would_turn_the_table() 
         Table(quantity="requests_per_s", axes={"output_tokens": (1, 2), "input_tokens": (1, 2)}, mean=[[1, 2], [3, 4]])
 
 
-def test_many_points_and_mixed_columns() -> None:
+def test_many_points() -> None:
     table = Table(
         quantity="latency_ms", axes={"batch": (1, 8), "co_load": (0, 1)}, mean=[[1, 2], [8, 16]], outside="linear"
     )
     sizes = np.linspace(1, 8, 1000)
-    by_columns = table.read_columns({"batch": sizes, "co_load": 0.5})
-    by_points = table.read([{"batch": size, "co_load": 0.5} for size in sizes])
-    np.testing.assert_array_equal(by_columns.values, by_points.values)
-    np.testing.assert_allclose(by_columns.values, 1.5 * sizes, rtol=1e-12)
+    read = table.read([{"batch": size, "co_load": 0.5} for size in sizes])
+    np.testing.assert_allclose(read.values, 1.5 * sizes, rtol=1e-12)
+
+
+def test_a_standard_deviation_continued_below_zero_is_zero() -> None:
+    table = Table(quantity="latency_ms", axes={"batch": (1, 4)}, mean=[4, 16], std=[3, 0.5], outside="linear")
+    read = table.read([{"batch": 4}, {"batch": 7}], "std")
+    assert (read.values.tolist(), read.extrapolated.tolist()) == ([0.5, 0.0], [False, True])

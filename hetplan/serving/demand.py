@@ -1,0 +1,77 @@
+"""How much is asked for: classes of queries and their shares, and the rate of an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hetplan.profiles.mix import count_into_bins
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.slo import App, Mix, RateRange
+
+__all__ = ["Classes", "classes_of", "offered_qps", "stated_qps"]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of queries, in the order of the mix, each a point on the axes that it names, and their shares."""
+
+    points: tuple[dict[str, float], ...]
+    shares: tuple[float, ...]
+
+    def coming(self) -> Classes:
+        """Those that come at all."""
+        kept = [number for number, share in enumerate(self.shares) if share > 0.0]
+        return Classes(tuple(self.points[n] for n in kept), tuple(self.shares[n] for n in kept))
+
+
+def classes_of(mix: Mix | None) -> Classes:
+    """The classes of a mix, and what share of the queries each is; one class of no axes without a mix.
+
+    Observed sizes are counted into the bins (`AboveLargestBin` where one fits none).
+
+    >>> classes_of(Mix(axes=("batch",), bins=((1,), (8,)), share=(0.75, 0.25)))
+    Classes(points=({'batch': 1.0}, {'batch': 8.0}), shares=(0.75, 0.25))
+    >>> classes_of(None).points
+    ({},)
+    """
+    if mix is None:
+        return Classes(({},), (1.0,))
+    counted = count_into_bins(mix)
+    shares = tuple(float(share) for share in counted.share or ())
+    return Classes(points_of(mix), shares)
+
+
+def points_of(mix: Mix | None) -> tuple[dict[str, float], ...]:
+    """The classes alone, shares not counted."""
+    if mix is None:
+        return ({},)
+    return tuple(dict(zip(mix.axes, (float(value) for value in size), strict=True)) for size in mix.bins)
+
+
+def stated_qps(app: App) -> float | None:
+    """The rate that the wish states as a number; None where it asks for the most, a range, a forecast or a series."""
+    rate = app.demand.rate_qps
+    return float(rate) if isinstance(rate, int | float) else None
+
+
+def offered_qps(plan: Plan, app_id: str, app: App) -> float:
+    """The rate that a plan is to be tried with: what is wished, else what the plan promises to carry.
+
+    Of a plan that promises none, the upper end of where it is valid; else the highest rate that the wish mentions.
+    """
+    stated = stated_qps(app)
+    if stated is not None:
+        return stated
+    promised = [
+        promise.value
+        for promise in plan.promises
+        if promise.app == app_id and promise.quantity == "rate_qps" and promise.relation in (">=", "=")
+    ]
+    if promised:
+        return min(promised)
+    upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
+    if upper is not None:
+        return float(upper)
+    if isinstance(app.demand.rate_qps, RateRange):
+        return app.demand.rate_qps.high
+    return max(app.demand.history_qps or (0.0,))
