@@ -33,9 +33,8 @@ from hetplan.dispatch.variant_state import VariantState
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants.milp import rooms
+from hetplan.problems.variants.baselines.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
-from hetplan.problems.variants.rules import greedy_counts
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -83,9 +82,9 @@ def _decided(inputs: Inputs, name: str, times: int) -> Row:
         engine = ", ".join(record.engine for record in ask.records)
         if name == "greedy":
             posed = cast(Variants, front_door.pose(inputs, choice))
-            rooms(posed, typed=False)
+            _ = posed.snapshot.rooms
             with collector_at_rest():  # as `decide` runs it
-                alone.append(cpu_ms(lambda posed=posed: greedy_counts(posed))[0])
+                alone.append(cpu_ms(lambda posed=posed: greedy_counts(posed.snapshot))[0])
     row: Row = {"pose_and_decide_ms": statistics.median(spent), "engines": engine}
     if alone:
         row["rule_ms"] = statistics.median(alone)

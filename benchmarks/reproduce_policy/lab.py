@@ -20,11 +20,11 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.problems.policy.baselines import jellyfish, modelswitching, on_shared_queue
-from hetplan.problems.policy.group import Group
-from hetplan.problems.policy.models import Models
+from hetplan.problems.policy.bench import Bench
+from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import BaselineOptions, PaperOptions, PolicyOptions
 from hetplan.problems.policy.question import Policy
-from hetplan.problems.policy.solved import Bench, Solved
+from hetplan.problems.policy.wish import Models
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import PolicyRun, simulate_policy
 from hetplan.solvers.queue_structured import QueueStructured
@@ -82,7 +82,7 @@ class Lab:
         if not self._groups:
             inputs = load_inputs(*ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data))
             policy = Policy.from_inputs(inputs, PaperOptions(simulate=False), formulation="paper", tools=Tools())
-            (group,) = policy.groups_wanted()
+            (group,) = policy.asked.groups()
             if self.only:
                 kept = [i for i, name in enumerate(group.models.names) if name in self.only]
                 group = replace(group, models=group.models.only(kept))

@@ -11,25 +11,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from importlib.metadata import version
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status, Stop
-from hetplan.planner.forms.queue_process import QueuePolicy
+from hetplan.planner.contract import Tools
+from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures
+from hetplan.problems.policy.form import Asked, Solved
 from hetplan.profiles.plan_policy import read_runs, write_runs
 
-if TYPE_CHECKING:
-    from hetplan.errors import InputError
-    from hetplan.planner.forms.queue_process import QueueProcess
-    from hetplan.problems.policy.options import PolicyOptions
-    from hetplan.problems.policy.solved import Solved
-    from hetplan.profiles.inputs import Inputs
-
-__all__ = ["WHAT", "Checkpoint", "Kept", "Recalled", "asked_for"]
+__all__ = ["Checkpoint", "Recalled", "begun"]
 
 FORMAT = "hetplan/policies/1.0"
 WHAT = "checkpoint of policies"
@@ -47,11 +44,10 @@ _SIMULATED = (
 )
 
 
-def asked_for(inputs: Inputs, options: PolicyOptions, formulation: str, seed: int) -> str:
+def _asked_for(asked: Asked, seed: int) -> str:
     """One text for all that policies depend on: the files, the options, the seed, this version."""
-    from importlib.metadata import version
-
-    parts = [dict(inputs.digests), dict(inputs.trace_digests), options.model_dump(mode="json"), formulation, seed]
+    inputs, options = asked.inputs, asked.options.model_dump(mode="json")
+    parts = [dict(inputs.digests), dict(inputs.trace_digests), options, asked.formulation, seed]
     return sha256(json.dumps([version("hetplan"), *parts], sort_keys=True).encode()).hexdigest()
 
 
@@ -180,3 +176,19 @@ class Checkpoint:
 
 def _matrix(rows: Sequence[str]) -> NDArray[np.int64]:
     return np.array([[int(item) for item in read_runs(text)] for text in rows], dtype=np.int64)
+
+
+def begun(asked: Asked, tools: Tools, seed: int) -> Checkpoint | None:
+    """The checkpoint that the options name, with what it has; None where they name none."""
+    path = asked.options.checkpoint
+    if path is None:
+        return None
+    keep_lines = tools.extra.get("keep_lines")
+    if keep_lines is None:
+        raise InputError.one(
+            path="options.checkpoint",
+            value=path,
+            why="nothing was handed in that keeps lines",
+            remedy='Hand in Tools(extra={"keep_lines": ...}), or leave the option out.',
+        )
+    return Checkpoint.begin(keep_lines(path, WHAT), _asked_for(asked, seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -11,16 +11,13 @@ from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.promise_basis import on_service_times
-from hetplan.problems.policy.targets import overload_notice
+from hetplan.problems.policy.form import Group, Solved
+from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.why import overload_notice
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Notice, Promise, Valid
 from hetplan.profiles.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
-
-if TYPE_CHECKING:
-    from hetplan.problems.policy.group import Group
-    from hetplan.problems.policy.options import PolicyOptions
-    from hetplan.problems.policy.solved import Solved
-    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["draft"]
 

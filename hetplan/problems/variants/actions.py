@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from hetplan.problems.variants.places import Placed
+from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.plan import Action, Notice
 from hetplan.profiles.workers import Load, Worker
-
-if TYPE_CHECKING:
-    from hetplan.problems.variants.question import Variants
-    from hetplan.problems.variants.workers import Placed
 
 __all__ = ["Steps", "steps"]
 
@@ -56,9 +54,9 @@ class Steps:
 
 
 class _Scene:
-    """What stands where, while actions are put in order."""
+    """What is where, while actions are put in order."""
 
-    def __init__(self, v: Variants, placed: Placed) -> None:
+    def __init__(self, v: Snapshot, placed: Placed) -> None:
         self.v = v
         self.gone: set[str] = set()
         """Loads that are unloaded."""
@@ -118,7 +116,7 @@ class _Scene:
         return True
 
 
-def steps(v: Variants, placed: Placed) -> Steps:
+def steps(v: Snapshot, placed: Placed) -> Steps:
     """The actions from the state to these workers."""
     found = Steps()
     ups, downs, scene = _changes(v, placed, found)
@@ -141,7 +139,7 @@ def steps(v: Variants, placed: Placed) -> Steps:
     return found
 
 
-def _changes(v: Variants, placed: Placed, found: Steps) -> tuple[list[_Change], list[_Change], _Scene]:
+def _changes(v: Snapshot, placed: Placed, found: Steps) -> tuple[list[_Change], list[_Change], _Scene]:
     scene = _Scene(v, placed)
     kinds = {slot.load.id: slot.kind for slot in v.slots}
     after = {worker.id: worker for worker in placed.workers}
@@ -179,20 +177,20 @@ def _changes(v: Variants, placed: Placed, found: Steps) -> tuple[list[_Change], 
     return ups, downs, scene
 
 
-def _of_kind(v: Variants, worker: Worker, load: Load, kind: int | None) -> _Change:
+def _of_kind(v: Snapshot, worker: Worker, load: Load, kind: int | None) -> _Change:
     apps = frozenset(s.app for s in v.serving_of.get(kind if kind is not None else -1, ()))
     needs = v.kinds[kind].needs if kind is not None else _needs_of_unknown(v, worker, load)
     return _Change(worker, load, 0, whole=False, apps=apps, needs=needs)
 
 
-def _needs_of_unknown(v: Variants, worker: Worker, load: Load) -> Mapping[str, float]:
+def _needs_of_unknown(v: Snapshot, worker: Worker, load: Load) -> Mapping[str, float]:
     """What an instance takes that serves nobody here, until it is gone."""
     variant = v.inputs.profile.variants.get(load.variant or "")
     runs = variant.runs if variant is not None else ()
     return next((run.needs for run in runs if run.hardware == worker.hardware), {})
 
 
-def _name_them(v: Variants, ups: list[_Change]) -> None:
+def _name_them(v: Snapshot, ups: list[_Change]) -> None:
     """replicate, upgrade, downgrade or load, by what runs of the same architecture and what it costs."""
     running: Counter[str] = Counter()
     dearest: dict[str, int] = {}

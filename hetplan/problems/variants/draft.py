@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +11,17 @@ from numpy.typing import NDArray
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.next_state import COUNTERS
 from hetplan.problems.variants.actions import steps
-from hetplan.problems.variants.idle import idle_of_whole
-from hetplan.problems.variants.milp import rooms
-from hetplan.problems.variants.workers import Placed
+from hetplan.problems.variants.places import Placed
+from hetplan.problems.variants.wish import Snapshot
+from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise, Route, SharesDispatch, Unserved, Valid
 
-if TYPE_CHECKING:
-    from hetplan.problems.variants.question import Variants
+__all__ = ["GROSS", "NET", "draft", "steady_nanos"]
 
-__all__ = ["GROSS", "NET", "draft", "same_load_ms", "steady_nanos"]
+Integers = NDArray[np.int64]
+Flows = Mapping[tuple[int, int], float]
+"""Queries per second of an application by an item."""
 
 GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"
 NO_SHARE = 1e-12
@@ -29,9 +29,9 @@ SHOWN = 5
 
 
 def draft(
-    v: Variants,
-    x: NDArray[np.int64],
-    flows: Mapping[tuple[int, int], float],
+    v: Snapshot,
+    x: Integers,
+    flows: Flows,
     placed: Placed,
     reported: Sequence[Reported],
     *,
@@ -63,22 +63,22 @@ def draft(
                 if one.load_qps == 0 and b not in missing
             ]
         ),
-        warnings=(*v.notices, *_warnings(v, x, flows), *way.notices, *warnings),
+        warnings=(*v.notices, *_unlimited(v), *_queueing(v, x, flows), *way.notices, *warnings),
         extensions={COUNTERS: counters} if counters else {},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
 
 
-def _with_idle(v: Variants, x: NDArray[np.int64], placed: Placed, claim: Reported) -> Reported:
+def _with_idle(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:
     """Machines that stay idle beside packed ones are counted once all is placed: a bound knows nothing of them."""
-    more = placed.idle_nanos / NANO - idle_of_whole(v, x)
+    more = placed.idle_nanos / NANO - v.idle_of_whole(x)
     if more <= 0 or claim.value is None:
         return claim
     scope: Scope = "relaxation" if claim.scope == "problem" else claim.scope
     return replace(claim, value=claim.value + more, scope=scope, note="bounded without the machines that stay idle")
 
 
-def _late(v: Variants, flows: Mapping[tuple[int, int], float]) -> dict[int, tuple[float, str]]:
+def _late(v: Snapshot, flows: Flows) -> dict[int, tuple[float, str]]:
     """Load that only running violators serve: kept running, but not served as wished."""
     found: dict[int, tuple[float, str]] = {}
     for (b, i), rate in flows.items():
@@ -89,7 +89,7 @@ def _late(v: Variants, flows: Mapping[tuple[int, int], float]) -> dict[int, tupl
     return found
 
 
-def _routes(v: Variants, flows: Mapping[tuple[int, int], float], placed: Placed) -> dict[str, tuple[Route, ...]]:
+def _routes(v: Snapshot, flows: Flows, placed: Placed) -> dict[str, tuple[Route, ...]]:
     loads = placed.loads_of()
     of_app: dict[int, dict[str, float]] = {}
     for (b, i), rate in flows.items():
@@ -107,23 +107,23 @@ def _routes(v: Variants, flows: Mapping[tuple[int, int], float], placed: Placed)
     return found
 
 
-def same_load_ms(v: Variants, b: int, i: int) -> float:
+def _latency_ms(v: Snapshot, b: int, i: int) -> float:
     """T of an item for an application."""
     return next(s.latency_ms for s in v.items[i].serves if s.app == b)
 
 
 def _promises(
-    v: Variants,
-    x: NDArray[np.int64],
-    flows: Mapping[tuple[int, int], float],
+    v: Snapshot,
+    x: Integers,
+    flows: Flows,
     served: Mapping[int, float],
     placed: Placed,
-    routing: Mapping[str, Any],
+    routing: Mapping[str, tuple[Route, ...]],
 ) -> list[Promise]:
     slowest: dict[int, float] = {}
     for (b, i), _ in flows.items():
         if not any(s.app == b and s.late for s in v.items[i].serves):
-            slowest[b] = max(slowest.get(b, 0.0), same_load_ms(v, b, i))
+            slowest[b] = max(slowest.get(b, 0.0), _latency_ms(v, b, i))
     found: list[Promise] = []
     for b, one in enumerate(v.asked):
         if one.id not in routing:
@@ -135,13 +135,13 @@ def _promises(
             Promise(app=one.id, quantity="service_ms", relation="<=", value=slowest[b] + hop, model="no-queueing")
         )
     steady = steady_nanos(v, placed) / NANO
-    gross = steady + (v.gross(x) - v.steady(x) - idle_of_whole(v, x))
+    gross = steady + (v.gross(x) - v.steady(x) - v.idle_of_whole(x))
     for quantity, value in (("cost_per_hour", steady), (GROSS, gross), (NET, gross - v.now)):
         found.append(Promise(quantity=quantity, relation="=", value=value, model="no-queueing"))
     return found
 
 
-def steady_nanos(v: Variants, placed: Placed) -> int:
+def steady_nanos(v: Snapshot, placed: Placed) -> int:
     """What the workers cost per hour, exactly."""
     return placed.idle_nanos + sum(
         worker.count * load.instances * v.kinds[v.items[placed.item_of[load.id]].kind].price
@@ -150,14 +150,9 @@ def steady_nanos(v: Variants, placed: Placed) -> int:
     )
 
 
-def _warnings(v: Variants, x: NDArray[np.int64], flows: Mapping[tuple[int, int], float]) -> list[Notice]:
-    return [*_unlimited(v), *_queueing(v, x, flows)]
-
-
-def _unlimited(v: Variants) -> list[Notice]:
+def _unlimited(v: Snapshot) -> list[Notice]:
     """Resources that are taken and of which nobody says how much there is."""
-    typed = v.level != "aggregate"
-    limited = {room.resource for room in rooms(v, typed=typed)}
+    limited = {room.resource for room in v.rooms}
     taken = {resource for item in v.items for resource, amount in v.kinds[item.kind].needs.items() if amount > 0}
     lacking = sorted(taken - limited)
     if not lacking:
@@ -166,31 +161,26 @@ def _unlimited(v: Variants) -> list[Notice]:
     return [Notice(code="W-unlimited", at="slo.limits.resources", text=text)]
 
 
-def _queueing(v: Variants, x: NDArray[np.int64], flows: Mapping[tuple[int, int], float]) -> list[Notice]:
-    """Where an instance is so busy, and its time so near the limit, that waiting alone would break it.
-
-    Waiting of a queue at use u with c servers is about T u^sqrt(2(c+1)) / (c (1 - u)) / 2 (Sakasegawa, times of little
-    variance); told where that does not fit between T and S.
-    """
+def _queueing(v: Snapshot, x: Integers, flows: Flows) -> list[Notice]:
+    """Where an instance is so busy, and its time so near the limit, that waiting alone would break it."""
     if v.options.size != "planned":
         return []
     use = np.zeros(len(v.items))
     for (b, i), rate in flows.items():
         use[i] += rate / next(s.saturation_qps for s in v.items[i].serves if s.app == b)
-    told: dict[str, float] = {}
+    late: dict[str, float] = {}
     for b, i in flows:
         count = float(x[i])
-        busy = min(float(use[i]) / count, 0.999999)
-        own = same_load_ms(v, b, i)
-        waiting = own * busy ** np.sqrt(2 * (count + 1)) / (count * (1 - busy)) / 2
-        if own + waiting > v.asked[b].slo_ms:
-            told[v.asked[b].id] = max(told.get(v.asked[b].id, 0.0), busy)
-    if not told:
+        busy = min(float(use[i]) / count, MOST_BUSY)
+        own = _latency_ms(v, b, i)
+        if own + waiting_ms(own, busy, count) > v.asked[b].slo_ms:
+            late[v.asked[b].id] = max(late.get(v.asked[b].id, 0.0), busy)
+    if not late:
         return []
-    worst = sorted(told.items(), key=lambda one: (-one[1], one[0]))
+    worst = sorted(late.items(), key=lambda one: (-one[1], one[0]))
     named = ", ".join(f"{name} ({busy:.0%})" for name, busy in worst[:SHOWN])
     text = (
-        f"at the planned use {len(told)} applications would wait longer than their SLO leaves room for: {named}; "
+        f"at the planned use {len(late)} applications would wait longer than their SLO leaves room for: {named}; "
         "a saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

@@ -1,23 +1,45 @@
-"""What the SLO says to variant autoscaling: per application its load, need, limits, and which kinds may serve it."""
+"""The snapshot that is planned: every application with its load, need and limits, what may serve it, what runs now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
+from hetplan.problems.variants.kinds import (
+    WHOLE,
+    Growth,
+    Kind,
+    MachineType,
+    Room,
+    Slot,
+    check_least,
+    growths_of,
+    latency_of,
+    machine_price,
+    read_kinds,
+    read_slots,
+    read_types,
+    rooms_of,
+)
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.snapshot import Kind, latency_of
+from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
+from hetplan.profiles.workers import Worker
 
-if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
+__all__ = ["Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
-__all__ = ["Asked", "Serves", "find_serving", "read_asked", "variants_by_app"]
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
@@ -58,7 +80,263 @@ class Serves:
         return self.qps / self.busy
 
 
-def variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is counted: a kind, of one application or (`app` None) common to all that it serves."""
+
+    kind: int
+    app: int | None
+    serves: tuple[Serves, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot to plan, in the letters of the question's page (`hetplan/problems/variants/__init__.py`)."""
+
+    inputs: Inputs
+    options: VariantsOptions
+    asked: tuple[Asked, ...]
+    types: tuple[MachineType, ...]
+    kinds: tuple[Kind, ...]
+    slots: tuple[Slot, ...]
+    serves: tuple[Serves, ...]
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def weight(self) -> float:
+        """lambda, 1/s."""
+        return self.inputs.slo.change.load_weight_per_s
+
+    @cached_property
+    def running(self) -> Integers:
+        """Instances of each kind that run now."""
+        found = np.zeros(len(self.kinds), dtype=np.int64)
+        for slot in self.slots:
+            if slot.kind is not None:
+                found[slot.kind] += slot.instances
+        return found
+
+    @cached_property
+    def slots_at(self) -> Mapping[tuple[str | None, str | None], tuple[Slot, ...]]:
+        """What runs on each machine: by its host, or by the worker of the state where it has no name."""
+        found: dict[tuple[str | None, str | None], list[Slot]] = {}
+        for slot in self.slots:
+            host = slot.worker.host
+            found.setdefault((host, None if host is not None else slot.worker.id), []).append(slot)
+        return {place: tuple(slots) for place, slots in found.items()}
+
+    @cached_property
+    def slots_of_kind(self) -> Mapping[int, tuple[Slot, ...]]:
+        """What runs of each kind."""
+        found: dict[int, list[Slot]] = {}
+        for slot in self.slots:
+            if slot.kind is not None:
+                found.setdefault(slot.kind, []).append(slot)
+        return {kind: tuple(slots) for kind, slots in found.items()}
+
+    @cached_property
+    def unnamed(self) -> tuple[tuple[Worker, int], ...]:
+        """Running workers without a host, each with its type of machine."""
+        state = self.inputs.state
+        of_load = {slot.load.id: self.kinds[slot.kind].type for slot in self.slots if slot.kind is not None}
+        found = []
+        for worker in state.workers if state is not None else ():
+            fitting = [of_load[load.id] for load in worker.loads if load.id in of_load] + [
+                t for t, kind in enumerate(self.types)
+                if kind.hardware == worker.hardware and worker.offer in (None, kind.offer)
+            ]  # fmt: skip
+            if worker.host is None and fitting:
+                found.append((worker, fitting[0]))
+        return tuple(found)
+
+    @cached_property
+    def eligible(self) -> tuple[Serves, ...]:
+        """The pairs of (1): in time and good enough; with violators `count`, also what runs though it is not."""
+        if self.options.violators == "ignore":
+            return tuple(s for s in self.serves if not s.late)
+        return tuple(s for s in self.serves if not s.late or self.running[s.kind] > 0)
+
+    @cached_property
+    def serving_of(self) -> Mapping[int, tuple[Serves, ...]]:
+        """The eligible pairs of each kind."""
+        found: dict[int, list[Serves]] = {}
+        for pair in self.eligible:
+            found.setdefault(pair.kind, []).append(pair)
+        return {kind: tuple(pairs) for kind, pairs in found.items()}
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """What is counted, kinds that serve nobody left out."""
+        of_kind = self.serving_of
+        if self.options.sharing == "dedicated":
+            return tuple(Item(kind, s.app, (s,)) for kind, pairs in sorted(of_kind.items()) for s in pairs)
+        return tuple(
+            Item(kind, pairs[0].app if len(pairs) == 1 else None, pairs) for kind, pairs in sorted(of_kind.items())
+        )
+
+    @cached_property
+    def kind_of(self) -> Integers:
+        """The kind of each item."""
+        return np.array([item.kind for item in self.items], dtype=np.int64)
+
+    @cached_property
+    def C(self) -> Vector:
+        """Cost of an instance of each item, per hour."""
+        return np.array([kind.cost for kind in self.kinds])[self.kind_of]
+
+    @cached_property
+    def growths(self) -> dict[tuple[str, str], Growth]:
+        """What there could be more of."""
+        return growths_of(self.inputs, self.types, self.kinds)
+
+    @cached_property
+    def rooms(self) -> list[Room]:
+        """Every capacity of (3)."""
+        items = [self.kinds[item.kind] for item in self.items]
+        return rooms_of(self.inputs, self.types, items, list(self.growths), typed=self.typed)
+
+    @cached_property
+    def group_of_kind(self) -> Integers:
+        """Kinds whose running instances count together: a variant of one C and Tl, per type of known machines."""
+        placed = {self.kinds[s.kind].variant for s in self.slots if s.kind is not None and s.worker.host is not None}
+        keys: dict[object, int] = {}
+        found = []
+        for number, kind in enumerate(self.kinds):
+            where = number if kind.variant in placed else -1
+            knobs = tuple(sorted(kind.knobs.items()))
+            key = (kind.variant, kind.batch, knobs, kind.price, kind.load_s, where)
+            found.append(keys.setdefault(key, len(keys)))
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def group(self) -> Integers:
+        """The group of each item."""
+        return self.group_of_kind[self.kind_of]
+
+    @cached_property
+    def N(self) -> Integers:
+        """Running instances of each group."""
+        size = int(self.group_of_kind.max(initial=-1)) + 1
+        return np.bincount(self.group_of_kind, weights=self.running, minlength=size).astype(np.int64)
+
+    @cached_property
+    def loading(self) -> Vector:
+        """lambda C Tl: what loading one instance of each item costs."""
+        load_s = np.array([kind.load_s for kind in self.kinds])
+        return np.asarray(self.weight * self.C * load_s[self.kind_of])
+
+    @cached_property
+    def group_loading(self) -> Vector:
+        """The same, by group."""
+        found = np.zeros(self.N.size)
+        found[self.group] = self.loading
+        return found
+
+    @cached_property
+    def now(self) -> float:
+        """sum C N: what runs now costs, per hour."""
+        return sum(slot.price * slot.instances for slot in self.slots) / NANO
+
+    @cached_property
+    def need(self) -> Vector:
+        """need of each application."""
+        return np.array([one.need_qps for one in self.asked])
+
+    @property
+    def level(self) -> str:
+        """How closely machines are looked at."""
+        if self.options.level != "auto":
+            return self.options.level
+        return "machine" if _known_machines(self.types) else "aggregate"
+
+    @property
+    def typed(self) -> bool:
+        """Whether each type of machine has rows of its own."""
+        return self.level != "aggregate"
+
+    @property
+    def has_machines(self) -> bool:
+        """Whether of some type only so many machines may be had."""
+        return any(kind.count is not None for kind in self.types)
+
+    def item_name(self, i: int) -> str:
+        """An item in words."""
+        item = self.items[i]
+        return self.kinds[item.kind].id + (f" for {self.asked[item.app].id}" if item.app is not None else "")
+
+    def steady(self, x: Integers) -> float:
+        """sum C x."""
+        return float(self.C @ x)
+
+    def gross(self, x: Integers) -> float:
+        """sum C x + lambda sum C Tl p, and what idle machines cost that must be there anyway."""
+        if not len(self.items):
+            return 0.0
+        in_group = np.bincount(self.group, weights=x, minlength=self.N.size)
+        loading = float(self.group_loading @ np.maximum(in_group - self.N, 0.0))
+        return self.steady(x) + loading + self.idle_of_whole(x)
+
+    def idle_counts(self, used: Mapping[int, int]) -> dict[int, int]:
+        """How many idle machines of each type must be there beside those in use, the cheapest first."""
+        found: dict[int, int] = {}
+        for hardware, (least, _) in sorted(self.inputs.slo.limits.instances.items()):
+            mine = [t for t, kind in enumerate(self.types) if kind.hardware == hardware]
+            missing = least - sum(used.get(t, 0) for t in mine)
+            for t in sorted(mine, key=lambda t: (machine_price(self.inputs, self.types[t]), t)):
+                count = self.types[t].count
+                more = missing if count is None else min(missing, count - used.get(t, 0))
+                if more > 0:
+                    found[t] = more
+                    missing -= more
+        return found
+
+    @cached_property
+    def least_of_whole(self) -> dict[str, int]:
+        """The least counts of hardware of which every instance takes a whole machine."""
+        wanted = {h: least for h, (least, _) in self.inputs.slo.limits.instances.items() if least > 0}
+        if not wanted:
+            return {}
+        shared = {self.kinds[item.kind].hardware for item in self.items if WHOLE not in self.kinds[item.kind].needs}
+        return {hardware: least for hardware, least in sorted(wanted.items()) if hardware not in shared}
+
+    def idle_of_whole(self, x: Integers) -> float:
+        """What the idle machines beside these counts cost per hour, where instances are whole machines."""
+        whole = self.least_of_whole
+        if not whole:
+            return 0.0
+        used: dict[int, int] = {}
+        for i, item in enumerate(self.items):
+            used[self.kinds[item.kind].type] = used.get(self.kinds[item.kind].type, 0) + int(x[i])
+        return sum(
+            count * machine_price(self.inputs, self.types[t]) / NANO
+            for t, count in self.idle_counts(used).items()
+            if self.types[t].hardware in whole
+        )
+
+
+@collector_at_rest()
+def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
+    """Read the files; raises `InputError` with every fault found."""
+    faults, notices = Faults.of(inputs), list[Notice]()
+    asked = _read_asked(inputs, options, faults)
+    types = read_types(inputs)
+    workers = inputs.state.workers if inputs.state is not None else ()
+    running = {load.variant or "" for worker in workers for load in worker.loads}
+    names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
+    kinds = read_kinds(inputs, types, names, faults, notices)
+    slots = read_slots(inputs, kinds, notices)
+    alone = options.level == "aggregate" or (options.level == "auto" and not _known_machines(types))
+    serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
+    check_least(inputs, types, faults)
+    faults.settle()
+    return Snapshot(inputs, options, asked, types, kinds, slots, serves, tuple(notices))
+
+
+def _known_machines(types: tuple[MachineType, ...]) -> bool:
+    return any(kind.count is not None and kind.provides for kind in types)
+
+
+def _variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:
     """The variants that each application may run."""
     families: dict[str, list[str]] = {}
     tasks: dict[str, list[str]] = {}
@@ -79,7 +357,7 @@ def variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
+def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
     slo = inputs.slo
     _refused(slo, faults)
@@ -91,7 +369,7 @@ def read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tupl
     additive = options.slack_mode == "additive" or (options.slack_mode is None and slo.change.slack_qps is not None)
     if additive and slo.change.slack_qps is None:
         faults.in_slo("$.change.slack_qps", "an additive slack is asked for and none is stated", "State it.")
-    allowed = variants_by_app(inputs.profile, slo)
+    allowed = _variants_by_app(inputs.profile, slo)
     found = []
     for name in sorted(slo.apps):
         app = slo.apps[name]
@@ -152,86 +430,73 @@ def _comparable(inputs: Inputs, asked: list[Asked], faults: Faults) -> None:
             )  # fmt: skip
 
 
-def find_serving(
-    inputs: Inputs,
-    asked: tuple[Asked, ...],
-    kinds: tuple[Kind, ...],
-    options: VariantsOptions,
-    faults: Faults,
-    notices: list[Notice],
-    *,
-    known_machines: bool,
-) -> tuple[Serves, ...]:
-    """Which kind serves which application, and how; with those that are late or too poor, told apart."""
-    alone = options.level == "aggregate" or (options.level == "auto" and not known_machines)
-    of_variant: dict[str, list[int]] = {}
-    for number, kind in enumerate(kinds):
-        of_variant.setdefault(kind.variant, []).append(number)
-    found: list[Serves] = []
-    derived: set[str] = set()
-    for b, one in enumerate(asked):
-        before = len(found)
-        for name in one.variants:
-            for c in of_variant.get(name, ()):
+@dataclass
+class _Pairs:
+    """Finds which kind serves which application, and how; those that are late or too poor are kept, and marked."""
+
+    inputs: Inputs
+    options: VariantsOptions
+    kinds: tuple[Kind, ...]
+    faults: Faults
+    notices: list[Notice]
+    alone: bool
+    """Nothing is known of machines: an instance is taken to have its machine to itself."""
+    derived: set[str] = field(default_factory=set)
+    """Kinds whose saturation rate is worked out from their latency."""
+
+    def of(self, asked: tuple[Asked, ...]) -> tuple[Serves, ...]:
+        """The pairs of all applications."""
+        of_variant: dict[str, list[int]] = {}
+        for number, kind in enumerate(self.kinds):
+            of_variant.setdefault(kind.variant, []).append(number)
+        found: list[Serves] = []
+        for b, one in enumerate(asked):
+            before = len(found)
+            for c in (c for name in one.variants for c in of_variant.get(name, ())):
                 try:
-                    found.extend(_serves(inputs, one, b, c, kinds[c], options, faults, derived, alone))
+                    found.extend(self._pair(one, b, c))
                 except InputError as error:
-                    faults.also(error)
-        least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
-        if least > HUGE:
-            faults.in_slo(
-                f"$.apps.{one.id}.demand.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
-                "Check the load, and saturation_qps.", value=one.load_qps,
-            )  # fmt: skip
-    if derived:
-        text = (
-            f"{len(derived)} runs state no saturation_qps: batch / latency is taken ({', '.join(sorted(derived)[:5])})"
-        )
-        notices.append(Notice(code="W-derived-qps", at="variants", text=text))
-    return tuple(found)
+                    self.faults.also(error)
+            least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
+            if least > HUGE:
+                self.faults.in_slo(
+                    f"$.apps.{one.id}.demand.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
+                    "Check the load, and saturation_qps.", value=one.load_qps,
+                )  # fmt: skip
+        if self.derived:
+            named = ", ".join(sorted(self.derived)[:5])
+            text = f"{len(self.derived)} runs state no saturation_qps: batch / latency is taken ({named})"
+            self.notices.append(Notice(code="W-derived-qps", at="variants", text=text))
+        return tuple(found)
 
-
-def _serves(
-    inputs: Inputs,
-    one: Asked,
-    b: int,
-    c: int,
-    kind: Kind,
-    options: VariantsOptions,
-    faults: Faults,
-    derived: set[str],
-    alone: bool,
-) -> Iterator[Serves]:
-    run = inputs.profile.variants[kind.variant].runs[kind.run]
-    table = inputs.profile.tables[run.latency or ""]
-    point: dict[str, Any] = {
-        **_numbers(inputs.profile.variants[kind.variant].knobs),
-        "batch": float(kind.batch),
-        **run.at,
-    }
-    times = [latency_of(table, {**point, **size}, options.latency_stat) for size in one.points]
-    qps = kind.saturation_qps
-    if qps is None:
-        derived.add(kind.id)
-        means = (
-            times if options.latency_stat == "mean" else [latency_of(table, {**point, **s}, "mean") for s in one.points]
-        )
-        together = kind.batch if "batch" in table.axes and "batch" not in one.points[0] else 1
-        qps = 1000.0 * together / sum(s * t for s, t in zip(one.share, means, strict=True))
-    wanted, poor = one.app.quality, False
-    if wanted is not None:
-        if kind.quality is None:
-            faults.in_profile(
-                f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
-                f"State it, or leave the variant out of apps.{one.id}.runs.",
-            )  # fmt: skip
-            return
-        poor = (wanted.min is not None and kind.quality < wanted.min - 1e-12) or (
-            wanted.max is not None and kind.quality > wanted.max + 1e-12
-        )
-    beside, factor = _company(kind, max(times), one.slo_ms, alone)
-    worst = max(times) * factor
-    yield Serves(b, c, worst, qps / factor, late=poor or worst > one.slo_ms * (1 + 1e-9), beside=beside)
+    def _pair(self, one: Asked, b: int, c: int) -> Iterator[Serves]:
+        kind, stat = self.kinds[c], self.options.latency_stat
+        variant = self.inputs.profile.variants[kind.variant]
+        run = variant.runs[kind.run]
+        table = self.inputs.profile.tables[run.latency or ""]
+        knobs = {name: float(value) for name, value in variant.knobs.items() if isinstance(value, int | float)}
+        points = [{**knobs, "batch": float(kind.batch), **run.at, **size} for size in one.points]
+        times = [latency_of(table, point, stat) for point in points]
+        qps = kind.saturation_qps
+        if qps is None:
+            self.derived.add(kind.id)
+            means = times if stat == "mean" else [latency_of(table, point, "mean") for point in points]
+            together = kind.batch if "batch" in table.axes and "batch" not in one.points[0] else 1
+            qps = 1000.0 * together / sum(s * t for s, t in zip(one.share, means, strict=True))
+        wanted, poor = one.app.quality, False
+        if wanted is not None:
+            if kind.quality is None:
+                self.faults.in_profile(
+                    f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
+                    f"State it, or leave the variant out of apps.{one.id}.runs.",
+                )  # fmt: skip
+                return
+            poor = (wanted.min is not None and kind.quality < wanted.min - 1e-12) or (
+                wanted.max is not None and kind.quality > wanted.max + 1e-12
+            )
+        beside, factor = _company(kind, max(times), one.slo_ms, self.alone)
+        worst = max(times) * factor
+        yield Serves(b, c, worst, qps / factor, late=poor or worst > one.slo_ms * (1 + 1e-9), beside=beside)
 
 
 def _company(kind: Kind, time_ms: float, slo_ms: float, alone: bool) -> tuple[int | None, float]:
@@ -242,7 +507,3 @@ def _company(kind: Kind, time_ms: float, slo_ms: float, alone: bool) -> tuple[in
     if alone or not bearable:
         return 0, kind.slowdown[0]
     return bearable[-1], max(kind.slowdown[: bearable[-1] + 1])
-
-
-def _numbers(knobs: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in knobs.items() if isinstance(value, int | float)}

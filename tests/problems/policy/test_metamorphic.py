@@ -21,7 +21,7 @@ def first_form(profile: dict, slo: dict, **options: object) -> QueueProcess:  # 
     chosen = PolicyOptions.model_validate({**SMALL, **options})
     inputs = load_inputs(profile, slo)
     policy = Policy.from_inputs(inputs, chosen, formulation="per-query", tools=Tools())
-    (group,) = policy.groups_wanted()
+    (group,) = policy.asked.groups()
     return group.form(group.loads_qps[0], chosen, batching="max")
 
 

@@ -16,8 +16,8 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.question import Policy
-from hetplan.problems.policy.sets import best_split
-from hetplan.problems.policy.targets import fewest_possible
+from hetplan.problems.policy.ways import best_split
+from hetplan.problems.policy.why import fewest_possible
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, read_plan, write_plan
@@ -283,7 +283,7 @@ def test_the_bound_on_workers_is_the_fluid_program_s(quality: float, late: float
 
     wanted: Any = {"quality": {"min": quality}, "violations": {"max": late}, "percentile": 100 * (1 - late)}
     profile, slo = files(workers=(1, 50), rate_qps=500.0, **wanted)
-    (group,) = pose(profile, slo).groups_wanted()
+    (group,) = pose(profile, slo).asked.groups()
     models = group.models
     sizes = np.arange(1, models.latency_s.shape[1])
     in_time = models.latency_s[:, :-1] <= group.wish.slo_s

@@ -10,10 +10,9 @@ from cases.policy_published import DATA, present, tables
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Infeasible
-from hetplan.problems.policy.models import capacity_qps, pareto, repair
 from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
 from hetplan.problems.policy.question import Policy
-from hetplan.problems.policy.wish import dispersion
+from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repair
 from hetplan.profiles.load import load_inputs
 from hetplan.verifier.policy_latency import batch_latencies_ms
 
@@ -108,7 +107,7 @@ def test_the_verifier_reads_the_same_latencies() -> None:
 
 
 def test_models_stand_fastest_first_and_keep_their_tables() -> None:
-    (models,) = pose(*files()).models.values()
+    (models,) = pose(*files()).asked.models.values()
     assert models.names == ("fast", "middle", "slow")
     assert models.tables == ("t-fast", "t-middle", "t-slow")
     assert models.latency_s[:, 0] == pytest.approx([0.006, 0.013, 0.027])
@@ -127,7 +126,7 @@ def test_other_percentiles_and_fixed_axes() -> None:
     }
     assert "by batch alone" in faults(profile, slo)
     profile["variants"]["fast"]["runs"][0]["at"] = {"resolution": 320}
-    (models,) = pose(profile, slo).models.values()
+    (models,) = pose(profile, slo).asked.models.values()
     assert models.latency_s[0, 0] == pytest.approx(0.006)
     assert "which the table lacks" in faults(profile, slo, percentile="p99")
 
@@ -239,7 +238,7 @@ def test_all_faults_at_once() -> None:
 def test_bursts_may_be_planned_without() -> None:
     profile, slo = files()
     bursty(profile, slo)
-    (group,) = pose(profile, slo, clamp=True).groups_wanted()
+    (group,) = pose(profile, slo, clamp=True).asked.groups()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions(clamp=True))
     assert (stages, rates.tolist()) == (1, [25.0])
 
@@ -251,7 +250,7 @@ def test_dropping_leaves_idling_no_decision() -> None:
 
 def test_stages_are_rounded_with_the_mean_kept() -> None:
     profile, slo = files(demand={"rate_qps": 100.0, "arrivals": {"process": "gamma", "shape": 0.4}})
-    (group,) = pose(profile, slo).groups_wanted()
+    (group,) = pose(profile, slo).asked.groups()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions())
     assert stages == 2
     assert rates[0] / stages == pytest.approx(25.0), "own arrivals per second"
@@ -261,7 +260,7 @@ def test_stages_are_rounded_with_the_mean_kept() -> None:
 def test_arrivals_like_clockwork_are_planned_as_nearly_so() -> None:
     profile, slo = files()
     slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": 1e6}
-    (group,) = pose(profile, slo).groups_wanted()
+    (group,) = pose(profile, slo).asked.groups()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions())
     assert (stages, rates[0]) == (200, pytest.approx(50.0 * 100.0)), "four workers: every fourth of 100 per second"
     assert "planned as Erlang(200)" in group.wish.stages(4, clamp=False)[2]
@@ -283,7 +282,7 @@ def test_recorded_arrivals() -> None:
         held = replace(inputs, slo=slo_model, traces={"a": recorded})
         return Policy.from_inputs(held, PolicyOptions(), formulation="per-query", tools=Tools())
 
-    (wish,) = with_trace(times).apps
+    (wish,) = with_trace(times).asked.apps
     assert wish.loads_qps[0] == pytest.approx(100.0, rel=0.03)
     assert 2.0 < wish.shape < 4.5
     assert "dispersion" in wish.notices[0].text
@@ -292,7 +291,7 @@ def test_recorded_arrivals() -> None:
     with pytest.raises(InputError, match="in order"):
         with_trace(times[::-1])
     bursts = np.sort(np.concatenate([times, times[times < 10]]))
-    assert any("rate changes" in notice.text for notice in with_trace(bursts).apps[0].notices)
+    assert any("rate changes" in notice.text for notice in with_trace(bursts).asked.apps[0].notices)
 
 
 def test_dispersion_of_poisson_is_one() -> None:
@@ -338,7 +337,7 @@ def test_one_model_needs_more_to_be_a_policy() -> None:
 
 @pytest.mark.parametrize("grid", ["fld{10}", "fld:10", "md", "union{50}", "union"])
 def test_grids(grid: str) -> None:
-    (group,) = pose(*files()).groups_wanted()
+    (group,) = pose(*files()).asked.groups()
     form = group.form(100.0, PolicyOptions(grid=grid, queue_max=4), batching="max")
     assert form.grid_s[0] == 0.0
     assert form.grid_s[-1] == 0.1
@@ -384,7 +383,7 @@ def test_formulations_have_their_own_defaults() -> None:
 def test_the_published_service_rate_is_a_rate() -> None:
     """Appendix I's mu: queries per second of the most accurate model that carries the load within the SLO."""
     profile, slo = files(balancing="shortest_queue", rate_qps=100.0)
-    (group,) = pose(profile, slo).groups_wanted()
+    (group,) = pose(profile, slo).asked.groups()
     mu = group.service_rate(100.0)
     assert mu == max(capacity_qps(group.models, m, 0.1) for m in (2,))
     stages, rates, rate_of = group.arrivals(100.0, PolicyOptions(queue_max=6))

@@ -8,7 +8,7 @@ from cases.variants import counts, money, solve, table2
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
-from hetplan.problems.variants.waiting import busy_limit
+from hetplan.problems.variants.size import busy_limit
 
 
 def share_late(use, batch, ratio, *, queries=40_000, seed=0):

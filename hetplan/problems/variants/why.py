@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.problems.variants.columns import least_use, why_no_columns
 from hetplan.problems.variants.draft import steady_nanos
-from hetplan.problems.variants.milp import growths, program, rooms
+from hetplan.problems.variants.form import least_use, program, why_no_columns
+from hetplan.problems.variants.kinds import Growth
+from hetplan.problems.variants.places import Placed
+from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
-
-if TYPE_CHECKING:
-    from hetplan.problems.variants.question import Variants
-    from hetplan.problems.variants.workers import Placed
 
 __all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
 
@@ -29,7 +27,7 @@ MOST_TRIED = 12
 """Types of room raised one by one."""
 
 
-def impossible(v: Variants) -> Infeasible | None:
+def impossible(v: Snapshot) -> Infeasible | None:
     """Applications that nothing may serve: the nearest by latency and by quality, and the limits that would do."""
     have = {s.app for s in v.eligible}
     why, repairs = [], list[Repair]()
@@ -40,17 +38,17 @@ def impossible(v: Variants) -> Infeasible | None:
         if not near:
             why.append(f"{one.id}: none of its {len(one.variants)} variants has a run that fits any machine")
             continue
-        told, found = _nearest(v, b, near)
-        why.append(f"{one.id}: no variant keeps both {one.slo_ms:g} ms and the floor; {told}")
+        nearest, found = _nearest(v, b, near)
+        why.append(f"{one.id}: no variant keeps both {one.slo_ms:g} ms and the floor; {nearest}")
         repairs += found
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def _nearest(v: Variants, b: int, near: list[Any]) -> tuple[str, list[Repair]]:
+def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]]:
     one = v.asked[b]
-    quality, repairs, told = one.app.quality, list[Repair](), []
+    quality, repairs, said = one.app.quality, list[Repair](), list[str]()
 
-    def good(s: Any) -> bool:
+    def good(s: Serves) -> bool:
         value = v.kinds[s.kind].quality
         if quality is None or value is None:
             return True
@@ -62,7 +60,7 @@ def _nearest(v: Variants, b: int, near: list[Any]) -> tuple[str, list[Repair]]:
         to = best.latency_ms + one.app.network_ms_per_hop
         at = f"slo.apps.{one.id}.latency[0].max_ms"
         stated = min(target.max_ms for target in one.app.latency) if one.app.latency else math.inf
-        told.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
+        said.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
         repairs.append(Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms"))
     quick = [s for s in near if s.latency_ms <= one.slo_ms and not good(s)]
     if quick and quality is not None:
@@ -72,72 +70,61 @@ def _nearest(v: Variants, b: int, near: list[Any]) -> tuple[str, list[Repair]]:
         side, verb = ("min", "lower") if quality.min is not None else ("max", "raise")
         stated = (quality.min if quality.min is not None else quality.max) or 0.0
         at = f"slo.apps.{one.id}.quality.{side}"
-        told.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
+        said.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
         repairs.append(Repair(at, verb, abs(stated - value), value, "", f"{verb} {at} from {stated:g} to {value:g}"))
-    return "; ".join(told), repairs
+    return "; ".join(said), repairs
 
 
-def explained(v: Variants, ask: Ask, answer: Answer[Any]) -> Infeasible:
+def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
-    typed = v.level != "aggregate"
-    short = _shortfall(v, ask, typed)
-    why = [_served(v, short)]
-    found = growths(v, typed=typed)
-    use = {room.growth for room in rooms(v, typed=typed)}
-    repairs: list[Repair] = []
+    short = _shortfall(v, ask)
+    found = list(v.growths.items())
+    use = sorted({room.growth for room in v.rooms})
+    enough: dict[int, float] = {}
     alone: list[str] = []
-    for g, (key, growth) in enumerate(found.items()):
-        if g not in use or ask.remaining <= 0 or len(alone) + len(repairs) >= MOST_TRIED:
+    for g in use:
+        if ask.remaining <= 0 or len(alone) + len(enough) >= MOST_TRIED:
             continue
-        more = _least(v, ask, typed, [g])
+        more = _least(v, ask, [g])
         if more is None:
-            alone.append(_called(v, key))
+            alone.append(_named(v, found[g][0]))
         elif more[g] > 0:
-            repairs.append(_repair(v, g, key, growth, more[g], together=False))
-    if not repairs:
-        together = _least(v, ask, typed, sorted(use)) or {}
-        keys = list(found)
-        repairs += [
-            _repair(v, g, keys[g], found[keys[g]], amount, together=True)
-            for g, amount in together.items()
-            if amount > 0
-        ]
-    binding = [_called(v, list(found)[g]) for g in sorted(use) if any(r.field == _field(found, g) for r in repairs)]
-    if binding:
+            enough[g] = more[g]
+    together = not enough
+    if together:
+        enough = {g: amount for g, amount in (_least(v, ask, use) or {}).items() if amount > 0}
+    why = [_served(v, short)]
+    if enough:
+        fields = {found[g][1].field for g in enough}
+        binding = [_named(v, found[g][0]) for g in use if found[g][1].field in fields]
         why.append(f"binding: {', '.join(binding)}")
-    if alone and repairs:
+    if alone and enough:
         why.append(f"not cured by any amount of {', '.join(alone[:SHOWN])} alone")
-    repairs.sort(key=lambda r: (r.amount or 0.0) * _price_of(found, r.field))
+    cost = {growth.field: growth.cost for _, growth in reversed(found)}
+    repairs = [_repair(found[g][1], amount, together=together) for g, amount in enough.items()]
+    repairs.sort(key=lambda r: (r.amount or 0.0) * cost[r.field])
     return Infeasible(why=tuple(why), repairs=(*repairs, *_less_load(v, short or {})), answer=answer)
 
 
-def _field(found: dict[tuple[str, str], Any], g: int) -> str:
-    return str(list(found.values())[g].field)
-
-
-def _price_of(found: dict[tuple[str, str], Any], field: str) -> float:
-    return next((growth.cost for growth in found.values() if growth.field == field), 1.0)
-
-
-def _called(v: Variants, key: tuple[str, str]) -> str:
+def _named(v: Snapshot, key: tuple[str, str]) -> str:
+    """A growth in words."""
     if key[0] == "type":
-        kind = v.types[int(key[1])]
-        return f"machines of {kind.offer or kind.hardware}"
+        return f"machines of {v.types[int(key[1])].name}"
     return key[1] or "cost_per_hour"
 
 
-def _least(v: Variants, ask: Ask, typed: bool, grow: list[int]) -> dict[int, float] | None:
+def _least(v: Snapshot, ask: Ask, grow: list[int]) -> dict[int, float] | None:
     """The least of these additions with which all loads are served (None: no amount does)."""
     if len(grow) == 1 and len(v.asked) > LARGE and not why_no_columns(v):
-        more, sure = _least_by_columns(v, ask, typed, grow[0])
+        more, sure = _least_by_columns(v, ask, grow[0])
         if sure:
             return more
-    form = program(v, typed=typed, grow=grow)
+    form = program(v, grow=grow)
     answer = ask(form, gap=_gap(v), about="least addition that serves all")
     if answer.point is None:
         return None
     extra = [block for block in form.columns if block.name.startswith("extra ")]
-    wanted = list(growths(v, typed=typed).values())
+    wanted = list(v.growths.values())
     found = {}
     for g, block in zip(grow, extra, strict=True):
         amount = float(answer.point[block.start])
@@ -145,34 +132,33 @@ def _least(v: Variants, ask: Ask, typed: bool, grow: list[int]) -> dict[int, flo
     return found
 
 
-def _least_by_columns(v: Variants, ask: Ask, typed: bool, g: int) -> tuple[dict[int, float] | None, bool]:
+def _least_by_columns(v: Snapshot, ask: Ask, g: int) -> tuple[dict[int, float] | None, bool]:
     """The same from configuration columns, for many applications; and whether that is an answer."""
-    growth = list(growths(v, typed=typed).values())[g]
+    growth = list(v.growths.values())[g]
     most = 0.0
-    for room in [room for room in rooms(v, typed=typed) if room.growth == g]:
-        answer = ask(least_use(v, room, typed=typed), gap=1e-2, about=f"least use of {room.label}")
+    for room in [room for room in v.rooms if room.growth == g]:
+        answer = ask(least_use(v, room), gap=1e-2, about=f"least use of {room.label}")
         if answer.point is None or answer.value is None:
             return None, answer.status is Status.INFEASIBLE
         most = max(most, (answer.value - room.size) / room.brings)
     return {g: float(math.ceil(most - 1e-6)) if growth.whole else max(most, 0.0)}, True
 
 
-def _gap(v: Variants) -> float:
+def _gap(v: Snapshot) -> float:
     """Explanations of large snapshots need no last digit: they would take longer than the plan."""
     return 1e-6 if len(v.asked) <= LARGE else 0.1
 
 
-def _repair(v: Variants, g: int, key: tuple[str, str], growth: Any, amount: float, *, together: bool) -> Repair:
+def _repair(growth: Growth, amount: float, *, together: bool) -> Repair:
     to = growth.stated + amount
     unit = f" {growth.unit}" if growth.unit else ""
     also = " (together with the others)" if together else ""
     text = f"raise {growth.field} from {growth.stated:g} to {to:.6g}{unit}{also}"
-    del v, g, key
     return Repair(growth.field, "raise", amount, to, growth.unit, text)
 
 
-def _shortfall(v: Variants, ask: Ask, typed: bool) -> dict[int, float] | None:
-    form = program(v, typed=typed, may_fall_short=True)
+def _shortfall(v: Snapshot, ask: Ask) -> dict[int, float] | None:
+    form = program(v, may_fall_short=True)
     answer = ask(form, gap=_gap(v), about="least load left unserved")
     if answer.point is None:
         return None
@@ -181,7 +167,7 @@ def _shortfall(v: Variants, ask: Ask, typed: bool) -> dict[int, float] | None:
     return {b: float(value) for b, value in enumerate(values) if value > 1e-6}
 
 
-def _served(v: Variants, short: dict[int, float] | None) -> str:
+def _served(v: Snapshot, short: dict[int, float] | None) -> str:
     if short is None:
         return "the limits contradict one another, whatever is served"
     need = float(np.sum(v.need))
@@ -191,7 +177,7 @@ def _served(v: Variants, short: dict[int, float] | None) -> str:
     return f"{need - missing:.6g} of {need:.6g} queries/s (slack included) can be served; {named}"
 
 
-def _less_load(v: Variants, short: dict[int, float]) -> list[Repair]:
+def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
     """The loads that can be served, where few applications fall short."""
     found = []
     for b, missing in sorted(short.items())[:SHOWN]:
@@ -204,29 +190,25 @@ def _less_load(v: Variants, short: dict[int, float]) -> list[Repair]:
     return found
 
 
-def fits_nowhere(v: Variants, left: Counter[int], *, proved: bool) -> Infeasible:
+def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible:
     """The machines of a type have room in all, and no machine has it in one piece."""
     of_type: Counter[int] = Counter()
     for i, count in left.items():
         of_type[v.kinds[v.items[i].kind].type] += count
     why, repairs = [], list[Repair]()
-    found = list(growths(v, typed=True).items())
     for t, count in sorted(of_type.items()):
         names = ", ".join(
             sorted({v.kinds[v.items[i].kind].variant for i in left if v.kinds[v.items[i].kind].type == t})[:SHOWN]
         )
-        kind = v.types[t]
-        why.append(
-            f"{count} instances ({names}) find no machine of {kind.offer or kind.hardware} with room in one piece"
-        )
-        growth = next(growth for key, growth in found if key == ("type", str(t)))
+        why.append(f"{count} instances ({names}) find no machine of {v.types[t].name} with room in one piece")
+        growth = v.growths["type", str(t)]
         to = growth.stated + count
         text = f"raise {growth.field} from {growth.stated:g} by {count} machines at the most"
         repairs.append(Repair(growth.field, "raise", float(count), to, "machines", text))
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
-def over_budget(v: Variants, placed: Placed) -> Infeasible | None:
+def over_budget(v: Snapshot, placed: Placed) -> Infeasible | None:
     """Machines that must be there and hold nothing may take the plan over the limit on its price."""
     limit, cost = v.inputs.slo.limits.cost_per_hour, steady_nanos(v, placed)
     if limit is None or not placed.idle_nanos or cost <= limit:

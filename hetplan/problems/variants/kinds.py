@@ -1,35 +1,46 @@
-"""The profile and the state as variant autoscaling sees them: machine types, ways to run a variant, what runs now."""
+"""Machines, the ways to run a variant on them, what runs now, and how much of each resource there is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 
-if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
-
 __all__ = [
+    "COST",
     "SLICES",
     "WHOLE",
+    "Growth",
     "Kind",
     "MachineType",
+    "Room",
     "Slot",
+    "check_least",
+    "growths_of",
     "latency_of",
     "machine_price",
     "read_kinds",
     "read_slots",
     "read_types",
+    "rooms_of",
 ]
 
+Vector = NDArray[np.float64]
+
+COST = "cost_per_hour"
+"""The room of the whole plan's price."""
 WHOLE = "machines"
 """The resource of which a machine has one: taken by instances that are priced as a whole machine."""
 
@@ -49,6 +60,11 @@ class MachineType:
     count: int | None
     hosts: tuple[str, ...]
     provides: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """Its offer, or where nothing is offered its hardware."""
+        return self.offer or self.hardware
 
     def room(self, resource: str) -> float | None:
         """How much one machine has of a resource (None: nobody says)."""
@@ -75,7 +91,6 @@ class Kind:
     saturation_qps: float | None
     quality: float | None
     needs: Mapping[str, float]
-    beside: int | None = None
     slowdown: tuple[float, ...] = ()
 
     @property
@@ -197,7 +212,7 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
                 continue
             yield Kind(
                 name, number, place, run.hardware, int(batch), knobs, price, run.load_s, run.saturation_qps, quality,
-                needs, None, slowdown,
+                needs, slowdown,
             )  # fmt: skip
 
 
@@ -293,3 +308,103 @@ def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Wo
     run = next((run for run in runs if all(settings.get(a) == at for a, at in run.at.items())), runs[0])
     reading = _Reading(inputs, types, Faults("", ""), [])
     return _price(reading, run, next(kind for kind in types if kind.hardware == worker.hardware))[0]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Something of which there could be more: where the files say how much, and in what units."""
+
+    field: str
+    unit: str
+    stated: float
+    whole: bool
+    cost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """A row of (3): a resource, how much of it there is, what each item takes, and what one unit of growth brings."""
+
+    resource: str
+    where: str
+    size: float
+    use: Vector
+    brings: float = 1.0
+    growth: int = 0
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        return f"{self.resource} of {self.where}" if self.where else self.resource
+
+
+def growths_of(
+    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...]
+) -> dict[tuple[str, str], Growth]:
+    """What there could be more of, by kind and name: resources, the budget, machines of a type."""
+    limits = inputs.slo.limits
+    found: dict[tuple[str, str], Growth] = {}
+    for resource in sorted({resource for kind in kinds for resource in kind.needs} | limits.resources.keys()):
+        whole = all(float(kind.needs.get(resource, 0.0)).is_integer() for kind in kinds)
+        stated = limits.resources.get(resource, 0.0)
+        found["resource", resource] = Growth(f"slo.limits.resources.{resource}", "", stated, whole)
+    if limits.cost_per_hour is not None:
+        stated = limits.cost_per_hour / NANO
+        found["cost", ""] = Growth("slo.limits.cost_per_hour", limits.currency, stated, whole=False)
+    for t, kind in enumerate(types):
+        most = limits.instances.get(kind.hardware, (0, None))[1]
+        offer = inputs.profile.offers[kind.offer] if kind.offer is not None else None
+        where = f"profile.offers.{kind.offer}.stock"
+        if kind.hosts:
+            where = f"profile.hosts (under {kind.offer})"
+        elif most is not None and (offer is None or offer.stock is None or most <= offer.stock):
+            where = f"slo.limits.instances.{kind.hardware}[1]"
+        cost = max(offer.price_per_hour / NANO if offer is not None else 0.0, 1e-3)
+        found["type", str(t)] = Growth(where, "machines", float(kind.count or 0), whole=True, cost=cost)
+    return found
+
+
+def rooms_of(
+    inputs: Inputs, types: tuple[MachineType, ...], items: list[Kind], growths: list[tuple[str, str]], *, typed: bool
+) -> list[Room]:
+    """Every capacity that binds all items together; with `typed`, those of each type of machine apart.
+
+    `items` are the kinds of what is counted, one entry each; `growths` names what there could be more of.
+    """
+    found: list[Room] = []
+    for resource, total in sorted(inputs.slo.limits.resources.items()):
+        use = np.array([kind.needs.get(resource, 0.0) for kind in items])
+        found.append(Room(resource, "", total, use, 1.0, growths.index(("resource", resource))))
+    if (budget := inputs.slo.limits.cost_per_hour) is not None:
+        prices = np.array([kind.cost for kind in items])
+        found.append(Room(COST, "", budget / NANO, prices, 1.0, growths.index(("cost", ""))))
+    here = np.array([kind.type for kind in items], dtype=np.int64)
+    for resource in (name for kind, name in growths if kind == "resource"):
+        use = np.array([kind.needs.get(resource, 0.0) for kind in items])
+        size, bounded = 0.0, True
+        for t, type_ in enumerate(types):
+            mine, room = np.where(here == t, use, 0.0), type_.room(resource)
+            if room is None or not mine.any():
+                size += (room or 0.0) * (type_.count or 0)
+            elif type_.count is None:
+                bounded = False
+            else:
+                size += room * type_.count
+                if typed or resource == WHOLE:
+                    g = growths.index(("type", str(t)))
+                    found.append(Room(resource, type_.name, room * type_.count, mine, room, g))
+        if use.any() and not typed and resource != WHOLE and bounded and size > 0:
+            found.append(Room(resource, "", size, use, 1.0, growths.index(("resource", resource))))
+    return found
+
+
+def check_least(inputs: Inputs, types: tuple[MachineType, ...], faults: Faults) -> None:
+    """Name hardware of which more machines must be there than can be."""
+    for hardware, (least, _) in sorted(inputs.slo.limits.instances.items()):
+        counts = [kind.count for kind in types if kind.hardware == hardware]
+        if least > 0 and None not in counts and sum(n for n in counts if n is not None) < least:
+            have = sum(n for n in counts if n is not None)
+            faults.in_slo(
+                f"$.limits.instances.{hardware}[0]", f"the profile's offers and hosts have {have} machines of it",
+                f"Ask for at most {have}, or raise the stock.", value=least,
+            )  # fmt: skip

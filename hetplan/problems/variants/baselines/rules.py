@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,15 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.variants.draft import GROSS, draft
-from hetplan.problems.variants.infeasible import over_budget
-from hetplan.problems.variants.machines import pack
-from hetplan.problems.variants.milp import CEILING, Room, rooms, spread, upper
-from hetplan.problems.variants.workers import placed_by_counts, placed_on_machines
+from hetplan.problems.variants.form import CEILING, spread, upper
+from hetplan.problems.variants.kinds import Room
+from hetplan.problems.variants.options import GreedyOptions
+from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
+from hetplan.problems.variants.ways import Way
+from hetplan.problems.variants.why import over_budget
+from hetplan.problems.variants.wish import Snapshot
 
-if TYPE_CHECKING:
-    from hetplan.problems.variants.options import GreedyOptions
-    from hetplan.problems.variants.question import Variants
-
-__all__ = ["by_brute_force", "by_greedy", "by_replication", "greedy_counts", "static"]
+__all__ = ["WAYS", "greedy_counts"]
 
 Integers = NDArray[np.int64]
 
@@ -40,7 +39,7 @@ class _Scaler:
     `takes` is what an item takes of each room, `up` what an instance more of it costs, loading included.
     """
 
-    v: Variants
+    v: Snapshot
     own: list[dict[int, int]]
     serving: list[dict[int, float]]
     rooms: list[Room]
@@ -52,7 +51,7 @@ class _Scaler:
     counters: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, v: Variants) -> _Scaler:
+    def of(cls, v: Snapshot) -> _Scaler:
         """What runs now, each instance given to the first application that it may serve."""
         own: list[dict[int, int]] = [{} for _ in v.asked]
         serving: list[dict[int, float]] = [{} for _ in v.asked]
@@ -63,7 +62,7 @@ class _Scaler:
             if left[item.kind] > 0:
                 own[item.serves[0].app][i] = left[item.kind]
                 left[item.kind] = 0
-        bounds = rooms(v, typed=v.level != "aggregate")
+        bounds = v.rooms
         takes = np.array([room.use for room in bounds]).reshape(len(bounds), len(v.items))
         most = [room.size * (1 + 1e-9) + 1e-9 for room in bounds]
         made = cls(
@@ -188,11 +187,11 @@ class _Scaler:
         return int(seen.counters.get(COUNTER, 0)) if seen is not None else 0
 
 
-def greedy_counts(v: Variants) -> tuple[Integers, dict[str, int]]:
+def greedy_counts(v: Snapshot) -> tuple[Integers, dict[str, int]]:
     """Section 4.2.2: application by application, no look at the whole. The instances, and the counters from here on."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
-    slot_s = cast("GreedyOptions", v.options).slot_s
+    slot_s = cast(GreedyOptions, v.options).slot_s
     for b, one in enumerate(v.asked):
         need, rate = one.need_qps, scaler.rate(b)
         if need > 0 and rate < need * (1 - CEILING):
@@ -205,13 +204,13 @@ def greedy_counts(v: Variants) -> tuple[Integers, dict[str, int]]:
     return scaler.counts(), scaler.counters
 
 
-def by_greedy(v: Variants, ask: Ask) -> Draft | Infeasible:
+def _by_greedy(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """The paper's rule as a plan."""
     x, counters = greedy_counts(v)
     return _partly(v, ask, x, {load: {COUNTER: count} for load, count in sorted(counters.items())})
 
 
-def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
+def _by_replication(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """As many of the one variant that each application runs (or would start with) as its load needs."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
@@ -230,7 +229,7 @@ def by_replication(v: Variants, ask: Ask) -> Draft | Infeasible:
     return _partly(v, ask, scaler.counts())
 
 
-def static(v: Variants, ask: Ask) -> Draft | Infeasible:
+def _static(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """What runs stays; an application of which nothing runs starts with enough of the cheapest single variant."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
@@ -254,7 +253,7 @@ def _chosen(scaler: _Scaler, b: int) -> int:
     return min(serving, key=lambda i: (math.ceil(need / serving[i] - CEILING) * (v.C[i] + v.loading[i]), i))
 
 
-def by_brute_force(v: Variants, ask: Ask) -> Draft | Infeasible:
+def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """Every choice of counts, one by one: the oracle of the tests."""
     most = upper(v).astype(int) if len(v.items) else np.zeros(0, dtype=int)
     tries = math.prod(int(n) + 1 for n in most)
@@ -263,11 +262,11 @@ def by_brute_force(v: Variants, ask: Ask) -> Draft | Infeasible:
             path="formulation", value="brute-force", why=f"{tries:,} choices, or instances that are shared",
             remedy="Use columns or milp; this is for the smallest of snapshots.",
         )  # fmt: skip
-    bounds = rooms(v, typed=v.level != "aggregate")
+    bounds = v.rooms
     gain = np.zeros((len(v.asked), len(v.items)))
     for i, item in enumerate(v.items):
         gain[item.serves[0].app, i] = item.serves[0].qps
-    best: tuple[float, Any] | None = None
+    best: tuple[float, Integers] | None = None
     for counts in itertools.product(*(range(int(n) + 1) for n in most)):
         x = np.array(counts, dtype=np.int64)
         if (gain @ x < v.need * (1 - 1e-9)).any() or any(room.use @ x > room.size * (1 + 1e-9) for room in bounds):
@@ -283,17 +282,17 @@ def by_brute_force(v: Variants, ask: Ask) -> Draft | Infeasible:
     return draft(v, best[1], flows, _placed(v, best[1], ask), (claim,))
 
 
-def _placed(v: Variants, x: Integers, ask: Ask) -> Any:
-    if not any(kind.count is not None for kind in v.types):
+def _placed(v: Snapshot, x: Integers, ask: Ask) -> Placed:
+    if not v.has_machines:
         return placed_by_counts(v, x)
     return placed_on_machines(v, pack(v, x, ask).machines)
 
 
 def _partly(
-    v: Variants, ask: Ask, x: Integers, counters: Mapping[str, Mapping[str, int]] | None = None
+    v: Snapshot, ask: Ask, x: Integers, counters: Mapping[str, Mapping[str, int]] | None = None
 ) -> Draft | Infeasible:
     """A draft that serves what these counts can; what finds no machine is left out, what is not served is said."""
-    if any(kind.count is not None for kind in v.types):
+    if v.has_machines:
         left = pack(v, x, ask).left
         for i, count in left.items():
             x[i] -= count
@@ -311,7 +310,7 @@ def _partly(
     return over_budget(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
 
 
-def _loads(v: Variants, x: Integers) -> list[float]:
+def _loads(v: Snapshot, x: Integers) -> list[float]:
     """What of each load these counts can serve; common instances go to their applications in order."""
     left = x.astype(float)
     serving: dict[int, list[tuple[int, float]]] = {}
@@ -328,3 +327,11 @@ def _loads(v: Variants, x: Integers) -> list[float]:
                 rest -= used * qps
         found.append(one.load_qps - max(rest, 0.0))
     return found
+
+
+WAYS: Mapping[str, Way] = {
+    "greedy": _by_greedy,
+    "replicate-only": _by_replication,
+    "static": _static,
+    "brute-force": _by_brute_force,
+}

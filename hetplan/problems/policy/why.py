@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetplan.errors import Cancelled
-from hetplan.planner.draft import Repair
-from hetplan.problems.policy.models import capacity_qps
+from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.policy.bench import Bench
+from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.wish import capacity_qps
 from hetplan.profiles.plan import Notice
-
-if TYPE_CHECKING:
-    from hetplan.problems.policy.group import Group
-    from hetplan.problems.policy.solved import Bench, Solved
 
 __all__ = ["fewest", "fewest_possible", "overload_notice", "repairs_of", "too_tight"]
 
@@ -25,17 +22,19 @@ _FINE = 0.01
 """Loads and SLOs in repairs are found to one percent."""
 
 
-def too_tight(group: Group) -> tuple[str, Repair] | None:
+def too_tight(asked: Asked) -> Infeasible | None:
     """Why an SLO that no model meets can be kept by nobody, and the least that can."""
-    if group.wish.slo_s >= group.models.fastest_s:
-        return None
-    least_ms = 1000.0 * group.models.fastest_s + group.wish.app.network_ms_per_hop
-    name = group.models.names[0]
-    takes = f"takes {1000 * group.models.fastest_s:g} ms"
-    why = f"{group.wish.app_id}: {name}, the fastest on {group.models.hardware}, {takes}"
-    field = f"slo.apps.{group.wish.app_id}.latency"
-    wanted_ms = 1000 * group.wish.slo_s + group.wish.app.network_ms_per_hop
-    return why, Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:g}")
+    why, repairs = list[str](), list[Repair]()
+    for group in asked.groups():
+        models, hop = group.models, group.wish.app.network_ms_per_hop
+        if group.wish.slo_s >= models.fastest_s:
+            continue
+        takes_ms = 1000.0 * models.fastest_s
+        why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
+        least_ms, wanted_ms = takes_ms + hop, 1000 * group.wish.slo_s + hop
+        field = f"slo.apps.{group.wish.app_id}.latency"
+        repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:g}"))
+    return Infeasible(tuple(why), tuple(repairs)) if why else None
 
 
 def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:

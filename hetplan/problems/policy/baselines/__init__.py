@@ -1,29 +1,29 @@
 """What policies are compared with: one model per load (Jellyfish+, ModelSwitching), the best that fits, one for all.
 
 Jellyfish+ and ModelSwitching keep one queue for all workers, which take eagerly up to a cap (the batch of most
-throughput within half the SLO); greedy and single serve each worker's own queue. The discipline stands in the plan's
-dispatch, since comparing across it compares two things.
+throughput within half the SLO); greedy and single serve each worker's own queue. The discipline is in the plan's
+dispatch, since comparing across it compares two things. Loaded only when a formulation here is named.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
-from hetplan.problems.policy.models import capacity_qps
-from hetplan.problems.policy.solved import Solved
+from hetplan.problems.policy.bench import Bench
+from hetplan.problems.policy.draft import draft
+from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.options import SingleOptions
+from hetplan.problems.policy.wish import capacity_qps
 
-if TYPE_CHECKING:
-    from hetplan.problems.policy.group import Group
-    from hetplan.problems.policy.options import SingleOptions
-    from hetplan.problems.policy.solved import Bench
-
-__all__ = ["BASELINES", "greedy", "jellyfish", "modelswitching", "on_shared_queue", "single"]
+__all__ = ["by_rule", "jellyfish", "modelswitching", "on_shared_queue"]
 
 _STEP_QPS = 100.0
 """ModelSwitching profiles loads in steps of this."""
@@ -84,7 +84,7 @@ def modelswitching(bench: Bench, group: Group, load_qps: float) -> Solved:
     return on_shared_queue(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
 
 
-def greedy(bench: Bench, group: Group, load_qps: float) -> Solved:
+def _greedy(bench: Bench, group: Group, load_qps: float) -> Solved:
     """The most accurate model that fits the slack with all that wait; else the fastest, late."""
     form = group.form(load_qps, bench.options, batching="max")
     actions = form.actions
@@ -95,9 +95,9 @@ def greedy(bench: Bench, group: Group, load_qps: float) -> Solved:
     return bench.simulated(bench.valued(group, load_qps, form, policy))
 
 
-def single(bench: Bench, group: Group, load_qps: float) -> Solved:
+def _single(bench: Bench, group: Group, load_qps: float) -> Solved:
     """One model on all that wait: the one named, or that of most goodput."""
-    wanted = cast("SingleOptions", bench.options).model
+    wanted = cast(SingleOptions, bench.options).model
     if wanted is not None and wanted not in group.models.names:
         raise InputError.one(
             file="options",
@@ -115,4 +115,19 @@ def single(bench: Bench, group: Group, load_qps: float) -> Solved:
     return max(tried, key=lambda solved: solved.goodput)
 
 
-BASELINES = {"jellyfish": jellyfish, "modelswitching": modelswitching, "greedy": greedy, "single": single}
+RULES = {"jellyfish": jellyfish, "modelswitching": modelswitching, "greedy": _greedy, "single": _single}
+
+
+def by_rule(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft:
+    """The plan of a rule of others, at the given loads."""
+    rule = RULES[asked.formulation]
+    solved = [[rule(bench, group, load) for load in group.loads_qps] for group in groups]
+    shared = asked.formulation in ("jellyfish", "modelswitching")
+    reported = []
+    for one in (one for policies in solved for one in policies):
+        known = one.measures is not None or one.simulated is not None
+        value = one.goodput if known else float(one.group.models.accuracy[int(one.policy.model[0, 0])])
+        about = "goodput" if known else "quality"
+        of = f"{about}[{one.group.id}@{one.load_qps:g}qps]"
+        reported.append(Reported(about=of, sense="max", scope="none", value=value))
+    return draft(asked.inputs, asked.options, solved, reported=reported, discipline="shared_fifo" if shared else "own")

@@ -1,29 +1,103 @@
-"""Policies for a range of loads, and how load or workers are divided where several groups share them."""
+"""How `policy` is answered: load or workers divided, a policy per load, stated targets checked, the fewest workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 
 from hetplan.errors import Cancelled
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems.policy.bench import Bench
+from hetplan.problems.policy.draft import draft
+from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.options import FewestOptions
+from hetplan.problems.policy.why import fewest, fewest_possible, repairs_of
+from hetplan.problems.policy.wish import capacity_qps
+from hetplan.profiles.plan import Notice
 
-if TYPE_CHECKING:
-    from hetplan.problems.policy.group import Group
-    from hetplan.problems.policy.solved import Bench, Solved
+__all__ = ["best_policies", "best_split", "divided", "fewest_workers"]
 
-__all__ = ["best_split", "policy_set", "split_load", "split_workers"]
-
+_CHECKED_LOADS = 5
+"""The fewest workers for a range of loads must keep the targets at so many of them."""
 _SHARES = 20
 """Load is divided among unlike workers in steps of a twentieth."""
 _FINEST = 128
 """Workers are divided one by one up to so many, in this many parts beyond."""
 
 
-def policy_set(
+def divided(asked: Asked, bench: Bench) -> list[Group]:
+    """Who serves what: load or workers divided where several share them."""
+    groups = asked.groups()
+    if len(asked.apps) == 1:
+        return _split_load(bench, groups, asked.apps[0].loads_qps) if len(groups) > 1 else groups
+    return _split_workers(bench, groups, cast(int, asked.workers[0].most), asked.options.workers)
+
+
+def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasible:
+    """A set of policies per group; where a stated target is missed, what would keep it."""
+    solved: list[list[Solved]] = []
+    notices: list[Notice] = []
+    for group in groups:
+        policies, open_gaps = _policy_set(bench, group, also_qps=_loads_before(asked, group))
+        solved.append(policies)
+        if open_gaps:
+            listed = ", ".join(f"{low:g}-{high:g}" for low, high in open_gaps[:4])
+            text = f"stopped before {group.id} was fine enough between {listed} qps"
+            notices.append(Notice(code="W-set-open", at=f"policies.{group.wish.app_id}", text=text))
+    missing = [one for policies in solved for one in policies if one.misses()]
+    if not missing:
+        return draft(asked.inputs, asked.options, solved, notices=notices)
+    worst = max(missing, key=lambda one: one.violation)
+    missed = f"{worst.group.id} at {worst.load_qps:g} qps: {'; '.join(worst.misses())}"
+    repairs = repairs_of(bench, worst)
+    return Infeasible((missed,), repairs, proved=False)
+
+
+def _loads_before(asked: Asked, group: Group) -> list[float]:
+    """Loads within the range for which a previous plan has tables: where an interrupted set goes on from."""
+    tables = asked.start.policies.get(group.wish.app_id, ()) if asked.start is not None else ()
+    low, high = group.loads_qps[0], group.loads_qps[-1]
+    slo_ms = 1000.0 * group.wish.slo_s
+    same = (table for table in tables if abs(table.slo_ms - slo_ms) <= 1e-9 * slo_ms)
+    return sorted({table.rate_qps for table in same if low <= table.rate_qps <= high})
+
+
+def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
+    """The least number of workers with which the targets hold at every load."""
+    group, given = asked.groups()[0], asked.workers[0]
+    if group.wish.violation_most is None:
+        # Accuracy alone, of the queries in time, would let nearly all of them be late.
+        group = replace(group, wish=replace(group.wish, violation_most=group.wish.percentile_violation))
+    beyond = asked.options.most_workers if isinstance(asked.options, FewestOptions) else 10_000
+    most = given.most or beyond
+    ends, top = group.loads_qps, group.loads_qps[-1]
+    loads = ends if len(ends) == 1 else tuple(np.linspace(ends[0], ends[-1], _CHECKED_LOADS).tolist())
+    found = fewest(bench, group, loads, least=given.least, most=most)
+    if found is None:
+        worst = bench.solve(group.with_workers(most), [top], about="most workers")[0]
+        why = f"{most} workers do not keep the targets at {top:g} qps: {'; '.join(worst.misses())}"
+        return Infeasible((why,), repairs_of(bench, worst), proved=False)
+    group, policies = found
+    if len(ends) > 1:
+        policies, _ = _policy_set(bench, group, {one.load_qps: one for one in policies})
+    bound = fewest_possible(group, top)
+    servers = Reported(
+        about="servers",
+        sense="min",
+        scope="relaxation",
+        value=float(group.workers),
+        bound=float(min(bound, group.workers)),
+        vouched="claimed",
+        note="bound: worker time that the queries in time need at that accuracy, without waiting or idling",
+    )
+    return draft(asked.inputs, asked.options, [policies], reported=(servers,))
+
+
+def _policy_set(
     bench: Bench, group: Group, known: Mapping[float, Solved] | None = None, *, also_qps: Sequence[float] = ()
 ) -> tuple[list[Solved], list[tuple[float, float]]]:
     """One policy, or a set over a range of loads; and the gaps that a limit or a cancellation left open.
@@ -66,10 +140,8 @@ def _expected(solved: Solved) -> float:
     return solved.measures.accuracy_by_query if solved.measures is not None else solved.accuracy
 
 
-def split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float]) -> list[Group]:
+def _split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float]) -> list[Group]:
     """Divide an application's load among unlike workers: by capacity, or for the most goodput at its highest load."""
-    from hetplan.problems.policy.models import capacity_qps
-
     capacity = np.array([g.workers * (capacity_qps(g.models, 0, g.wish.slo_s) or 1e-9) for g in groups])
     shares = capacity / capacity.sum()
     if bench.options.split == "dp" and len(groups) > 1:
@@ -91,7 +163,7 @@ def _gains_by_load(bench: Bench, group: Group, loads_qps: Sequence[float]) -> li
     return [0.0, *(float(load) * (answer.value or 0.0) for load, answer in zip(loads_qps, answers, strict=True))]
 
 
-def split_workers(bench: Bench, groups: Sequence[Group], total: int, fixed: Mapping[str, int] | None) -> list[Group]:
+def _split_workers(bench: Bench, groups: Sequence[Group], total: int, fixed: Mapping[str, int] | None) -> list[Group]:
     """Divide like workers among applications: as given, or for the most load-weighted goodput."""
     if fixed is not None:
         return [group.with_workers(fixed[group.wish.app_id]) for group in groups]

@@ -1,4 +1,4 @@
-"""Solving the processes of a group at its loads, and trying what comes out in the simulator where one is at hand.
+"""Where policies are made and tried: the processes of a group at its loads are solved, and simulated where one can.
 
 The simulator is handed in as ``Tools.extra["simulate_policy"]``; nothing here imports it. It is called as ::
 
@@ -12,85 +12,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.contract import Event
+from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
+from hetplan.problems.policy.checkpoint import Checkpoint
+from hetplan.problems.policy.form import Group, Solved
+from hetplan.problems.policy.options import PolicyOptions
 
-if TYPE_CHECKING:
-    from hetplan.planner.contract import Ask, Tools
-    from hetplan.problems.policy.checkpoint import Checkpoint
-    from hetplan.problems.policy.group import Group
-    from hetplan.problems.policy.options import PolicyOptions
-
-__all__ = ["Bench", "Solved"]
+__all__ = ["Bench"]
 
 Floats = NDArray[np.float64]
 Batches = Literal["max", "variable"]
 
-_OVERLOADED = 0.5
 _FITTING_ROUNDS = 3
 _AT_ONCE = 4
 """Processes solved together where all that wait is taken: they hold a few megabytes each until they are certified."""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """A policy for one load of a group, with what is expected of it and what it gave in simulation."""
-
-    group: Group
-    load_qps: float
-    form: QueueProcess
-    policy: QueuePolicy
-    answer: Answer[QueuePolicy] | None
-    measures: Measures | None
-    simulated: Any = None
-    beaten: str = ""
-    """What else was tried, and how it did."""
-    recalled: bool = False
-    """Read from a checkpoint: certified by the run that wrote it, not by this one."""
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy of the queries in time: simulated where it was, else expected."""
-        if self.simulated is not None:
-            return float(self.simulated.accuracy)
-        return self.measures.accuracy_by_query if self.measures is not None else 0.0
-
-    @property
-    def violation(self) -> float:
-        """Share of queries late or dropped: simulated where it was, else expected."""
-        if self.simulated is not None:
-            return float(self.simulated.violation)
-        return self.measures.violation_by_query if self.measures is not None else 1.0
-
-    @property
-    def goodput(self) -> float:
-        """Accuracy per query that comes: simulated where it was, else expected."""
-        if self.simulated is not None:
-            return float(self.simulated.goodput)
-        return self.measures.goodput if self.measures is not None else 0.0
-
-    @property
-    def overload(self) -> bool:
-        """More comes than the fastest model can work off, or the queue is mostly beyond the table."""
-        lost = self.measures is not None and self.measures.over_probability > _OVERLOADED
-        return lost or self.load_qps > self.group.sustainable_qps
-
-    def misses(self) -> list[str]:
-        """Which stated targets are missed, in words."""
-        wish, found = self.group.wish, []
-        if wish.accuracy_least is not None and self.accuracy < wish.accuracy_least:
-            found.append(f"accuracy {self.accuracy:.5g} of the {wish.accuracy_least:g} wanted")
-        if wish.violation_most is not None and self.violation > wish.violation_most:
-            found.append(f"violations {self.violation:.3g}, allowed are {wish.violation_most:g}")
-        return found
 
 
 @dataclass(frozen=True)
@@ -236,5 +179,5 @@ def _better(several: Sequence[Solved]) -> Solved:
     """The one that simulates best; ties go to whole batches, which are exact."""
     best = max(several, key=lambda solved: round(solved.goodput, 7))
     others = [s for s in several if s is not best]
-    told = "; ".join(f"{s.form.batching} batches: goodput {s.goodput:.6g}" for s in others)
-    return replace(best, beaten=told)
+    lost = "; ".join(f"{s.form.batching} batches: goodput {s.goodput:.6g}" for s in others)
+    return replace(best, beaten=lost)

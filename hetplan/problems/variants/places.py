@@ -1,0 +1,556 @@
+"""Where the chosen instances run: every instance on its machine, and the machines as the workers of a plan.
+
+The program per type of machine only bounds what machines one by one can hold (vector bin packing). A plan is made once
+every instance has its place: running instances stay on their machines (known by name, or as the worker of the state
+that runs there), the others go, large ones first, where they leave least room over. What runs keeps its name, what is
+new gets one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.variants.form import cost_part
+from hetplan.problems.variants.kinds import SLICES, Slot, machine_price
+from hetplan.problems.variants.wish import Snapshot
+from hetplan.profiles.workers import Load, Serve, Share, Worker
+
+__all__ = ["Packed", "Placed", "exact", "pack", "placed_by_counts", "placed_on_machines", "read_exact"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SLIP = 1e-9
+MOST_ASSIGNED = 1000
+"""Counts (item on machine) that an exact packing of given instances may have."""
+MOST_EXACT = 1500
+"""Counts (item on machine) that the whole program may have."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine (or `count` alike ones) with instances of items; `was` is the worker that runs there, unnamed."""
+
+    type: int
+    host: str | None
+    holds: Mapping[int, int]
+    count: int = 1
+    was: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine: its host, else the worker of the state that runs on one without a name (both None: a new one)."""
+
+    host: str | None = None
+    was: str | None = None
+
+
+@dataclass
+class _Bin:
+    """A machine being filled."""
+
+    type: int
+    place: Place
+    room: Vector
+    holds: Counter[int] = field(default_factory=Counter)
+    most: float = np.inf
+
+    def fits(self, needs: Vector, most: float) -> bool:
+        """Whether one more instance has room, and those here bear its company."""
+        company = self.holds.total() + 1
+        return bool((needs <= self.room + SLIP * (1 + np.abs(self.room))).all()) and company <= min(self.most, most)
+
+    def put(self, i: int, needs: Vector, most: float) -> None:
+        self.holds[i] += 1
+        self.room = self.room - needs
+        self.most = min(self.most, most)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The machines, and what found no place: instances left over per item."""
+
+    machines: list[Machine]
+    left: Counter[int]
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    resources: list[str]
+    needs: Vector
+    """Per item and resource; 0 where the type says nothing of the resource."""
+    rooms: Vector
+    """Per type and resource; infinite where the type says nothing."""
+
+
+def _sizes(v: Snapshot) -> _Sizes:
+    resources = sorted({resource for kind in v.kinds for resource in kind.needs})
+    totals = v.inputs.slo.limits.resources
+    rooms = np.full((len(v.types), len(resources)), np.inf)
+    for t, kind in enumerate(v.types):
+        for r, resource in enumerate(resources):
+            room = kind.room(resource)
+            if room is not None and not (resource in totals and resource not in kind.provides):
+                rooms[t, r] = room
+    needs = np.array([[v.kinds[item.kind].needs.get(name, 0.0) for name in resources] for item in v.items])
+    return _Sizes(resources, needs.reshape(len(v.items), len(resources)), rooms)
+
+
+def _most_beside(v: Snapshot) -> Vector:
+    """How many instances a machine may hold with each item on it, itself included."""
+    return np.array(
+        [min((s.beside + 1 for s in item.serves if s.beside is not None), default=np.inf) for item in v.items]
+    )
+
+
+def _machines_of(v: Snapshot, t: int) -> list[Place]:
+    """The machines of a type: by name where they have names, then those that run, then those that may be had."""
+    kind = v.types[t]
+    if kind.hosts:
+        named = [Place(host=host) for host in kind.hosts]
+        return named + [Place()] * ((kind.count or 0) - len(named))
+    running = _running_places(v, t)
+    return running[: kind.count] + [Place()] * ((kind.count or 0) - len(running))
+
+
+def _running_places(v: Snapshot, t: int) -> list[Place]:
+    return [Place(was=worker.id) for worker, type_ in v.unnamed if type_ == t for _ in range(worker.count)]
+
+
+def _running_at(v: Snapshot, place: Place) -> Iterator[tuple[int, int]]:
+    """What runs on one machine now: kinds, and how many instances of each."""
+    for slot in v.slots_at.get((place.host, place.was), ()):
+        if slot.kind is not None:
+            yield slot.kind, slot.load.instances
+
+
+def pack(v: Snapshot, x: Integers, ask: Ask) -> Packed:
+    """Places for these counts, type by type."""
+    sizes, machines, left = _sizes(v), list[Machine](), Counter[int]()
+    most = _most_beside(v)
+    of_type: dict[int, Counter[int]] = {}
+    for i, count in enumerate(x):
+        if count > 0:
+            of_type.setdefault(v.kinds[v.items[i].kind].type, Counter())[i] = int(count)
+    for t, wanted in sorted(of_type.items()):
+        if v.types[t].count is None:
+            machines += _without_end(v, t, wanted)
+            continue
+        bins, rest = _fullest(v, t, wanted, sizes, most)
+        if rest and len(wanted) * len(bins) <= MOST_ASSIGNED and not np.isfinite(most).any():
+            assigned = _assigned(v, t, wanted, sizes, ask)
+            if assigned is not None:
+                machines += assigned
+                continue
+        left += rest
+        machines += [Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]
+    return Packed(_alike(machines), left)
+
+
+def _without_end(v: Snapshot, t: int, wanted: Counter[int]) -> list[Machine]:
+    """Where as many machines as wanted may be had, what does not run yet gets one of its own."""
+    left, found = Counter(wanted), list[Machine]()
+    items = _items_of_kind(v, wanted)
+    for place in _running_places(v, t):
+        holds: Counter[int] = Counter()
+        for kind, instances in _running_at(v, place):
+            for i in items.get(kind, ()):
+                kept = min(instances - sum(holds[j] for j in items[kind]), left[i])
+                if kept > 0:
+                    holds[i] += kept
+                    left[i] -= kept
+        if holds:
+            found.append(Machine(t, None, dict(holds), was=place.was))
+    found = _alike(found)
+    for i, count in sorted(left.items()):
+        if count > 0:
+            group = next((n for n, machine in enumerate(found) if machine.holds == {i: 1}), len(found))
+            found[group:] = [
+                replace(found[group], count=found[group].count + count) if group < len(found)
+                else Machine(t, None, {i: 1}, count),
+                *found[group + 1 :],
+            ]  # fmt: skip
+    return found
+
+
+def _items_of_kind(v: Snapshot, wanted: Iterable[int]) -> dict[int, list[int]]:
+    """Which of these items are of each kind."""
+    found: dict[int, list[int]] = {}
+    for i in wanted:
+        found.setdefault(v.items[i].kind, []).append(i)
+    return found
+
+
+def _fullest(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector) -> tuple[list[_Bin], Counter[int]]:
+    """The machines of a type as full as best fit gets them, over several orders; what is left over."""
+    places, best = _machines_of(v, t), None
+    for order in range(2 + len(sizes.resources)):
+        bins = [_Bin(t, place, sizes.rooms[t].copy()) for place in places]
+        rest = _best_fit(v, bins, wanted, sizes.needs, most, order)
+        if best is None or rest.total() < best[1].total():
+            best = (bins, rest)
+        if not rest:
+            break
+    assert best is not None
+    return best
+
+
+def _best_fit(
+    v: Snapshot, bins: list[_Bin], wanted: Counter[int], needs: Vector, most: Vector, order: int
+) -> Counter[int]:
+    """Fill the bins, the largest first (by the largest share of a machine, their sum, or one resource)."""
+    left = Counter(wanted)
+    items = _items_of_kind(v, wanted)
+    for b in bins:
+        for kind, instances in _running_at(v, b.place):
+            _kept_here(b, items.get(kind, ()), instances, left, needs, most)
+    scale = np.max([np.where(np.isfinite(b.room), b.room, 1.0) for b in bins], axis=0) if bins else np.ones(1)
+    scale = np.maximum(scale, 1e-12)
+    share = needs / scale
+    measure = [share.max(axis=1, initial=0.0), share.sum(axis=1), *share.T][order]
+    largest = {i: float(measure[i]) for i in left}
+    for i in sorted(left, key=lambda i: (-largest[i], i)):
+        while left[i] > 0:
+            fitting = [b for b in bins if b.fits(needs[i], most[i])]
+            if not fitting:
+                break
+            over = np.array([b.room - needs[i] for b in fitting])
+            rest = np.linalg.norm(np.where(np.isfinite(over), over, 0.0) / scale, axis=1)
+            fitting[int(np.argmin(rest))].put(i, needs[i], most[i])
+            left[i] -= 1
+    return +left
+
+
+def _kept_here(b: _Bin, items: Iterable[int], instances: int, left: Counter[int], needs: Vector, most: Vector) -> None:
+    """What runs on a machine stays there, as far as it is wanted and fits."""
+    for i in items:
+        for _ in range(min(instances, left[i])):
+            if not b.fits(needs[i], most[i]):
+                return
+            b.put(i, needs[i], most[i])
+            left[i] -= 1
+            instances -= 1
+
+
+def _assigned(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, ask: Ask) -> list[Machine] | None:
+    """The same instances placed exactly, those that run staying where they are as far as may be."""
+    items, places = sorted(wanted), _machines_of(v, t)
+    m = Builder("max", name="variants placed")
+    stays = np.array([[_running_on(v, i, place) for place in places] for i in items], dtype=float)
+    counts = np.array([float(wanted[i]) for i in items])
+    z = m.columns(
+        "z", lambda k: str(k), size=stays.size, whole=True, upper=np.repeat(counts, len(places)), unit="instances"
+    )
+    kept = m.columns("kept", lambda k: str(k), size=z.size, upper=stays.ravel(), cost=1.0)
+    placed = m.rows("placed", [v.item_name(i) for i in items], lower=counts, upper=counts)
+    m.add(np.repeat(placed, len(places)), z, 1.0)
+    stay = m.rows("stays", lambda k: str(k), size=z.size, upper=0.0)
+    m.add(stay, kept, 1.0)
+    m.add(stay, z, -1.0)
+    for r, resource in enumerate(sizes.resources):
+        if np.isfinite(sizes.rooms[t, r]) and sizes.needs[items, r].any():
+            row = m.rows(resource, [p.host or str(n) for n, p in enumerate(places)], upper=sizes.rooms[t, r])
+            m.add(np.tile(row, len(items)), z, np.repeat(sizes.needs[items, r], len(places)))
+    answer = ask(m.build(), gap=1.0, about=f"places on the machines of {v.types[t].hardware}")
+    if answer.point is None:
+        return None
+    found = np.rint(answer.point[: z.size]).astype(int).reshape(len(items), len(places))
+    return [
+        Machine(t, p.host, {i: int(found[k, n]) for k, i in enumerate(items) if found[k, n] > 0}, was=p.was)
+        for n, p in enumerate(places)
+        if found[:, n].any()
+    ]
+
+
+def _running_on(v: Snapshot, i: int, place: Place) -> int:
+    return sum(instances for kind, instances in _running_at(v, place) if kind == v.items[i].kind)
+
+
+def _alike(machines: list[Machine]) -> list[Machine]:
+    """Machines of one worker of the state that go on alike are one group again."""
+    groups: dict[object, Machine] = {}
+    for place, machine in enumerate(machines):
+        key: object = place
+        if machine.was is not None:
+            key = (machine.was, tuple(sorted(machine.holds.items())))
+        before = groups.get(key)
+        groups[key] = machine if before is None else replace(before, count=before.count + machine.count)
+    return list(groups.values())
+
+
+def exact(v: Snapshot) -> Milp | None:
+    """The whole program with a count per item and machine; None where that is too large, or company matters."""
+    places, sizes = _on_machines(v), _sizes(v)
+    if len(places) > MOST_EXACT or np.isfinite(_most_beside(v)).any():
+        return None
+    m, x = cost_part(v)
+    i, t, n = (np.array(column, dtype=np.int64) for column in zip(*places, strict=True))
+    z = m.columns("z", lambda k: f"{v.item_name(int(i[k]))} on {t[k]}.{n[k]}", size=i.size, whole=True)
+    placed = np.unique(i)
+    row = m.rows("placed", lambda k: v.item_name(int(placed[k])), size=placed.size, lower=0.0, upper=0.0)
+    m.add(row[np.searchsorted(placed, i)], z, 1.0)
+    m.add(row, x[placed], -1.0)
+    machines, where = np.unique(np.stack([t, n]), axis=1, return_inverse=True)
+    for r, resource in enumerate(sizes.resources):
+        room = sizes.rooms[machines[0], r]
+        if np.isfinite(room).any() and sizes.needs[:, r].any():
+            full = m.rows(resource, lambda k: f"{machines[0, k]}.{machines[1, k]}", size=room.size, upper=room)
+            m.add(full[where.ravel()], z, sizes.needs[i, r])
+    return m.build()
+
+
+def read_exact(v: Snapshot, form: Milp, point: Vector) -> list[Machine]:
+    """The machines of a point of `exact`."""
+    block = next(block for block in form.columns if block.name == "z")
+    values = np.rint(point[block.start : block.stop]).astype(int)
+    places = [(i, t, n) for i, t, n in _on_machines(v)]
+    holds: dict[tuple[int, int], dict[int, int]] = {}
+    for (i, t, n), count in zip(places, values, strict=True):
+        if count > 0:
+            holds.setdefault((t, n), {})[i] = int(count)
+    where = {t: _machines_of(v, t) for t, _ in holds}
+    return _alike([Machine(t, where[t][n].host, held, was=where[t][n].was) for (t, n), held in sorted(holds.items())])
+
+
+def _on_machines(v: Snapshot) -> list[tuple[int, int, int]]:
+    """(item, type, machine of the type) of every count of `exact`."""
+    types = [v.kinds[item.kind].type for item in v.items]
+    return [
+        (i, t, n) for i, t in enumerate(types) if v.types[t].count is not None for n in range(v.types[t].count or 0)
+    ]
+
+
+@dataclass
+class Placed:
+    """The plan's workers, and which loads hold which item."""
+
+    workers: list[Worker] = field(default_factory=list)
+    item_of: dict[str, int] = field(default_factory=dict)
+    idle_nanos: int = 0
+    """What machines cost that hold nothing and must be there, in 1e-9 per hour."""
+
+    def loads_of(self) -> dict[int, list[tuple[str, int]]]:
+        """Per item its loads and their instances in all."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for worker in self.workers:
+            for load in worker.loads:
+                found.setdefault(self.item_of[load.id], []).append((load.id, worker.count * load.instances))
+        return found
+
+
+class _Names:
+    """Ids that nothing that runs has."""
+
+    def __init__(self, v: Snapshot) -> None:
+        state = v.inputs.state
+        running = state.workers if state is not None else ()
+        self.taken = {worker.id for worker in running} | {load.id for worker in running for load in worker.loads}
+        self.next = 0
+
+    def worker(self) -> str:
+        while True:
+            self.next += 1
+            name = f"w{self.next}"
+            if name not in self.taken and f"{name}.1" not in self.taken:
+                return name
+
+
+def _load(v: Snapshot, i: int, name: str, instances: int) -> Load:
+    item = v.items[i]
+    kind = v.kinds[item.kind]
+    app = v.asked[item.app].id if item.app is not None else None
+    return Load(
+        id=name, app=app, variant=kind.variant, knobs=dict(kind.knobs), instances=instances,
+        serve=_serve(v, i), share=_slice(v, i),
+    )  # fmt: skip
+
+
+def _serve(v: Snapshot, i: int) -> Serve:
+    """Batches as measured, and as many at once as saturation means: Q T = batch x concurrency."""
+    item = v.items[i]
+    kind = v.kinds[item.kind]
+    at_once = item.serves[0].saturation_qps * item.serves[0].latency_ms / 1000.0 / kind.batch
+    return Serve(max_batch=kind.batch, concurrency=max(1, round(at_once)))
+
+
+def _slice(v: Snapshot, i: int) -> Share | None:
+    """The slice of a machine that is paid by the unit, where prices are such."""
+    kind = v.kinds[v.items[i].kind]
+    offer = v.inputs.profile.offers.get(v.types[kind.type].offer or "")
+    run = v.inputs.profile.variants[kind.variant].runs[kind.run]
+    if offer is None or run.price_per_hour is not None or offer.per not in SLICES or offer.per not in kind.needs:
+        return None
+    amount = kind.needs[offer.per]
+    return Share(gpu=amount) if offer.per == "gpu" else Share(cpu_cores=amount)
+
+
+def _same_app(v: Snapshot, i: int, load: Load) -> bool:
+    """Whether a running load may go on as this item's: not where it is another application's."""
+    app = v.items[i].app
+    if v.options.sharing == "dedicated":
+        return load.app is None or load.app == v.asked[app or 0].id
+    return load.app is None or any(v.asked[s.app].id == load.app for s in v.items[i].serves)
+
+
+def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
+    item = v.items[i]
+    own = v.asked[item.app].id if item.app is not None else None
+    if v.inputs.slo.limits.moves is not None and v.options.sharing != "dedicated":
+        # A load that changes its application would count as moved.
+        own = load.app
+    return load.model_copy(
+        update={"instances": instances, "app": own, "share": _slice(v, i) or load.share, "serve": _serve(v, i)}
+    )
+
+
+def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
+    """Without machines: a worker is an instance, a group of workers the instances of an item."""
+    placed, names, left = Placed(), _Names(v), Counter({i: int(n) for i, n in enumerate(x) if n > 0})
+    kinds = _items_of_kind(v, range(len(v.items)))
+    of_worker: dict[str, list[int]] = {}
+    for place, slot in enumerate(v.slots):
+        of_worker.setdefault(slot.worker.id, []).append(place)
+    for places in of_worker.values():
+        worker = _kept(v, places, kinds, left, placed)
+        if worker is not None:
+            placed.workers.append(worker)
+    for i, count in sorted(left.items()):
+        if count > 0:
+            kind = v.kinds[v.items[i].kind]
+            name = names.worker()
+            placed.item_of[f"{name}.1"] = i
+            placed.workers.append(
+                Worker(
+                    id=name, hardware=kind.hardware, offer=v.types[kind.type].offer, count=count, queue="per-load",
+                    loads=(_load(v, i, f"{name}.1", 1),),
+                )
+            )  # fmt: skip
+    _add_idle(v, placed, names)
+    return placed
+
+
+def _kept(
+    v: Snapshot, places: list[int], kinds: dict[int, list[int]], left: Counter[int], placed: Placed
+) -> Worker | None:
+    """What of a running group goes on (None: nothing)."""
+    worker = v.slots[places[0]].worker
+    count, loads, offer = worker.count, list[Load](), worker.offer
+    for place in places:
+        slot = v.slots[place]
+        chosen = [i for i in kinds.get(slot.kind if slot.kind is not None else -1, ()) if left[i] > 0]
+        i = next((i for i in chosen if _same_app(v, i, slot.load)), None)
+        if i is None:
+            continue
+        if len(places) == 1:
+            count = min(worker.count, left[i] // slot.load.instances)
+            instances = slot.load.instances
+        else:
+            instances = min(slot.load.instances, left[i] // worker.count)
+        if count <= 0 or instances <= 0:
+            continue
+        left[i] -= count * instances
+        placed.item_of[slot.load.id] = i
+        loads.append(_going_on(v, i, slot.load, instances))
+        offer = offer or v.types[v.kinds[v.items[i].kind].type].offer
+    if not loads:
+        return None
+    return worker.model_copy(update={"count": count, "loads": tuple(loads), "offer": offer, "queue": "per-load"})
+
+
+def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
+    """Each machine a worker of its own; alike ones that are had without end, or that went as one group, are a group."""
+    placed, names = Placed(), _Names(v)
+    going_on = _going_on_as(v, machines)
+    of_host = {w.host: w.id for w in (v.inputs.state.workers if v.inputs.state is not None else ()) if w.host}
+    for place, machine in enumerate(machines):
+        if not machine.holds:
+            continue
+        before: Sequence[Slot] = ()
+        name = of_host.get(machine.host or "") or going_on.get(place)
+        if name is not None:
+            before = v.slots_at.get((machine.host, None if machine.host is not None else name), ())
+        name = name or names.worker()
+        loads = list(_machine_loads(v, machine, name, before, placed))
+        kind = v.types[machine.type]
+        placed.workers.append(
+            Worker(
+                id=name, hardware=kind.hardware, offer=kind.offer, host=machine.host, count=machine.count,
+                queue="per-load", loads=tuple(loads),
+            )
+        )  # fmt: skip
+    _add_idle(v, placed, names)
+    return placed
+
+
+def _add_idle(v: Snapshot, placed: Placed, names: _Names) -> None:
+    """Machines that must be there and hold nothing: those that run go on, then others of the cheapest types."""
+    used: Counter[int] = Counter()
+    for worker in placed.workers:
+        of_type = (v.kinds[v.items[placed.item_of[load.id]].kind].type for load in worker.loads)
+        used[next(of_type)] += worker.count
+    there = {worker.id for worker in placed.workers}
+    state = v.inputs.state.workers if v.inputs.state is not None else ()
+    on_host = {worker.host: worker.id for worker in state if worker.host is not None}
+    for t, missing in v.idle_counts(used).items():
+        kind = v.types[t]
+        placed.idle_nanos += missing * machine_price(v.inputs, kind)
+        taken = {worker.host for worker in placed.workers}
+        free = sorted((host for host in kind.hosts if host not in taken), key=lambda host: (host not in on_host, host))
+        going_on = [(None, worker.id, worker.count) for worker, at in v.unnamed if at == t and worker.id not in there]
+        for host, name, count in [*((host, on_host.get(host), 1) for host in free), *going_on]:
+            if count <= missing:
+                placed.workers.append(_idle(v, t, name or names.worker(), host, count))
+                missing -= count
+        if missing > 0:
+            placed.workers.append(_idle(v, t, names.worker(), None, missing))
+
+
+def _idle(v: Snapshot, t: int, name: str, host: str | None, count: int) -> Worker:
+    return Worker(id=name, hardware=v.types[t].hardware, offer=v.types[t].offer, host=host, count=count)
+
+
+def _going_on_as(v: Snapshot, machines: list[Machine]) -> dict[int, str]:
+    """Which of the unnamed machines go on under the name of the worker that they were: of several, the most alike."""
+    best: dict[str, tuple[bool, int, int]] = {}
+    counts = {worker.id: worker.count for worker, _ in v.unnamed}
+    for place, machine in enumerate(machines):
+        if machine.host is not None or machine.was is None:
+            continue
+        now = Counter({s.kind: s.load.instances for s in v.slots_at.get((None, machine.was), ())})
+        then: Counter[int | None] = Counter()
+        for i, count in machine.holds.items():
+            then[v.items[i].kind] += count
+        same = now == then
+        # A group that shrinks and changes at once would be two steps in one: it goes, and another comes.
+        if same or machine.count == counts[machine.was]:
+            claim = (same, machine.count, -place)
+            best[machine.was] = max(best.get(machine.was, claim), claim)
+    return {-place: was for was, (_, _, place) in best.items()}
+
+
+def _machine_loads(v: Snapshot, machine: Machine, name: str, before: Sequence[Slot], placed: Placed) -> Iterator[Load]:
+    left = Counter(machine.holds)
+    taken = {slot.load.id for slot in before}
+    for slot in before:
+        i = next((i for i in left if left[i] > 0 and v.items[i].kind == slot.kind and _same_app(v, i, slot.load)), None)
+        if i is None:
+            continue
+        instances = left.pop(i)
+        placed.item_of[slot.load.id] = i
+        yield _going_on(v, i, slot.load, instances)
+    number = 0
+    for i, count in sorted(left.items()):
+        if count > 0:
+            number += 1
+            while f"{name}.{number}" in taken:
+                number += 1
+            placed.item_of[f"{name}.{number}"] = i
+            yield _load(v, i, f"{name}.{number}", count)
