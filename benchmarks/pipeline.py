@@ -24,7 +24,7 @@ from benchmarks.datasets import loki, loki_generator
 from benchmarks.datasets.sources import present
 from hetplan.dispatch.most_accurate_first import Host, most_accurate_first
 from hetplan.front_door import choose, pose
-from hetplan.problems.pipeline.config import config_form
+from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 

@@ -26,10 +26,8 @@ from benchmarks.pipeline import DEMANDS
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.budget import levels_form
-from hetplan.problems.pipeline.levels_of import all_levels, thinned
-from hetplan.problems.pipeline.tree import prefixes
-from hetplan.problems.pipeline.variants import merged
+from hetplan.problems.pipeline.form import levels_form
+from hetplan.problems.pipeline.tree import all_levels, merged, prefixes, thinned
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs
 

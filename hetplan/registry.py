@@ -39,7 +39,7 @@ __all__ = [
 
 PROBLEMS = {
     "pool": "hetplan.problems.pool.question:PoolQuestion",
-    "pipeline": "hetplan.problems.pipeline.question:Pipeline",
+    "pipeline": "hetplan.problems.pipeline.question:PipelineQuestion",
     "policy": "hetplan.problems.policy.question:Policy",
     "variants": "hetplan.problems.variants.question:Variants",
     "compound": "hetplan.problems.compound.question:Compound",

@@ -3,7 +3,7 @@
 Where accuracy is not asked for, a configuration that another one of its task outdoes is of no use: one no slower, that
 carries no less, sends on no more and is no dearer, on the same type of server. (Where a floor or the goal is about
 accuracy, no less accurate besides; where limits on servers are dropped, on any type.) Only rule (4), one batch size per
-variant and server type, stands against this. Without the rule nothing is lost, so that program, of the configurations
+variant and server type, is against this. Without the rule nothing is lost, so that program, of the configurations
 that nothing outdoes, proves a bound; under the rule its point is a plan. Mostly both agree, and the answer is exact;
 else the program of all configurations is asked, if it is not too large. On three server types ten variants a task
 become one or two.
@@ -11,25 +11,43 @@ become one or two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.forms.milp import Vector
-from hetplan.problems.pipeline.config import config_form
+from hetplan.planner.draft import Repair
 from hetplan.problems.pipeline.fleet import Fleet
-from hetplan.problems.pipeline.rows import Asked, Places, need_of
-from hetplan.problems.pipeline.tree import Mask, Task, Tree, anyhow_ms, count_prefixes, prefixes
+from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.rows import Asked, need_of
+from hetplan.problems.pipeline.tree import (
+    Mask,
+    Places,
+    Task,
+    Tree,
+    Vector,
+    anyhow_ms,
+    count_prefixes,
+    prefixes,
+    without_dominated,
+)
 from hetplan.profiles.fields import NANO
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
-__all__ = ["Carried", "carried", "without_outdone"]
+__all__ = [
+    "Carried",
+    "carried",
+    "floor_repair",
+    "more_servers",
+    "one_floor_free",
+    "slo_ms_of",
+    "slo_repair",
+    "with_limit",
+    "without_outdone",
+]
 
 MOST_OF_ALL = 100_000
 """Up to so many prefixes the program of all configurations is asked where the small ones do not agree."""
@@ -102,7 +120,7 @@ def _first_of_the_least(less: Sequence[NDArray[Any]]) -> Mask:
     return np.asarray(~(outdoes & (~outdoes.T | earlier)).any(axis=1))
 
 
-def carried(problem: Pipeline, ask: Ask, trees: Sequence[Tree], asked: Asked, *, about: str) -> Carried | None:
+def carried(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked, *, about: str) -> Carried | None:
     """The best answer that keeps every rule, and a bound on all; None where there is none, or none was found."""
     fleet = problem.wish.fleet
     accuracy = asked.goal == "quality"
@@ -147,3 +165,59 @@ def _one_batch_each(found: Carried) -> bool:
             if np.unique(pairs, axis=1).shape[1] < pairs.shape[1]:
                 return False
     return True
+
+
+# Repairs in words
+
+
+def more_servers(problem: Pipelines, trees: Sequence[Tree], found: Sequence[Places]) -> Iterator[Repair]:
+    """The repair that so many servers would be."""
+    fleet = problem.wish.fleet
+    need = np.zeros(len(fleet.hardware))
+    for tree, counts in zip(trees, found, strict=True):
+        np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), counts)
+    changed = [g for g in range(len(fleet.hardware)) if need[g] > fleet.most[g]]
+    if not changed:
+        return
+    total, now = float(need.sum()), float(fleet.most[np.isfinite(fleet.most)].sum())
+    if len(fleet.hardware) == 1:
+        at = f"slo.limits.instances.{fleet.hardware[0]}"
+        yield Repair(at, "raise", total - now, total, "servers", f"raise {at} to {total:g} servers")
+        return
+    mix = ", ".join(f"{fleet.hardware[g]} {need[g]:g}" for g in np.flatnonzero(need))
+    yield Repair("slo.limits.instances", "raise", None, mix, "servers", f"raise slo.limits.instances to {mix}")
+
+
+def one_floor_free(problem: Pipelines) -> Iterator[tuple[Tree, list[Tree]]]:
+    """Each application that states an accuracy floor, and all of them where it alone has none and alone counts."""
+    for i, tree in enumerate(problem.served):
+        if tree.floor is not None:
+            yield tree, [replace(one, floor=None if j == i else one.floor, weight=float(j == i))
+                         for j, one in enumerate(problem.served)]  # fmt: skip
+
+
+def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
+    """The repair that this floor would be; `more` is added to its text."""
+    assert tree.floor is not None
+    at = f"slo.apps.{tree.app}.quality.min"
+    text = f"lower {at} from {tree.floor:g} to {quality:.6g}{more}"
+    return Repair(at, "lower", tree.floor - quality, quality, "", text)
+
+
+def slo_ms_of(problem: Pipelines, tree: Tree, sink: int, ms: float) -> float:
+    """The limit on response under which a path of this execution time is in time."""
+    return ms * problem.options.slo_divisor + len(tree.path(sink)) * problem.hop_ms(tree.app)
+
+
+def with_limit(problem: Pipelines, tree: Tree, slo_ms: float) -> Tree:
+    """The pipeline under another limit on response."""
+    network, room = problem.hop_ms(tree.app), slo_ms * (1 + 1e-12)
+    limits = {sink: (room - len(tree.path(sink)) * network) / problem.options.slo_divisor for sink in tree.sinks}
+    return without_dominated(replace(tree, limit_ms=limits))
+
+
+def slo_repair(problem: Pipelines, tree: Tree, slo_ms: float) -> Repair:
+    """The repair that this limit would be."""
+    at, now = f"slo.apps.{tree.app}.latency", problem.stated_ms(tree.app)
+    text = f"raise {at} by {slo_ms - now:.6g} ms to {slo_ms:.6g} ms"
+    return Repair(at, "raise", slo_ms - now, slo_ms, "ms", text)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
-from hetplan.problems.pipeline.levels import Solved, best_quality, quality_of
+from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
+from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.moves import Wanted, moved, settle
-from hetplan.problems.pipeline.routing import by_filling, by_node
 from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
-from hetplan.problems.pipeline.waiting import notices_of, too_busy
+from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Worker
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
 __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
+
+SHOWN = 5
+"""How many busy steps are named one by one."""
 
 NO_SHARE = 1e-9
 """Shares below this are rounding, not routing."""
@@ -37,7 +37,7 @@ class _Seats:
     of: dict[tuple[int, int], list[tuple[str, float]]] = field(default_factory=dict)
 
 
-def nothing_to_do(problem: Pipeline) -> Draft:
+def nothing_to_do(problem: Pipelines) -> Draft:
     """Nothing is asked for: no servers."""
     idle = tuple(Unserved(app=tree.app, rate_qps=0.0, why="nothing is asked for") for tree in problem.wish.trees)
     workers, actions = settle([], problem.inputs)
@@ -54,7 +54,7 @@ def nothing_to_do(problem: Pipeline) -> Draft:
     )
 
 
-def draft(problem: Pipeline, found: Solved) -> Draft:
+def draft(problem: Pipelines, found: Solved) -> Draft:
     """The plan of a choice."""
     found, routing_of, notices = _routed(problem, found)
     wanted, seats = _wanted(problem, found)
@@ -69,7 +69,7 @@ def draft(problem: Pipeline, found: Solved) -> Draft:
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
         late, budgets = problem.inputs.slo.apps[tree.app].late, _budgets(problem, tree, levels, shares)
         backup = _backups(tree, levels, shares, own, counts, rate, problem.options.headroom)
-        busy[tree.app] = too_busy(tree, counts, loads_of(tree, levels, shares, rate), budgets)
+        busy[tree.app] = _too_busy(tree, counts, loads_of(tree, levels, shares, rate), budgets)
         if routing_of == "most-accurate-first":
             dispatch[tree.app] = MostAccurateFirstDispatch(late=late, budget_ms=dict(budgets), backup=backup)
         else:
@@ -86,11 +86,11 @@ def draft(problem: Pipeline, found: Solved) -> Draft:
         reported=found.reported,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
-        warnings=(*problem.wish.notices, *notices, *notices_of(busy)),
+        warnings=(*problem.wish.notices, *notices, *_notices_of(busy)),
     )
 
 
-def _wanted(problem: Pipeline, found: Solved) -> tuple[list[Wanted], list[_Seats]]:
+def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Wanted], list[_Seats]]:
     """Worker groups that are wanted: one per configuration and offer in use."""
     fleet = problem.wish.fleet
     left = {(g, offer.id): offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)}
@@ -121,7 +121,7 @@ def _wanted(problem: Pipeline, found: Solved) -> tuple[list[Wanted], list[_Seats
     return wanted, seats
 
 
-def _name_apart(wanted: list[Wanted], problem: Pipeline) -> dict[str, str]:
+def _name_apart(wanted: list[Wanted], problem: Pipelines) -> dict[str, str]:
     """Names of loads: those that the running state has for the same, else new ones."""
     running = problem.inputs.state.workers if problem.inputs.state is not None else ()
     known: dict[tuple[object, ...], list[Worker]] = {}
@@ -146,24 +146,26 @@ def _name_apart(wanted: list[Wanted], problem: Pipeline) -> dict[str, str]:
     return names
 
 
-def _routed(problem: Pipeline, found: Solved) -> tuple[Solved, str, list[Notice]]:
+def _routed(problem: Pipelines, found: Solved) -> tuple[Solved, str, list[Notice]]:
     """The choice under the wished routing, where that keeps it; else under path shares, with what would be lost."""
     wanted = problem.options.routing
     if found.longest_ms is not None:
         return found, "node", []
+    if wanted == "path-shares":
+        return found, wanted, []
+    from hetplan.problems.pipeline.routing import by_filling, by_node
+
     if wanted == "node":
         alike, why = by_node(found)
         if alike is not None:
             return alike, wanted, []
         text = f"routing keeps to paths: with shares per step, {why}"
         return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
-    if wanted == "most-accurate-first":
-        filled = by_filling(found)
-        if isinstance(filled, Solved):
-            return filled, wanted, []
-        text = f"routing keeps to path shares: {filled}"
-        return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
-    return found, "path-shares", []
+    filled = by_filling(found)
+    if isinstance(filled, Solved):
+        return filled, wanted, []
+    text = f"routing keeps to path shares: {filled}"
+    return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
 
 
 def _routes(
@@ -216,7 +218,7 @@ def loads_of(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], 
 
 
 def _budgets(
-    problem: Pipeline, tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]
+    problem: Pipelines, tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]
 ) -> Mapping[str, float]:
     """Time per step, queueing included: a multiple of the longest execution in use."""
     factor = problem.options.budget_factor or problem.options.slo_divisor
@@ -256,11 +258,9 @@ def _backups(
     return tuple(found)
 
 
-def _promises(problem: Pipeline, found: Solved, number: int, rate: float) -> list[Promise]:
-    (tree, levels), network = (
-        found.forest[number],
-        problem.inputs.slo.apps[found.forest[number][0].app].network_ms_per_hop,
-    )
+def _promises(problem: Pipelines, found: Solved, number: int, rate: float) -> list[Promise]:
+    tree, levels = found.forest[number]
+    network = problem.hop_ms(tree.app)
     shares = [np.where(n > NO_SHARE, n, 0.0) for n in found.shares[number]]
     longest = (found.longest_ms or {}).get(tree.app) or max(
         float(levels[s].ms[shares[s] > 0].max()) + network * len(tree.path(s)) for s in tree.sinks
@@ -274,7 +274,7 @@ def _promises(problem: Pipeline, found: Solved, number: int, rate: float) -> lis
     ]  # fmt: skip
 
 
-def _totals(problem: Pipeline, workers: Sequence[Worker]) -> list[Promise]:
+def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     servers = float(sum(worker.count for worker in workers))
     found = [Promise(quantity="servers", relation="=", value=servers, model="no-queueing")]
     cost = cost_of(problem, workers)
@@ -286,7 +286,7 @@ def _totals(problem: Pipeline, workers: Sequence[Worker]) -> list[Promise]:
     return found
 
 
-def cost_of(problem: Pipeline, workers: Sequence[Worker]) -> float | None:
+def cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
     """Currency units per hour, where everything has a price."""
     fleet, profile = problem.wish.fleet, problem.inputs.profile
     if not fleet.priced:
@@ -303,10 +303,44 @@ def cost_of(problem: Pipeline, workers: Sequence[Worker]) -> float | None:
     return total
 
 
-def _unserved(problem: Pipeline, found: Solved) -> tuple[Unserved, ...]:
+def _unserved(problem: Pipelines, found: Solved) -> tuple[Unserved, ...]:
     idle = [Unserved(app=t.app, rate_qps=0.0, why="nothing is asked for") for t in problem.wish.trees if t.demand <= 0]
     for tree, _ in found.forest:
         rate = (found.served or {}).get(tree.app, tree.demand)
         if rate < tree.demand:
             idle.append(Unserved(app=tree.app, rate_qps=tree.demand - rate, why="beyond what the servers carry"))
     return tuple(idle)
+
+
+def _too_busy(
+    tree: Tree, counts: np.ndarray, loads: Sequence[np.ndarray], budgets: Mapping[str, float]
+) -> dict[str, float]:
+    """Steps that would wait longer than their budget leaves room for, each with the use of its servers.
+
+    Counted in batches. Servers of a group are picked at random, which queues longer than the rule says, and batches
+    that are not full are done sooner.
+    """
+    found: dict[str, float] = {}
+    start = 0
+    for task, load in zip(tree.tasks, loads, strict=True):
+        c = counts[start : start + task.size]
+        start += task.size
+        for y in np.flatnonzero((load > 0) & (c > 0)):
+            own, servers = float(task.ms[y]), float(c[y])
+            use = min(float(load[y]) * own / (1000.0 * float(task.batch[y]) * servers), MOST_BUSY)
+            if own + waiting_ms(own, use, servers) > budgets[task.id]:
+                found[task.id] = max(found.get(task.id, 0.0), use)
+    return found
+
+
+def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
+    """One notice for all applications (`busy`: app -> step -> use)."""
+    busiest = sorted(((use, app, step) for app, steps in busy.items() for step, use in steps.items()), reverse=True)
+    if not busiest:
+        return []
+    named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
+    text = (
+        f"queries would wait longer than their budget leaves room for at {len(busiest)} steps: {named}; set size to "
+        "simulated, which finds the headroom that keeps them in time, or set headroom"
+    )
+    return [Notice(code="W-queueing", at="promises", text=text)]

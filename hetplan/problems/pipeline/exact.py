@@ -1,38 +1,43 @@
-"""Hardware scaling, then accuracy scaling, by one exact program per level; formulation `config` among them."""
+"""Exact programs over pipelines: hardware scaling while the best accuracy can be kept, else accuracy scaling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported, Scope
-from hetplan.problems.pipeline.config import config_form
-from hetplan.problems.pipeline.flows import Forest, flows_form
-from hetplan.problems.pipeline.levels import GAP, KEPT, SLIPS, Solved, climb, cut, kept_best, polished
-from hetplan.problems.pipeline.rows import Asked, Written
-from hetplan.problems.pipeline.tree import Level, Tree, prefixes
-from hetplan.problems.pipeline.variants import merged
+from hetplan.problems.pipeline.climb import GAP, KEPT, SLIPS, Solved, climb, cut, kept_best, polished
+from hetplan.problems.pipeline.form import config_form, paper_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
+from hetplan.problems.pipeline.tree import Level, Tree, merged, prefixes
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
-__all__ = ["by_config", "by_programs", "top_variants"]
+__all__ = ["by_config", "by_paper", "by_programs"]
 
 Write = Callable[[Forest, Asked], Written]
 
 
-def by_config(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
+def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """The exact program."""
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     fleet = problem.wish.fleet
     return by_programs(problem, ask, forest, lambda kept, asked: config_form(kept, fleet, asked), scope="problem")
 
 
+def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """Loki's own program; with several hardware it may find less than there is."""
+    forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
+
+    def write(kept: Forest, asked: Asked) -> Written:
+        return paper_form(kept, problem.served, problem.wish.fleet, asked)
+
+    return by_programs(problem, ask, forest, write, scope="problem" if problem.has_one_hardware else "restriction")
+
+
 def by_programs(
-    problem: Pipeline, ask: Ask, forest: Forest, write: Write, *, scope: Scope, gap: float = GAP
+    problem: Pipelines, ask: Ask, forest: Forest, write: Write, *, scope: Scope, gap: float = GAP
 ) -> Solved | Infeasible:
     """Hardware scaling while the best accuracy can be kept, else accuracy scaling."""
     found = _hardware_scaling(problem, ask, forest, write, scope, gap)
@@ -40,7 +45,7 @@ def by_programs(
 
 
 def _hardware_scaling(
-    problem: Pipeline, ask: Ask, forest: Forest, write: Write, scope: Scope, gap: float
+    problem: Pipelines, ask: Ask, forest: Forest, write: Write, scope: Scope, gap: float
 ) -> Solved | None:
     """The least of servers (cost, moves) at the best accuracy in time; None where it cannot be kept."""
     goals = problem.wish.goals
@@ -50,9 +55,8 @@ def _hardware_scaling(
     best = [(tree, _top_only(tree, levels) if by_paper else kept_best(tree, levels)) for tree, levels in forest]
     if any(not level.size for _, levels in best for level in levels):
         return None
-    if ask(
-        write(best, problem.asked(goals[1], whole=False)).form, about="can the best accuracy be kept at all"
-    ).status is (Status.INFEASIBLE):
+    in_parts = write(best, problem.asked(goals[1], whole=False))
+    if ask(in_parts.form, about="can the best accuracy be kept at all").status is Status.INFEASIBLE:
         return None
     for slip in SLIPS:
         base = problem.asked(goals[1], slip=slip)
@@ -63,17 +67,17 @@ def _hardware_scaling(
         shares = polished(ask, problem.served, written.counts(point), problem.wish.fleet)
         if shares is not None:
             found = Solved(*shares, mode="hardware", reported=())
-            best_claim = problem.valued(found, best_in_time(problem, ask))
+            best_claim = found.valued(_best_in_time(problem, ask))
             if best_claim.value is not None and best_claim.answer is not None and best_claim.answer.bound is not None:
                 # At latency levels that were chosen before, the best there may be less than the best there is.
                 reached = best_claim.value >= best_claim.answer.bound - KEPT
                 found = replace(found, mode="hardware" if reached else "accuracy")
-            rest = tuple(problem.valued(found, one) for one in reported)
+            rest = tuple(found.valued(one) for one in reported)
             return replace(found, reported=(best_claim, *rest))
     return None
 
 
-def best_in_time(problem: Pipeline, ask: Ask) -> Reported:
+def _best_in_time(problem: Pipelines, ask: Ask) -> Reported:
     """The claim that no number of servers gives a better accuracy in time: flows alone, on each variant's fastest."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.considered)]
     form = flows_form(forest, problem.wish.fleet, Asked("quality", free=True, floors=False))
@@ -81,7 +85,7 @@ def best_in_time(problem: Pipeline, ask: Ask) -> Reported:
 
 
 def _accuracy_scaling(
-    problem: Pipeline, ask: Ask, forest: Forest, write: Write, scope: Scope, gap: float
+    problem: Pipelines, ask: Ask, forest: Forest, write: Write, scope: Scope, gap: float
 ) -> Solved | Infeasible:
     """The best accuracy on all servers, then the least of them."""
     fleet, goals = problem.wish.fleet, problem.levels
@@ -102,17 +106,16 @@ def _accuracy_scaling(
             found = Solved(*shares, mode="accuracy", reported=tuple(reported))
             if upto < len(goals):
                 found = _tidied(problem, ask, found, goals[upto:])
-            return replace(found, reported=tuple(problem.valued(found, one) for one in found.reported))
+            return replace(found, reported=tuple(found.valued(one) for one in found.reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
 
 
-def _tidied(problem: Pipeline, ask: Ask, found: Solved, goals: tuple[str, ...]) -> Solved:
+def _tidied(problem: Pipelines, ask: Ask, found: Solved, goals: tuple[Goal, ...]) -> Solved:
     """The later levels of the objective among the chosen configurations, at the accuracy reached."""
     fleet, forest = problem.wish.fleet, found.forest
-    total = sum(tree.weight * a for (tree, _), a in zip(forest, found.qualities, strict=True))
     least = min(found.qualities) - KEPT if problem.fair else None
     for slip in SLIPS:
-        base = replace(problem.asked(goals[0], slip=slip), quality_least=total - KEPT, each_least=least)
+        base = replace(problem.asked(goals[0], slip=slip), quality_least=found.quality - KEPT, each_least=least)
         climbed = climb(
             ask, lambda asked: config_form(forest, fleet, asked), goals, base, scope="restriction", gap=1e-3
         )
@@ -123,11 +126,6 @@ def _tidied(problem: Pipeline, ask: Ask, found: Solved, goals: tuple[str, ...]) 
         if shares is not None:
             return Solved(*shares, mode=found.mode, reported=(*found.reported, *reported))
     return found
-
-
-def top_variants(tree: Tree) -> Tree:
-    """Only the most accurate variant of each task."""
-    return tree.keeping([task.quality[task.variant] >= task.quality.max() - 1e-12 for task in tree.tasks])
 
 
 def _top_only(tree: Tree, levels: list[Level]) -> list[Level]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
-
-if TYPE_CHECKING:
-    from hetplan.problems.faults import Faults
-    from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.profile import Run
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Run
 
 __all__ = ["Fleet", "OfferOf", "read_fleet"]
 

@@ -15,34 +15,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hetplan.errors import Fault, InputError, SolverFailed
+from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
-from hetplan.problems.pipeline.flows import set_costs
-from hetplan.problems.pipeline.levels import SLIPS, Solved, climb
-from hetplan.problems.pipeline.repairs import more_servers
+from hetplan.problems.faults import Faults
+from hetplan.problems.pipeline.carrying import more_servers
+from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
+from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
     Asked,
-    Places,
+    Goal,
     Servers,
     Written,
     add_batch_rule,
     add_goal,
     add_servers,
     bound_of_servers,
+    set_costs,
 )
-from hetplan.problems.pipeline.tree import Level, Tree
+from hetplan.problems.pipeline.tree import Level, Places, Tree
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
-__all__ = ["by_steps", "check_joins"]
+__all__ = ["by_steps"]
 
 Edges = Sequence[tuple[int, int]]
 
@@ -50,31 +48,30 @@ HALVINGS = 24
 """Of the interval in which the largest demand is sought: to a ten-millionth of it."""
 
 
-def check_joins(problem: Pipeline) -> None:
+def _check(problem: Pipelines) -> None:
     """Raise `InputError` where a pipeline that joins branches cannot be planned exactly."""
-    faults: list[Fault] = []
-    file = problem.inputs.files.get("profile", "profile.json")
+    faults = Faults.of(problem.inputs)
     if problem.formulation not in ("config", "budget"):
         why = f"the formulation {problem.formulation} plans trees; a pipeline here joins branches"
-        faults.append(Fault("options", "formulation", problem.formulation, why, "Use config or budget."))
+        faults.in_options("formulation", why, "Use config or budget.", value=problem.formulation)
     for tree in problem.wish.trees:
         app = problem.inputs.slo.apps[tree.app]
         assert app.runs is not None
         at = f"$.pipelines.{app.runs.pipeline}"
         if tree.rule != "additive" or tree.paths:
             why = "steps with several steps before them are planned for accuracy that adds up over the steps only"
-            faults.append(Fault(file, f"{at}.quality.rule", tree.rule, why, 'Set "rule": "additive", or plan a tree.'))
+            remedy = 'Set "rule": "additive", or plan a tree.'
+            faults.in_profile(f"{at}.quality.rule", why, remedy, value=tree.rule)
         for task in tree.tasks:
             if any(values.size and np.ptp(values) > 0 for values in task.factor.values()):
                 why = f"what {task.id} sends on depends on the variant, which shares per step cannot follow"
-                faults.append(Fault(file, f"{at}.edges", "", why, "Give one fanout per edge, or plan a tree."))
+                faults.in_profile(f"{at}.edges", why, "Give one fanout per edge, or plan a tree.")
         gains = _gains(tree, problem.wish.joins.get(tree.app, _edges(tree)))
         for t, several in enumerate(gains):
             if several and np.ptp(several) > 1e-9:
                 why = f"the branches that meet at {tree.tasks[t].id} bring different numbers of queries"
-                faults.append(Fault(file, f"{at}.edges", "", why, "Make the fanouts along them multiply to the same."))
-    if faults:
-        raise InputError(faults)
+                faults.in_profile(f"{at}.edges", why, "Make the fanouts along them multiply to the same.")
+    faults.settle()
 
 
 def _edges(tree: Tree) -> Edges:
@@ -90,8 +87,9 @@ def _gains(tree: Tree, edges: Edges) -> list[list[float]]:
     return found
 
 
-def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
-    """The best accuracy on all servers, then the least of them."""
+def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """The best accuracy on all servers, then the least of them; raises `InputError` where no plan could be exact."""
+    _check(problem)
     trees = [_with_room(tree, problem.wish.joins.get(tree.app, _edges(tree)), problem) for tree in problem.considered]
     if any(not task.size for tree in trees for task in tree.tasks):
         return Infeasible(why=("latency: some step has no variant that is fast enough beside the fastest others",))
@@ -111,11 +109,11 @@ def by_steps(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
         if again.point is not None:
             shares = _form(problem, trees, Asked("quality", counts=counts)).flows
             found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
-            return replace(found, reported=tuple(problem.valued(found, one) for one in reported))
+            return replace(found, reported=tuple(found.valued(one) for one in reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
 
 
-def _repairs(problem: Pipeline, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
+def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
     """The largest part of all demands, by bisection; and the fewest servers (the cheapest mix)."""
     found: list[Repair] = []
     enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
@@ -133,7 +131,7 @@ def _repairs(problem: Pipeline, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair
         most, at = low * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
         text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
         found.append(Repair(at, "lower", tree.demand - most, most, "qps", text))
-    goal: Literal["cost", "servers"] = "cost" if problem.wish.fleet.priced else "servers"
+    goal: Goal = "cost" if problem.wish.fleet.priced else "servers"
     written = _form(problem, trees, Asked(goal, free=True))
     answer = ask(written.form, about="fewest servers for the demand")
     if answer.point is not None:
@@ -141,17 +139,16 @@ def _repairs(problem: Pipeline, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair
     return tuple(found)
 
 
-def _limits(problem: Pipeline, tree: Tree, edges: Edges) -> list[float]:
+def _limits(problem: Pipelines, tree: Tree, edges: Edges) -> list[float]:
     """H per step: the limit less the network of the longest way there."""
     hops = [1] * len(tree.tasks)
     for u, v in sorted(edges, key=lambda edge: edge[1]):
         hops[v] = max(hops[v], hops[u] + 1)
-    app = problem.inputs.slo.apps[tree.app]
-    slo = min(target.max_ms for target in app.latency if target.of == "response")
-    return [(slo - n * app.network_ms_per_hop) / problem.options.slo_divisor for n in hops]
+    slo, network = problem.stated_ms(tree.app), problem.hop_ms(tree.app)
+    return [(slo - n * network) / problem.options.slo_divisor for n in hops]
 
 
-def _with_room(tree: Tree, edges: Edges, problem: Pipeline) -> Tree:
+def _with_room(tree: Tree, edges: Edges, problem: Pipelines) -> Tree:
     """Without configurations that cannot be in time beside the fastest others."""
     limit = _limits(problem, tree, edges)
     least = [float(task.ms.min()) if task.size else np.inf for task in tree.tasks]
@@ -163,7 +160,7 @@ def _with_room(tree: Tree, edges: Edges, problem: Pipeline) -> Tree:
     return tree.keeping([task.ms <= room[t] - start[t] + 1e-9 for t, task in enumerate(tree.tasks)])
 
 
-def _form(problem: Pipeline, trees: Sequence[Tree], asked: Asked) -> Written:
+def _form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
     """Write the program."""
     fleet = problem.wish.fleet
     m = Builder("max" if asked.goal in ("quality", "fairest") else "min", name=f"steps {asked.goal}")
@@ -257,7 +254,7 @@ def _goals(
 
 
 def _solved(
-    problem: Pipeline, trees: Sequence[Tree], counts: Sequence[Places], shares: Sequence[Sequence[np.ndarray]]
+    problem: Pipelines, trees: Sequence[Tree], counts: Sequence[Places], shares: Sequence[Sequence[np.ndarray]]
 ) -> Solved:
     """Steps beside one another, each with its own shares; the accuracy of all is their sum."""
     forest, kept, flows, longest = [], [], [], {}
@@ -290,9 +287,9 @@ def _solved(
     return Solved(forest, kept, flows, mode="accuracy", reported=(), longest_ms=longest)
 
 
-def _longest(problem: Pipeline, tree: Tree, edges: Edges, shares: Sequence[np.ndarray]) -> float:
+def _longest(problem: Pipelines, tree: Tree, edges: Edges, shares: Sequence[np.ndarray]) -> float:
     """When the last step ends, execution and network alone."""
-    network = problem.inputs.slo.apps[tree.app].network_ms_per_hop
+    network = problem.hop_ms(tree.app)
     took = [float(task.ms[n > 1e-9].max()) + network for task, n in zip(tree.tasks, shares, strict=True)]
     ended = list(took)
     for u, v in sorted(edges, key=lambda edge: edge[1]):

@@ -1,212 +1,296 @@
-"""The conversation that all programs over pipelines share: the levels of the objective, one after the other.
+"""One latency level per task: the way to large clusters (formulation `budget`), and safe under any router.
 
-While the best accuracy can be kept, servers are minimised (hardware scaling); beyond, accuracy is maximised first
-(accuracy scaling). Each level keeps what the one before has reached. At the end counts are whole, and the shares are
-solved again as a linear program: no verdict rests on an engine's rounding.
+Stage 1 chooses levels, with servers in parts: its bound is the bound of this model. Stage 2 fixes the levels and makes
+servers whole. Levels are thinned; `passes` looks again with finer levels around the last choice. The bound is one of
+the first pass's levels, and no bound of the exact program.
+
+Several pipelines on one large cluster are taken apart by prices on servers. Every pipeline answers the prices with its
+best choice; the mixture of all choices bounds what any plan with these latency levels can reach (form `priced`, whose
+oracle proves the bound again). The levels that the mixture uses are the only ones that stage 1 still has to look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Reported, Scope
-from hetplan.planner.forms.milp import Vector
-from hetplan.problems.pipeline.config import config_form
-from hetplan.problems.pipeline.rows import ONE_MORE, Asked, Places, Written
-from hetplan.problems.pipeline.tree import Level, Tree, prefixes
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
+from hetplan.planner.gap import relative_gap
+from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
+from hetplan.problems.pipeline.exact import by_config, by_programs
+from hetplan.problems.pipeline.form import levels_form, variant_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.rows import Asked, Forest, Written
+from hetplan.problems.pipeline.tree import (
+    ON_LIMIT_MS,
+    Tree,
+    Vector,
+    all_levels,
+    at_levels,
+    best_at,
+    count_prefixes,
+    merged,
+    prefixes,
+    thinned,
+)
+from hetplan.problems.pipeline.why import is_beyond_all
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.fleet import Fleet
+__all__ = ["by_levels", "priced_form"]
 
-__all__ = ["GAP", "KEPT", "Solved", "best_quality", "climb", "cut", "kept_best", "polished", "quality_of"]
+GAP = 5e-4
+"""The gap of whole servers in stage 2, on a large cluster."""
 
-KEPT = 1e-7
-"""How much of an earlier level's value a later one may lose."""
+PART_OF_A_SERVER = 0.1
+"""On a small one a whole server is a larger part of it: the gap is at least this part of one."""
 
-SLIPS = (0.0, 1e-5, 1e-4)
-"""By how much capacities are tightened, in turn, until whole counts carry the demand exactly; the first is the rule."""
+SMALL = 20_000
+"""Up to so many prefixes the exact program is asked where levels fail."""
 
-GAP = 1e-6
-"""The default gap of exact programs."""
+TIGHT = 1e-4
+"""Prices whose bound is further than this from what their levels reach are put aside for one pipeline."""
 
-Write = Callable[[Asked], Written]
-Forest = Sequence[tuple[Tree, list[Level]]]
+GAP_OF_SEVERAL = 2e-3
+"""The same where several pipelines share the servers."""
+
+MOST_STATES = 12_000_000
+"""Above so many states of one pipeline the oracle would take longer than the program it spares."""
 
 
 @dataclass(frozen=True)
-class Solved:
-    """A choice of servers with the shares that they carry.
+class Chosen:
+    """Levels per tree and task, with the answer that chose them."""
 
-    `forest` holds the configurations that stand for `counts`, with the prefixes that `shares` are of.
-    """
-
-    forest: list[tuple[Tree, list[Level]]]
-    counts: list[Places]
-    shares: list[list[Vector]]
-    mode: str
-    reported: tuple[Reported, ...]
-    served: dict[str, float] | None = None
-    """Per application the rate that is served, where it is less than the demand."""
-    longest_ms: dict[str, float] | None = None
-    """Per application the longest way through, where branches join and no path says so."""
-
-    @property
-    def qualities(self) -> list[float]:
-        """Accuracy of each application."""
-        return [quality_of(tree, levels, n) for (tree, levels), n in zip(self.forest, self.shares, strict=True)]
+    levels: list[list[float]]
+    answer: Answer[Any]
 
 
-def quality_of(tree: Tree, levels: Sequence[Level], shares: Sequence[Vector]) -> float:
-    """The mean accuracy over the last tasks."""
-    return float(sum(levels[s].quality @ shares[s] / shares[s].sum() for s in tree.sinks)) / len(tree.sinks)
-
-
-def best_quality(tree: Tree, levels: Sequence[Level]) -> tuple[float, list[Vector]]:
-    """A*: the best accuracy in time with unlimited servers, and per prefix what is still to be had from it on."""
-    worth = [np.zeros(level.size) for level in levels]
-    best: list[Vector] = [np.zeros(0)] * len(levels)
-    for t in reversed(range(len(levels))):
-        level = levels[t]
-        if not tree.children[t]:
-            worth[t] = level.quality / len(tree.sinks)
-        for child in tree.children[t]:
-            worth[t] = worth[t] + best[child]
-        size = levels[tree.tasks[t].parent].size if tree.tasks[t].parent >= 0 else 1
-        best[t] = np.full(size, -np.inf)
-        np.maximum.at(best[t], level.parent, worth[t])
-    return float(sum(best[root][0] for root in tree.roots)), [
-        worth[t] - best[t][levels[t].parent] for t in range(len(levels))
-    ]
-
-
-def kept_best(tree: Tree, levels: Sequence[Level]) -> list[Level]:
-    """Only the prefixes by which the best accuracy is kept."""
-    _, short = best_quality(tree, levels)
-    return cut(tree, levels, [loss >= -1e-12 for loss in short])
-
-
-def cut(tree: Tree, levels: Sequence[Level], masks: Sequence[NDArray[np.bool_]]) -> list[Level]:
-    """Only some of the prefixes, and of those only the ones whose beginnings are kept too."""
-    kept: list[Level] = []
-    places: list[Places] = []
-    for level, task, mask in zip(levels, tree.tasks, masks, strict=True):
-        above = places[task.parent][level.parent] if task.parent >= 0 else np.zeros(level.size, np.int64)
-        keep = mask & (above >= 0)
-        place = np.full(level.size, -1)
-        place[keep] = np.arange(int(keep.sum()))
-        places.append(place)
-        kept.append(
-            Level(above[keep], level.config[keep], level.ms[keep], level.gain[keep], level.quality[keep],
-                  level.variants[keep])
-        )  # fmt: skip
-    return kept
-
-
-def climb(
-    ask: Ask, write: Write, goals: Sequence[str], base: Asked, *, scope: Scope, gap: float = GAP
-) -> tuple[Written, Vector, list[Reported]] | Answer[Any]:
-    """Solve level after level: the last program and its point, or the answer that found the first one wanting."""
-    asked, reported = base, list[Reported]()
-    best: tuple[Written, Vector] | None = None
-    point: Vector | None = None
-    for goal in goals:
-        if goal == "servers" and best is not None:
-            needed = _as_few_as_there_are(ask, write, asked, best, gap)
-            if needed is not None:
-                reported.append(Reported("servers", "min", scope, needed))
-                asked = _keeping(asked, goal, needed.value or 0.0)
-                continue
-        written = write(replace(asked, goal=goal))  # type: ignore[arg-type]
-        hint = point if point is not None and point.size == written.form.cost.size else None
-        try:
-            answer = ask(written.form, start=hint, gap=gap, about=_ABOUT[goal])
-        except SolverFailed as failure:
-            # A demand that whole servers miss by less than the tolerance is neither feasible nor believed infeasible.
-            return Answer(Status.NO_ANSWER, detail=str(failure))
-        if answer.point is None:
-            if best is None:
-                return answer
+def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """Levels by stage 1, whole servers by stage 2; with more passes, levels around the choice and stage 2 again."""
+    if is_beyond_all(problem, ask):
+        return Infeasible(why=())
+    best: Solved | None = None
+    backed: Answer[Any] | None = None
+    levels: list[list[float]] | None = None
+    for _ in range(_passes(problem)):
+        chosen = _choose(problem, ask, levels)
+        if isinstance(chosen, Infeasible):
+            return _exactly(problem, ask, chosen) if best is None else best
+        if chosen.levels == levels:
             break
-        best, point = (written, answer.point), answer.point
-        value = written.form.value(answer.point)
-        reported.append(Reported(_CLAIMED[goal], "max" if goal in ("quality", "fairest") else "min", scope, answer))
-        asked = _keeping(asked, goal, value)
+        levels = chosen.levels
+        found = _whole_servers(problem, ask, levels)
+        if isinstance(found, Infeasible):
+            if best is None:
+                return _exactly(problem, ask, found)
+            break
+        if best is None or _is_better(problem, found, best):
+            best, backed = found, chosen.answer
     assert best is not None
-    return best[0], best[1], reported
+    assert backed is not None
+    if best.mode == "hardware" or problem.wish.goals[0] != "quality":
+        return best
+    note = "bound of the model with one latency level per step, of the levels tried last"
+    claim = best.valued(Reported("quality", "max", "restriction", backed, note=note))
+    rest = tuple(best.valued(one) for one in best.reported if one.about != "quality")
+    return replace(best, reported=(claim, *rest))
 
 
-def _as_few_as_there_are(
-    ask: Ask, write: Write, asked: Asked, best: tuple[Written, Vector], gap: float
-) -> Answer[Any] | None:
-    """The proof that the servers of the best point so far are the fewest; None where one fewer would do.
-
-    Most often none is to spare, and an engine that may count no lower sees so many times faster.
-    """
-    written, point = best
-    now = sum(int(counts.sum()) for counts in written.counts(point))
-    form = write(replace(asked, goal="servers", servers_above=now - 1)).form
-    start = np.insert(point, next(block.start for block in form.columns if block.name == ONE_MORE), 1.0)
-    answer = ask(form, start=start, gap=gap, about="whether one server fewer would do")
-    # The objective does not count below one fewer, so a bound of no more than that (under a wide gap) proves nothing.
-    return answer if answer.bound is not None and answer.bound > now - 1 + KEPT and answer.point is not None else None
+def _exactly(problem: Pipelines, ask: Ask, failed: Infeasible) -> Solved | Infeasible:
+    """What the exact program finds where the levels, or whole servers at them, do not do, if it is small."""
+    return by_config(problem, ask) if sum(map(count_prefixes, problem.served)) <= SMALL else failed
 
 
-_ABOUT = {
-    "quality": "best accuracy", "fairest": "best accuracy of the worst served", "servers": "fewest servers",
-    "cost": "least cost", "moves": "fewest moves",
-}  # fmt: skip
-_CLAIMED = {
-    "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour", "moves": "moves",
-}  # fmt: skip
+def _passes(problem: Pipelines) -> int:
+    return int(getattr(problem.options, "passes", 1))
 
 
-def _keeping(asked: Asked, goal: str, value: float) -> Asked:
-    if goal == "quality":
-        return replace(asked, quality_least=value - KEPT)
-    if goal == "fairest":
-        return replace(asked, each_least=value - KEPT)
-    if goal == "servers":
-        return replace(asked, servers_most=round(value))
-    if goal == "moves":
-        return replace(asked, moves_most=round(value))
-    return replace(asked, cost_most=value * (1 + 1e-9) + 1e-9)
+def _is_better(problem: Pipelines, found: Solved, best: Solved) -> bool:
+    """More accurate; or as accurate on fewer servers, where these are counted."""
+    more = found.quality - best.quality
+    if more > KEPT or "servers" not in problem.levels[1:2]:
+        return more > 0
+    return more >= -KEPT and found.servers < best.servers
 
 
-def polished(
-    ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, *, fair: bool = False
-) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
-    """The best shares that whole counts carry: configurations without a server are gone, the rest is linear."""
-    used = [_used(tree, n) for tree, n in zip(trees, counts, strict=True)]
-    forest = [(tree, prefixes(tree)) for tree, _ in used]
-    kept = [n for _, n in used]
-    if any(not level.size for _, levels in forest for level in levels):
+def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> Chosen | Infeasible:
+    """Stage 1 over thinned levels, or over those around a choice."""
+    trees = problem.served
+    forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
+    levels = [
+        [
+            _window(values, problem, None if around is None else around[i][t])
+            for t, values in enumerate(all_levels(tree))
+        ]
+        for i, tree in enumerate(trees)
+    ]
+    about = "latency levels, servers in parts" if around is None else "finer latency levels around the choice"
+    asked = problem.asked(problem.levels[0])
+    chosen: Chosen | Infeasible | None = None
+    if _can_be_priced(problem, levels):
+        priced = _priced_levels(problem, ask, levels)
+        if priced is not None:
+            bound, used = priced
+            chosen = _solve_levels(problem, ask, forest, used, about, asked)
+            if isinstance(chosen, Chosen) and (len(trees) > 1 or _meets(chosen, bound)):
+                chosen = replace(chosen, answer=bound)
+            else:
+                chosen = None
+    chosen = chosen or _solve_levels(problem, ask, forest, levels, about, asked)
+    return chosen if isinstance(chosen, Infeasible) else _with_fewest(problem, ask, forest, levels, chosen)
+
+
+def _with_fewest(problem: Pipelines, ask: Ask, forest: Forest, levels: list[list[Vector]], chosen: Chosen) -> Chosen:
+    """Where the best accuracy in time is reached, the levels that reach it with the least of servers (or cost)."""
+    goals = problem.levels
+    if len(goals) < 2 or goals[0] != "quality" or goals[1] not in ("servers", "cost"):
+        return chosen
+    best = sum(tree.weight * best_quality(tree, own)[0] for tree, own in forest)
+    if chosen.answer.value is None or chosen.answer.value < best - KEPT:
+        return chosen
+    kept = [(tree, kept_best(tree, own)) for tree, own in forest]
+    about = f"latency levels, least {goals[1]} in parts at the best accuracy"
+    fewest = _solve_levels(problem, ask, kept, levels, about, problem.asked(goals[1]), gap=GAP)
+    return chosen if isinstance(fewest, Infeasible) else replace(fewest, answer=chosen.answer)
+
+
+def _meets(chosen: Chosen, bound: Answer[Any]) -> bool:
+    """Whether the levels that a mixture uses reach what its prices allow at all."""
+    assert bound.bound is not None
+    assert chosen.answer.value is not None
+    return relative_gap(chosen.answer.value, bound.bound) <= TIGHT
+
+
+def _solve_levels(
+    problem: Pipelines,
+    ask: Ask,
+    forest: Forest,
+    levels: list[list[Vector]],
+    about: str,
+    asked: Asked,
+    *,
+    gap: float = GAP / 10,
+) -> Chosen | Infeasible:
+    written = levels_form(problem.served, forest, levels, problem.wish.fleet, asked)
+    answer = ask(written.form, gap=gap, about=about)
+    if answer.status is Status.INFEASIBLE:
+        # Of one level per step, chosen from some: no proof that there is no plan.
+        return Infeasible(why=(), answer=answer, proved=False)
+    if answer.point is None:
+        return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+    return Chosen(written.chosen(answer.point), answer)
+
+
+def _window(values: Vector, problem: Pipelines, around: float | None) -> Vector:
+    """Levels of one task: evenly over all of them, or over those between the neighbours of the one chosen."""
+    most = int(getattr(problem.options, "levels", 8))
+    coarse = thinned(values, most)
+    if around is None or values.size <= most:
+        return coarse
+    at = int(np.searchsorted(coarse, around - ON_LIMIT_MS))
+    low = coarse[max(0, at - 1)]
+    high = coarse[min(coarse.size - 1, at + 1)]
+    fine = thinned(values[(values >= low) & (values <= high)], most)
+    return np.unique(np.append(fine, around))
+
+
+def _whole_servers(problem: Pipelines, ask: Ask, levels: list[list[float]]) -> Solved | Infeasible:
+    """Stage 2: the levels as they are, servers whole."""
+    trees = [at_levels(tree, own) for tree, own in zip(problem.served, levels, strict=True)]
+    forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
+
+    def write(some: Forest, asked: Asked) -> Written:
+        return variant_form("budget", some, trees, problem.wish.fleet, asked)
+
+    fixed = replace(problem, of=tuple(trees))
+    gap = max(GAP, PART_OF_A_SERVER / problem.wish.fleet.most.sum()) if len(trees) == 1 else GAP_OF_SEVERAL
+    found = by_programs(fixed, ask, forest, write, scope="restriction", gap=gap)
+    if isinstance(found, Infeasible) and not found.why:
+        return Infeasible(why=("whole servers at the levels of the relaxation do not carry the demand",), proved=False)
+    return found
+
+
+def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:
+    """Pipelines judged by the weighted sum of products (or sums) of qualities, limited by servers alone."""
+    fleet = problem.wish.fleet
+    plain = (
+        problem.levels[0] == "quality"
+        and fleet.budget is None
+        and fleet.moves is None
+        and not fleet.resources
+        and bool(np.isfinite(fleet.most).all())
+    )
+    return plain and all(
+        not tree.paths and tree.floor is None and _states(tree, own) <= MOST_STATES
+        for tree, own in zip(problem.served, levels, strict=True)
+    )
+
+
+def _states(tree: Tree, levels: list[Vector]) -> float:
+    states = [0.0] * len(tree.tasks)
+    for t, task in enumerate(tree.tasks):
+        before = states[task.parent] if task.parent >= 0 else 1.0
+        states[t] = before * np.unique(task.variant).size * levels[t].size
+    return sum(states)
+
+
+def priced_form(problem: Pipelines, levels: list[list[Vector]]) -> Priced:
+    """The question for prices over these latency levels."""
+    menus = tuple(_menu(problem, tree, own) for tree, own in zip(problem.served, levels, strict=True))
+    return Priced(menus, problem.wish.fleet.most, name="pipelines apart")
+
+
+def _menu(problem: Pipelines, tree: Tree, levels: list[Vector]) -> Menu:
+    kinds = len(problem.wish.fleet.hardware)
+    options = []
+    for t, task in enumerate(tree.tasks):
+        rows: dict[tuple[int, int], Vector] = {}
+        for place, level in enumerate(levels[t]):
+            for c in best_at(tree, t, float(level)):
+                rate = rows.setdefault((int(task.variant[c]), place), np.zeros(kinds))
+                rate[task.hardware[c]] = task.qps[c]
+        pairs = sorted(rows)
+        worth = [pair for pair in pairs if (pair[0], pair[1] - 1) not in rows
+                 or (rows[pair] > rows[pair[0], pair[1] - 1]).any()]  # fmt: skip
+        options.append(
+            Options(
+                np.array([k for k, _ in worth], dtype=np.int64),
+                np.array([levels[t][place] for _, place in worth]),
+                np.array([rows[pair] for pair in worth]),
+            )
+        )
+    weights = tree.weights or {}
+    additive = tree.rule == "additive"
+    return Menu(
+        name=tree.app,
+        parent=tuple(task.parent for task in tree.tasks),
+        quality=tuple(task.quality * (weights.get(task.id, 1.0) if additive else 1.0) for task in tree.tasks),
+        factor=tuple(task.factor for task in tree.tasks),
+        options=tuple(options),
+        limit_ms=tree.limit_ms,
+        demand=tree.demand,
+        weight=tree.weight,
+        additive=additive,
+    )
+
+
+def _priced_levels(
+    problem: Pipelines, ask: Ask, levels: list[list[Vector]]
+) -> tuple[Answer[Any], list[list[Vector]]] | None:
+    """The answer with its bound, and the levels that its mixture uses; None where no mixture was found."""
+    form = priced_form(problem, levels)
+    answer: Answer[Mixture] = ask(form, gap=1e-5, about="prices of servers, pipelines apart")
+    if answer.point is None:
         return None
-    asked = Asked("quality", counts=kept, slip=SLIPS[0])
-    if fair:
-        first = config_form(forest, fleet, replace(asked, goal="fairest"))
-        answer = ask(first.form, about="shares of the chosen servers, fairest first")
-        if answer.point is None:
-            return None
-        asked = replace(asked, each_least=first.form.value(answer.point) - KEPT / 10)
-    written = config_form(forest, fleet, asked)
-    answer = ask(written.form, about="shares of the chosen servers")
-    if answer.status is not Status.OPTIMAL or answer.point is None:
-        return None
-    shares = [[np.maximum(answer.point[columns], 0.0) for columns in flows] for flows in written.flows]
-    return forest, kept, shares
-
-
-def _used(tree: Tree, counts: Places) -> tuple[Tree, Places]:
-    masks, start = [], 0
-    for task in tree.tasks:
-        masks.append(counts[start : start + task.size] > 0)
-        start += task.size
-    return tree.keeping(masks), counts[counts > 0]
+    used = []
+    for number, (menu, own) in enumerate(zip(form.menus, levels, strict=True)):
+        kept: list[Vector] = []
+        for t, option in enumerate(menu.options):
+            at = [choice.option[t] for _, choice in answer.point[number]]
+            kept.append(own[t][np.isin(own[t], option.ms[at])])
+        used.append(kept)
+    return answer, used

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hetplan.dispatch.most_accurate_first import FRONTEND, Filled, Host, most_accurate_first
-from hetplan.problems.pipeline.levels import Solved, quality_of
+from hetplan.problems.pipeline.climb import Solved, quality_of
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Level, Tree, prefixes
 
 __all__ = ["Lost", "by_filling", "by_node", "fill", "lost_by_filling"]
@@ -76,7 +76,7 @@ def by_filling(found: Solved) -> Solved | str:
         forest.append((tree, levels))
         shares.append(spread)
     if worse or any(lost.unserved > SLIGHT or lost.too_slow > SLIGHT for lost in losses):
-        return told(losses)
+        return in_words(losses)
     return replace(found, forest=forest, shares=shares)
 
 
@@ -143,7 +143,7 @@ def _spread(tree: Tree, shares: Shares) -> tuple[list[Level], list[np.ndarray]]:
     return wide, spread
 
 
-def told(lost: Sequence[Lost]) -> str:
+def in_words(lost: Sequence[Lost]) -> str:
     """In words, what is lost by the worst off."""
     worst = max(lost, key=lambda one: (one.unserved, one.too_slow))
     return (

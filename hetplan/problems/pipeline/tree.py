@@ -17,11 +17,19 @@ __all__ = [
     "ON_LIMIT_MS",
     "Level",
     "Mask",
+    "Places",
     "Task",
     "Tree",
+    "Vector",
+    "all_levels",
     "anyhow_ms",
+    "at_levels",
+    "best_at",
     "count_prefixes",
+    "merged",
     "prefixes",
+    "thinned",
+    "top_variants",
     "with_least_loads",
     "without_dominated",
 ]
@@ -31,7 +39,7 @@ Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 ON_LIMIT_MS = 1e-9
-"""A path this little above its limit stands on it: sums of times are rounded."""
+"""A path this little above its limit is on it: sums of times are rounded."""
 
 
 LEAST_LOAD = 1e-5
@@ -261,3 +269,57 @@ def _measured(tree: Tree, sink: int, variants: Places, quality: Vector) -> Vecto
     keys = ["/".join(f"{task.id}={task.variants[k]}" for task, k in zip(tasks, row, strict=True)) for row in distinct]
     known = np.array([(tree.paths or {}).get(key, np.nan) for key in keys])[place.ravel()]
     return np.where(np.isnan(known), quality, known)
+
+
+def merged(tree: Tree) -> Tree:
+    """The tree of variants: one configuration each, the fastest that it has.
+
+    Where any server of a variant may be met on any path, a path is in time when its slowest servers are. Who keeps
+    paths in time is left to the formulations.
+    """
+    return replace(tree, tasks=tuple(_merged(task) for task in tree.tasks))
+
+
+def _merged(task: Task) -> Task:
+    variants, place = np.unique(task.variant, return_inverse=True)
+    ms = np.full(variants.size, np.inf)
+    np.minimum.at(ms, place, task.ms)
+    zeros = np.zeros(variants.size, np.int64)
+    none = np.zeros(variants.size)
+    return replace(task, variant=variants, hardware=zeros, batch=zeros + 1, ms=ms, qps=none, cost=none)
+
+
+def top_variants(tree: Tree) -> Tree:
+    """Only the most accurate variant of each task."""
+    return tree.keeping([task.quality[task.variant] >= task.quality.max() - 1e-12 for task in tree.tasks])
+
+
+def all_levels(tree: Tree) -> list[np.ndarray]:
+    """Per task, the distinct latencies that leave time for the fastest others."""
+    return [np.unique(task.ms) for task in tree.tasks]
+
+
+def thinned(values: np.ndarray, count: int) -> np.ndarray:
+    """So many of them, evenly by rank, first and last included."""
+    if values.size <= count:
+        return values
+    return values[[round(i * (values.size - 1) / (count - 1)) for i in range(count)]]
+
+
+def best_at(tree: Tree, t: int, level_ms: float) -> Places:
+    """Of every variant and hardware of a task, the configuration that carries most and takes no longer than this."""
+    task, best = tree.tasks[t], dict[tuple[int, int], int]()
+    for place in np.argsort(task.qps, kind="stable"):
+        if task.ms[place] <= level_ms + ON_LIMIT_MS:
+            best[int(task.variant[place]), int(task.hardware[place])] = int(place)
+    return np.array(sorted(best.values()), dtype=np.int64)
+
+
+def at_levels(tree: Tree, chosen: Sequence[float]) -> Tree:
+    """Only the best configurations at one level per task."""
+    masks = []
+    for t, task in enumerate(tree.tasks):
+        mask = np.zeros(task.size, dtype=bool)
+        mask[best_at(tree, t, chosen[t])] = True
+        masks.append(mask)
+    return tree.keeping(masks)

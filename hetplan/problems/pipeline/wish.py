@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 
@@ -15,20 +15,19 @@ from hetplan.errors import InputError
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
+from hetplan.problems.pipeline.options import PipelineOptions
+from hetplan.problems.pipeline.rows import Goal
 from hetplan.problems.pipeline.tree import Task, Tree
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Pipeline, Run, Variant
 from hetplan.profiles.slo import App, RateRange
-
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.options import PipelineOptions
-    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Wish", "order_of", "read_wish"]
 
 MOST_TOLD = 8
 
-TERMS = {"quality": "max", "servers": "min", "cost": "min", "moves": "min"}
+TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "moves")
 """What a plan of pipelines can strive for."""
 
 
@@ -38,7 +37,7 @@ class Wish:
 
     trees: tuple[Tree, ...]
     fleet: Fleet
-    goals: tuple[str, ...]
+    goals: tuple[Goal, ...]
     joins: Mapping[str, tuple[tuple[int, int], ...]]
     """Per application whose pipeline joins branches, all its edges (its tree holds one parent per task)."""
     notices: tuple[Notice, ...]
@@ -65,11 +64,11 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     return Wish(tuple(trees), fleet, _goals(inputs, fleet, faults), joins, tuple(notices))
 
 
-def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[str, ...]:
+def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     """The terms of the objective; by default the best quality, then the least cost (servers without prices)."""
-    least = "cost" if fleet.priced else "servers"
-    terms = [term.max or term.min or "" for term in inputs.slo.objective]
-    for number, term in enumerate(terms):
+    least: Goal = "cost" if fleet.priced else "servers"
+    stated = [term.max or term.min or "" for term in inputs.slo.objective]
+    for number, term in enumerate(stated):
         if term not in TERMS:
             faults.in_slo(
                 f"$.objective[{number}]",
@@ -82,7 +81,7 @@ def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[str, ...]:
                 f"$.objective[{number}]", "not all hardware has a price", "Add offers, or minimise servers.", value=term
             )
     faults.settle()
-    return tuple(terms) if len(terms) > 1 or terms not in ([], ["quality"]) else ("quality", least)
+    return ("quality", least) if stated in ([], ["quality"]) else cast(tuple[Goal, ...], tuple(stated))
 
 
 def _refused(inputs: Inputs, faults: Faults) -> None:

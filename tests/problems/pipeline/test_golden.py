@@ -7,8 +7,8 @@ import hetplan as hp
 from benchmarks.datasets import loki_by_hand
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.problems.pipeline.config import config_form
-from hetplan.problems.pipeline.levels import climb
+from hetplan.problems.pipeline.climb import climb
+from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs

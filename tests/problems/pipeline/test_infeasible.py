@@ -11,15 +11,7 @@ from scipy.optimize import linprog
 import hetplan as hp
 from benchmarks.datasets import loki, loki_by_hand, loki_generator
 from benchmarks.datasets.sources import present
-from hetplan.problems.pipeline import (
-    budget as pipeline_budget,
-)
-from hetplan.problems.pipeline import (
-    carrying as pipeline_carrying,
-)
-from hetplan.problems.pipeline import (
-    infeasible as pipeline_infeasible,
-)
+from hetplan.problems.pipeline import carrying, levels, why
 from hetplan.problems.pipeline.carrying import Carried, carried
 from hetplan.problems.pipeline.rows import Asked
 
@@ -93,7 +85,7 @@ def test_a_floor_above_the_best():
 @pytest.mark.parametrize("large", [False, True])
 def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch, large):
     if large:
-        monkeypatch.setattr(pipeline_infeasible, "MOST_PREFIXES", 0)
+        monkeypatch.setattr(why, "MOST_PREFIXES", 0)
     profile, slo = loki_by_hand.tiny(0.19, 60)
     slo["apps"]["x"]["quality"] = {"min": 0.95}
     outcome = hp.solve(profile, slo)
@@ -110,7 +102,7 @@ def test_no_limit_found_is_no_proof_that_there_is_none(monkeypatch):
     def undecided(problem, ask, trees, asked, *, about):
         return None if about.startswith("is ") else carried(problem, ask, trees, asked, about=about)
 
-    monkeypatch.setattr(pipeline_infeasible, "carried", undecided)
+    monkeypatch.setattr(why, "carried", undecided)
     outcome = hp.solve(*levelled(400))
     assert outcome.why[-1] == "no latency limit of x was found to help"
 
@@ -118,8 +110,8 @@ def test_no_limit_found_is_no_proof_that_there_is_none(monkeypatch):
 def test_what_bounds_few_configurations_bounds_no_others(monkeypatch):
     """Without the rule of one batch 10, with it 9 of the few; of all configurations the engine had no time to say."""
     found = iter([Carried(10.0, 10.0, (), ()), Carried(9.0, 9.0, (), ()), None])
-    monkeypatch.setattr(pipeline_carrying, "_best", lambda *_: next(found))
-    monkeypatch.setattr(pipeline_carrying, "_one_batch_each", lambda _: False)
+    monkeypatch.setattr(carrying, "_best", lambda *_: next(found))
+    monkeypatch.setattr(carrying, "_one_batch_each", lambda _: False)
     problem = SimpleNamespace(wish=SimpleNamespace(fleet=None))
     most = carried(problem, None, [], Asked("rate"), about="largest demand")
     assert (most.value, most.bound, most.is_exact) == (9.0, 10.0, False)
@@ -137,7 +129,7 @@ def test_money_that_does_not_reach():
 @pytest.fixture
 def by_levels(monkeypatch):
     """As where the exact program would be too large to explain with."""
-    monkeypatch.setattr(pipeline_infeasible, "MOST_PREFIXES", 0)
+    monkeypatch.setattr(why, "MOST_PREFIXES", 0)
 
 
 def test_the_repairs_at_latency_levels_suffice(by_levels):
@@ -196,7 +188,7 @@ def levelled(demand: float) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
-    monkeypatch.setattr(pipeline_budget, "SMALL", 0)
+    monkeypatch.setattr(levels, "SMALL", 0)
     outcome = hp.solve(*levelled(demand), formulation="budget", options={"levels": 2})
     assert (outcome.status, outcome.exit_code) == (status, 3)
     assert ("no plan was found" in outcome.why[0]) == (status == "not-found")

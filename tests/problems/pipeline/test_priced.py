@@ -109,8 +109,8 @@ def test_nothing_fits():
 
 
 def test_the_bound_is_that_of_the_program_of_whole_levels():
-    from hetplan.problems.pipeline.levels_of import all_levels, thinned
-    from hetplan.problems.pipeline.priced import priced_form
+    from hetplan.problems.pipeline.levels import priced_form
+    from hetplan.problems.pipeline.tree import all_levels, thinned
 
     inputs = load_inputs(*loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5))
     problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))

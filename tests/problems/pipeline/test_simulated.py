@@ -8,7 +8,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline.simulated import WIDTH
+from hetplan.problems.pipeline.size import WIDTH
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 FILES = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")

@@ -1,41 +1,48 @@
-"""Why a demand cannot be served, and the smallest changes by which it could be: demand, servers, latency, floor."""
+"""Why a demand cannot be served, and the smallest changes by which it could be: demand, servers, latency, floor.
+
+Where the exact program would be too large, one latency level per step explains. What is then said to be impossible is
+so by a bound: every server at its best batch, whatever that does to latency. The repairs are found with whole servers
+at the chosen levels, so each of them suffices; a smaller one may do. Where accuracy is not asked for, configurations
+that another outdoes are left out (`carrying`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.problems.pipeline.carrying import Carried, carried, without_outdone
-from hetplan.problems.pipeline.config import config_form
-from hetplan.problems.pipeline.infeasible_at_levels import (
-    ALL_OF_IT,
-    explain_at_levels,
-    fewest_at_levels,
-    lower_floor_at_levels,
-)
-from hetplan.problems.pipeline.levels import best_quality
-from hetplan.problems.pipeline.repairs import (
+from hetplan.problems.pipeline.carrying import (
+    Carried,
+    carried,
     floor_repair,
     more_servers,
     one_floor_free,
     slo_ms_of,
     slo_repair,
-    stated_ms,
     with_limit,
+    without_outdone,
 )
+from hetplan.problems.pipeline.climb import best_quality
+from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
+from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked
-from hetplan.problems.pipeline.tree import Tree, count_prefixes, prefixes, without_dominated
-from hetplan.problems.pipeline.variants import merged
+from hetplan.problems.pipeline.tree import (
+    Tree,
+    Vector,
+    all_levels,
+    at_levels,
+    count_prefixes,
+    merged,
+    prefixes,
+    thinned,
+    without_dominated,
+)
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
-__all__ = ["explain", "too_few", "too_slow"]
+__all__ = ["explain", "is_beyond_all", "too_few", "too_slow"]
 
 MOST_PREFIXES = 10_000
 """With more that nothing outdoes, exact programs would take longer than the plan did; latency levels explain."""
@@ -45,8 +52,20 @@ MOST_SUMS = 2_000_000
 NO_RATE = 1e-6
 """A rate this small beside the demand is an engine's tolerance, not something that can be served."""
 
+GAP = 1e-3
+"""A repair within a thousandth of the least is near enough."""
 
-def too_slow(problem: Pipeline) -> Infeasible | None:
+GAP_ON_FLOORS = 1e-2
+"""The same of a rate that keeps a floor on accuracy: a narrower one takes whole servers minutes to prove."""
+
+ALL_OF_IT = 1e-7
+"""Less than this short of the demand is an engine's tolerance."""
+
+HALVINGS = 4
+"""How often the step between a limit that helps and one that does not is halved."""
+
+
+def too_slow(problem: Pipelines) -> Infeasible | None:
     """The applications of which no path can be in time, however many servers; None where all can."""
     why: list[str] = []
     repairs: list[Repair] = []
@@ -55,7 +74,7 @@ def too_slow(problem: Pipeline) -> Infeasible | None:
             continue
         needs = {sink: slo_ms_of(problem, tree, sink, tree.fastest_ms(sink)) for sink in tree.sinks}
         sink = max(needs, key=lambda s: needs[s])
-        slo, path = stated_ms(problem, tree), tree.path(sink)
+        slo, path = problem.stated_ms(tree.app), tree.path(sink)
         fastest = ", ".join(
             f"{tree.tasks[t].id}={tree.tasks[t].variants[tree.tasks[t].variant[int(np.argmin(tree.tasks[t].ms))]]}"
             for t in path
@@ -68,7 +87,7 @@ def too_slow(problem: Pipeline) -> Infeasible | None:
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def too_few(problem: Pipeline, ask: Ask) -> Infeasible | None:
+def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
     """Fewer servers than steps, each of which needs one; None where there are enough."""
     steps = sum(len(tree.tasks) for tree in problem.served)
     there = float(problem.wish.fleet.most.sum())
@@ -78,7 +97,7 @@ def too_few(problem: Pipeline, ask: Ask) -> Infeasible | None:
     return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
 
 
-def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
+def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     """What binds, and the repairs; `proved` where an exact program found that there is no plan.
 
     Where only levels found none, all that is said is that none was found.
@@ -90,7 +109,7 @@ def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
         return floors
     servers = tuple(_more_servers(problem, ask))
     if not proved or large:
-        return explain_at_levels(problem, ask, servers, proved=proved)
+        return _explain_at_levels(problem, ask, servers, proved=proved)
     repairs = [*_less_demand(problem, ask), *servers, *_more_money(problem, ask)]
     why = [_binding(problem, ask, few)]
     for i in range(len(problem.served)):
@@ -104,7 +123,7 @@ def explain(problem: Pipeline, ask: Ask, *, proved: bool) -> Infeasible:
     return Infeasible(why=tuple(why), repairs=tuple(repairs))
 
 
-def _floors(problem: Pipeline, ask: Ask, *, large: bool) -> Infeasible | None:
+def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
     """Accuracy floors above the best accuracy in time, and those that the servers could keep."""
     why = []
     for tree in problem.served:
@@ -116,13 +135,13 @@ def _floors(problem: Pipeline, ask: Ask, *, large: bool) -> Infeasible | None:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
     if not why:
         return None
-    repairs = tuple(lower_floor_at_levels(problem, ask) if large else _lower_floor(problem, ask))
+    repairs = tuple(_lower_floor_at_levels(problem, ask) if large else _lower_floor(problem, ask))
     if not repairs:
         why.append("no lower floor on one accuracy alone was found to help")
     return Infeasible(why=tuple(why), repairs=repairs)
 
 
-def _binding(problem: Pipeline, ask: Ask, few: Sequence[Tree]) -> str:
+def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     """Which task takes most of the servers when as much as possible is served."""
     forest = [(tree, prefixes(tree)) for tree in few]
     written = config_form(forest, problem.wish.fleet, problem.asked("rate", whole=False))
@@ -144,7 +163,7 @@ def _binding(problem: Pipeline, ask: Ask, few: Sequence[Tree]) -> str:
     )
 
 
-def _less_demand(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     """The largest demand of each application alone, the others as they are."""
     for i, tree in enumerate(problem.served):
         asked = replace(problem.asked("rate"), rate_of=i)
@@ -158,7 +177,7 @@ def _less_demand(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
         yield Repair(at, "lower", tree.demand - most, most, "qps", text)
 
 
-def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     """The fewest servers (the cheapest mix, where there are prices) that would do: without limits, each tree alone."""
     fleet = problem.wish.fleet
     asked = replace(problem.asked("cost" if fleet.priced else "servers"), free=True)
@@ -177,14 +196,14 @@ def _more_servers(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
         yield one if exact else replace(one, text=one.text + less)
 
 
-def _fewest(problem: Pipeline, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
+def _fewest(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
     few = without_outdone(tree, problem.wish.fleet, anywhere=True)
     if count_prefixes(few) > MOST_PREFIXES:
-        return fewest_at_levels(problem, ask, tree, asked)
+        return _fewest_at_levels(problem, ask, tree, asked)
     return carried(problem, ask, [tree], asked, about=f"fewest servers for the demand of {tree.app}")
 
 
-def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+def _more_money(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     """The least cost with the servers that there may be."""
     fleet = problem.wish.fleet
     if fleet.budget is None:
@@ -199,7 +218,7 @@ def _more_money(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
         yield Repair(at, "raise", found.value - fleet.budget, found.value, "per hour", text)
 
 
-def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
+def _lower_floor(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     """The best accuracy of each application that states a floor, the other floors kept."""
     for tree, alone in one_floor_free(problem):
         about = f"best accuracy of {tree.app} at this demand"
@@ -212,7 +231,7 @@ def _lower_floor(problem: Pipeline, ask: Ask) -> Iterator[Repair]:
 # The smallest limit on latency
 
 
-def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
+def _more_time(problem: Pipelines, ask: Ask, i: int) -> Repair | str:
     """The smallest limit on response that helps, by bisection over the sums of latencies; or why none does.
 
     Servers in parts are bisected first: they are asked in no time, and whole ones need as much or a little more.
@@ -222,7 +241,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     sums = _sums(problem, without_outdone(full, problem.wish.fleet, in_time=False)) if every is None else every
     if sums is None:
         return f"no latency limit of {full.app} was sought: there are too many paths to try"
-    sums = sums[sums > stated_ms(problem, full) * (1 + 1e-9)]
+    sums = sums[sums > problem.stated_ms(full.app) * (1 + 1e-9)]
     asked, sure = replace(problem.asked("rate"), rate_most=1.0), True
 
     def fits(slo_ms: float, whole: bool) -> bool:
@@ -236,7 +255,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
             return False
         return True
 
-    def least_of(sums: np.ndarray, whole: bool) -> int:
+    def least_of(sums: Vector, whole: bool) -> int:
         """The first of these limits that helps; the last one does."""
         low, high = 0, sums.size - 1
         while low < high and ask.remaining > 0:
@@ -257,7 +276,7 @@ def _more_time(problem: Pipeline, ask: Ask, i: int) -> Repair | str:
     return repair if least_of_all else replace(repair, text=f"{repair.text} (less may do)")
 
 
-def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
+def _sums(problem: Pipelines, tree: Tree) -> Vector | None:
     """All limits on response at which some path comes in time."""
     found = []
     for sink in tree.sinks:
@@ -269,3 +288,136 @@ def _sums(problem: Pipeline, tree: Tree) -> np.ndarray | None:
             sums = np.unique(np.round(sums[:, None] + own[None, :], 9))
         found.append(np.array([slo_ms_of(problem, tree, sink, float(ms)) for ms in sums]))
     return np.unique(np.concatenate(found))
+
+
+# By one latency level per step
+
+
+def _explain_at_levels(problem: Pipelines, ask: Ask, servers: tuple[Repair, ...], *, proved: bool) -> Infeasible:
+    """What binds, and repairs that suffice; `proved` says that no plan can exist, whatever its levels.
+
+    `servers` are the repairs by servers, found beforehand.
+    """
+    short = "the servers do not carry the demand"
+    if not proved:
+        short = "no plan was found that carries the demand, with one latency level per step"
+    most = _at_levels(problem, ask, problem.served, replace(problem.asked("rate"), rate_most=1.0))
+    if most is None or most.value <= 0.0:
+        more = (*servers, *_more_money_at_levels(problem, ask), *_lower_floor_at_levels(problem, ask))
+        return Infeasible(why=(f"capacity: {short}",), repairs=more, proved=proved)
+    why = [f"capacity: {short}; {_binding_at_levels(most)}"]
+    repairs = [*_less_demand_at_levels(problem, most), *servers, *_more_money_at_levels(problem, ask)]
+    for i in range(len(problem.served)):
+        found = _more_time_at_levels(problem, ask, i)
+        if isinstance(found, Repair):
+            repairs.append(found)
+        else:
+            why.append(found)
+    return Infeasible(why=tuple(why), repairs=(*repairs, *_lower_floor_at_levels(problem, ask)), proved=proved)
+
+
+def is_beyond_all(problem: Pipelines, ask: Ask) -> bool:
+    """Whether servers in parts, each at its best batch, are too few: no plan whatever its latencies is better."""
+    forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
+    asked = replace(problem.asked("rate", whole=False), rate_most=1.0)
+    form = variant_form("best batches", forest, problem.served, problem.wish.fleet, asked).form
+    answer = ask(form, about="most of the demand with every server at its best batch")
+    return answer.bound is not None and answer.bound < 1.0 - GAP
+
+
+def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked) -> Carried | None:
+    """Levels by servers in parts, then whole servers at these levels; the bound is one of these levels in parts."""
+    fleet, most = problem.wish.fleet, int(getattr(problem.options, "levels", 8))
+    accuracy = asked.goal == "quality"
+    trees = [without_outdone(tree, fleet, accuracy=accuracy, anywhere=asked.free) for tree in trees]
+    forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
+    levels = [[thinned(values, most) for values in all_levels(tree)] for tree in trees]
+    written = levels_form(trees, forest, levels, fleet, asked)
+    answer = ask(written.form, gap=GAP, about=f"{asked.goal} by latency levels, servers in parts")
+    if answer.point is None or answer.bound is None:
+        return None
+    fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
+    forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
+    whole = variant_form("budget", forest, fixed, fleet, asked)
+    kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
+    best = ask(whole.form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{asked.goal} with whole servers")
+    if best.point is None or best.value is None:
+        return None
+    return Carried(best.value, answer.bound, fixed, whole.counts(best.point))
+
+
+def _binding_at_levels(most: Carried) -> str:
+    """The step that takes most of the servers."""
+    taken: dict[tuple[str, str], int] = {}
+    for tree, counts in zip(most.trees, most.counts, strict=True):
+        ends = np.cumsum([task.size for task in tree.tasks])
+        for task, own in zip(tree.tasks, np.split(counts, ends[:-1]), strict=True):
+            taken[tree.app, task.id] = int(own.sum())
+    (app, step), used = max(taken.items(), key=lambda item: item[1])
+    part = 100 * used / max(1, sum(taken.values()))
+    return f"step {step} of {app} binds; where as much as was found is served it takes {part:.0f}% of the servers"
+
+
+def _less_demand_at_levels(problem: Pipelines, most: Carried) -> Iterator[Repair]:
+    """The part of the demand that was found to fit: of one application a rate, of several that of all alike."""
+    if most.value >= 1.0 - GAP:
+        return
+    if len(problem.served) == 1:
+        tree = problem.served[0]
+        to, at = most.value * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
+        yield Repair(at, "lower", tree.demand - to, to, "qps",
+                     f"lower {at} by {tree.demand - to:.6g} qps to {to:.6g} qps (more may fit)")  # fmt: skip
+        return
+    at = "slo.apps.*.demand.rate_qps"
+    yield Repair(at, "lower", None, most.value, "times the demand",
+                 f"lower every {at} to {100 * most.value:.4g}% of it (more may fit)")  # fmt: skip
+
+
+def _fewest_at_levels(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
+    """Servers that suffice for one application; of fewer nothing is known, which a bound of 0 says."""
+    found = _at_levels(problem, ask, [tree], asked)
+    return None if found is None else replace(found, bound=0.0)
+
+
+def _more_money_at_levels(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """A budget that suffices with the servers that there may be."""
+    fleet = problem.wish.fleet
+    if fleet.budget is None:
+        return
+    rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
+    found = _at_levels(rich, ask, problem.served, problem.asked("cost"))
+    if found is not None and found.value > fleet.budget:
+        at, short = "slo.limits.cost_per_hour", found.value - fleet.budget
+        text = f"raise {at} by {short:.6g} to {found.value:.6g} (less may do)"
+        yield Repair(at, "raise", short, found.value, "per hour", text)
+
+
+def _more_time_at_levels(problem: Pipelines, ask: Ask, i: int) -> Repair | str:
+    """A limit on response that suffices, near the least by a part of the way up; or that none was found."""
+    full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
+    asked = replace(problem.asked("rate"), rate_most=1.0)
+
+    def carries(slo_ms: float) -> bool:
+        there = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
+        found = _at_levels(problem, ask, there, asked)
+        return found is not None and found.value >= 1.0 - ALL_OF_IT
+
+    slowest = {sink: sum(float(full.tasks[t].ms.max()) for t in full.path(sink)) for sink in full.sinks}
+    low, high = problem.stated_ms(full.app), max(slo_ms_of(problem, full, s, ms) for s, ms in slowest.items())
+    if high <= low or not carries(high):
+        return f"no latency limit of {full.app} was found to help"
+    for _ in range(HALVINGS):
+        if ask.remaining <= 0:
+            break
+        middle = (low + high) / 2
+        low, high = (low, middle) if carries(middle) else (middle, high)
+    repair = slo_repair(problem, full, high)
+    return replace(repair, text=f"{repair.text} (less may do)")
+
+
+def _lower_floor_at_levels(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """An accuracy that each application with a floor can have, the other floors kept."""
+    for tree, alone in one_floor_free(problem):
+        found = _at_levels(problem, ask, alone, problem.asked("quality"))
+        if found is not None and tree.floor is not None and found.value < tree.floor:
+            yield floor_repair(tree, found.value, " (more may be had)")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import Shown, check_simulator, plan_to_simulate, shown_by, with_shown
-
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
 
 __all__ = ["sized"]
 
@@ -35,7 +33,7 @@ class _Tried:
     shown: Shown
 
 
-def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draft | Infeasible:
+def sized(p: Pipelines, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draft | Infeasible:
     """The plan by this way, with the least headroom that simulation finds enough."""
     check_simulator(p.tools)
     least = p.options.headroom
@@ -46,7 +44,7 @@ def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draf
         if first is not None and not _may_go_on(p, ask, len(tried)):
             break
         # Only what is asked for needs an explanation of why it cannot be; more headroom than that is our own idea.
-        made = way(with_headroom(p, headroom), ask, explained=first is None)
+        made = way(_with_headroom(p, headroom), ask, explained=first is None)
         first = first or made
         if isinstance(made, Infeasible) or made.target_missed:
             break
@@ -60,28 +58,26 @@ def sized(p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible]) -> Draf
     if enough is None:
         return _never_in_time(p, ask, tried)
     too_little = tried[-2].headroom if len(tried) > 1 else enough.headroom
-    return _told(_narrowed(p, ask, way, too_little, enough, turn=len(tried)))
+    return _with_headroom_named(_narrowed(p, ask, way, too_little, enough, turn=len(tried)))
 
 
-def with_headroom(p: Pipeline, headroom: float) -> Pipeline:
+def _with_headroom(p: Pipelines, headroom: float) -> Pipelines:
     """The same question with this share of every server kept free."""
-    from hetplan.problems.pipeline.wish import read_wish
-
     options = p.options.model_copy(update={"headroom": headroom})
-    return type(p)(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
+    return Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
 
 
-def _may_go_on(p: Pipeline, ask: Ask, turns: int) -> bool:
+def _may_go_on(p: Pipelines, ask: Ask, turns: int) -> bool:
     return turns < p.options.evaluations and ask.remaining > 0
 
 
 def _narrowed(
-    p: Pipeline, ask: Ask, way: Callable[..., Draft | Infeasible], low: float, enough: _Tried, *, turn: int
+    p: Pipelines, ask: Ask, way: Callable[..., Draft | Infeasible], low: float, enough: _Tried, *, turn: int
 ) -> _Tried:
     """Halve the interval between too little and enough."""
     while enough.headroom - low > WIDTH and _may_go_on(p, ask, turn):
         headroom = round((low + enough.headroom) / 2, 4)
-        made = way(with_headroom(p, headroom), ask, explained=False)
+        made = way(_with_headroom(p, headroom), ask, explained=False)
         turn += 1
         found = None
         if isinstance(made, Draft) and not made.target_missed:
@@ -93,7 +89,7 @@ def _narrowed(
     return enough
 
 
-def _simulated(p: Pipeline, ask: Ask, headroom: float, made: Draft, *, turn: int) -> _Tried:
+def _simulated(p: Pipelines, ask: Ask, headroom: float, made: Draft, *, turn: int) -> _Tried:
     plan = plan_to_simulate("pipeline", p.formulation, made, {"headroom": headroom})
     # One run shows most plans that are late; only what passes it is worth all of them.
     shown = shown_by(p.tools, p.inputs, plan, ask, seeds=1)
@@ -103,12 +99,12 @@ def _simulated(p: Pipeline, ask: Ask, headroom: float, made: Draft, *, turn: int
     return _Tried(headroom, made, shown)
 
 
-def _told(found: _Tried) -> Draft:
+def _with_headroom_named(found: _Tried) -> Draft:
     """The draft with what simulation showed and the headroom that it took."""
     return replace(with_shown(found.draft, found.shown), searched=True, chosen={"headroom": found.headroom})
 
 
-def _never_in_time(p: Pipeline, ask: Ask, tried: list[_Tried]) -> Draft:
+def _never_in_time(p: Pipelines, ask: Ask, tried: list[_Tried]) -> Draft:
     last = tried[-1]
     why = f"late in simulation even with a headroom of {last.headroom:g}: {', '.join(last.shown.late[:5])}"
     if last.headroom < STEPS[-1]:

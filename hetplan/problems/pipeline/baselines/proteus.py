@@ -13,26 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.planner.forms.milp import Builder, Vector
-from hetplan.problems.pipeline.flows import set_costs
-from hetplan.problems.pipeline.levels import Solved
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.pipeline.climb import Solved
+from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.options import ProteusOptions
-from hetplan.problems.pipeline.rows import Asked, Places, add_servers
-from hetplan.problems.pipeline.tree import Level, Tree, prefixes
+from hetplan.problems.pipeline.rows import Asked, add_servers, set_costs
+from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector, prefixes
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipeline
-
-__all__ = ["by_proteus", "own_batches"]
+__all__ = ["by_proteus", "narrowed", "own_batches"]
 
 SETTLED = 1e-6
 SHARES = list[list[Vector]]
+
+
+def narrowed(problem: Pipelines) -> Pipelines:
+    """The question with one batch size per variant and hardware."""
+    options = cast(ProteusOptions, problem.options)
+    divided = options.slo_divisor / options.step_divisor
+    trees = (own_batches(tree, divided * max(tree.limit_ms.values())) for tree in problem.considered)
+    return replace(problem, of=tuple(trees))
 
 
 def own_batches(tree: Tree, limit_ms: float) -> Tree:
@@ -49,7 +54,7 @@ def own_batches(tree: Tree, limit_ms: float) -> Tree:
     return tree.keeping(masks)
 
 
-def by_proteus(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
+def by_proteus(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """Iterate until the steps' traffic has settled."""
     trees = problem.served
     if any(not task.size for tree in trees for task in tree.tasks):
@@ -71,10 +76,10 @@ def by_proteus(problem: Pipeline, ask: Ask) -> Solved | Infeasible:
             return _solved(trees, shares, counts, Reported("quality_per_step", "max", "model", answer))
         demands = following
         seen.append(float(following[0].max()))
-    told = " and ".join(f"{rate:.0f}" for rate in sorted(set(np.round(seen[-2:]))))
+    last = " and ".join(f"{rate:.0f}" for rate in sorted(set(np.round(seen[-2:]))))
     return Infeasible(
         why=(
-            f"the steps' traffic does not settle in {options.iterations} rounds: the largest goes between {told} qps",
+            f"the steps' traffic does not settle in {options.iterations} rounds: the largest goes between {last} qps",
         ),
         proved=False,
     )
@@ -99,8 +104,10 @@ def _demands(tree: Tree, shares: Sequence[Vector]) -> Vector:
     return rate
 
 
-def _form(problem: Pipeline, trees: Sequence[Tree], demands: Sequence[Vector]):  # type: ignore[no-untyped-def]
-    """The program, and where shares and servers stand."""
+def _form(
+    problem: Pipelines, trees: Sequence[Tree], demands: Sequence[Vector]
+) -> tuple[Milp, list[tuple[list[Places], Places]]]:
+    """The program, and per tree the columns of shares and of servers."""
     fleet = problem.wish.fleet
     m = Builder("max", name="proteus")
     asked = Asked("quality")
@@ -152,9 +159,8 @@ def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: 
         forest.append((small, levels))
         flows.append(spread)
     found = Solved(forest, kept, flows, mode="every step on its own", reported=())
-    value = sum(tree.weight * a for (tree, _), a in zip(forest, found.qualities, strict=True))
-    quality = Reported("quality", "max", "none", value=value, note="what the steps' choices come to together")
-    return replace(found, reported=(quality, replace(claim)))
+    note = "what the steps' choices come to together"
+    return replace(found, reported=(Reported("quality", "max", "none", value=found.quality, note=note), claim))
 
 
 def _per_config(tree: Tree, dense: Sequence[Vector], counts: Places) -> list[Vector]:

@@ -1,0 +1,1 @@
+"""What others do, for comparison: selected by name, and imported only then."""

@@ -1,0 +1,94 @@
+"""InferLine's rule: one fixed variant per step, fewest servers (formulation `inferline`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.problems.pipeline.climb import SLIPS, Solved, climb, kept_best, polished
+from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.options import InferLineOptions
+from hetplan.problems.pipeline.reroute import partly_served
+from hetplan.problems.pipeline.tree import Mask, Task, Tree, prefixes, without_dominated
+
+__all__ = ["by_inferline", "fixed_variants", "narrowed"]
+
+
+def narrowed(problem: Pipelines) -> Pipelines:
+    """The question with one variant per step."""
+    options = cast(InferLineOptions, problem.options)
+    return replace(problem, before=tuple(fixed_variants(tree, options) for tree in problem.asked_for))
+
+
+def fixed_variants(tree: Tree, options: InferLineOptions) -> Tree:
+    """One variant per step: the named ones, and beside them those of the most accurate paths that can be in time."""
+    named = tree.keeping([_named(task, options.variants.get(task.id)) for task in tree.tasks])
+    useful = without_dominated(named)
+    if any(not task.size for task in useful.tasks):
+        return _only(named, [int(np.argmax(task.quality)) for task in tree.tasks], options)
+    levels, chosen, places = kept_best(useful, prefixes(useful)), list[int](), list[int]()
+    for t, level in enumerate(levels):
+        parent = useful.tasks[t].parent
+        place = int(np.flatnonzero(level.parent == (places[parent] if parent >= 0 else 0))[0])
+        places.append(place)
+        chosen.append(int(level.variants[place, -1]))
+    return _only(named, chosen, options)
+
+
+def _named(task: Task, wanted: str | None) -> Mask:
+    """Which configurations an option leaves a step."""
+    if wanted is None:
+        return np.ones(task.size, dtype=bool)
+    if wanted not in task.variants:
+        raise InputError.one(
+            file="options",
+            path=f"variants.{task.id}",
+            value=wanted,
+            why="no variant of this step",
+            remedy=f"Name one of {', '.join(task.variants)}.",
+        )
+    return np.asarray(task.variant == task.variants.index(wanted))
+
+
+def _only(named: Tree, chosen: list[int], options: InferLineOptions) -> Tree:
+    return named.keeping([
+        np.ones(task.size, dtype=bool) if task.id in options.variants else task.variant == k
+        for task, k in zip(named.tasks, chosen, strict=True)
+    ])  # fmt: skip
+
+
+def by_inferline(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """The fewest servers for one variant per step; above what they carry, that much is served and the rest dropped."""
+    fleet = problem.wish.fleet
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    if any(not level.size for _, levels in forest for level in levels):
+        return Infeasible(why=("latency: the fixed variants cannot be in time together",))
+    for slip in SLIPS:
+        base = problem.asked("servers", slip=slip)
+        climbed = climb(ask, lambda asked: config_form(forest, fleet, asked), ("servers",), base, scope="restriction")
+        if not isinstance(climbed, tuple):
+            return _all_that_fits(problem, ask)
+        written, point, reported = climbed
+        shares = polished(ask, problem.served, written.counts(point), fleet)
+        if shares is not None:
+            return Solved(*shares, mode="fixed variants", reported=tuple(reported))
+    return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+
+
+def _all_that_fits(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """The largest part of all demands that the servers carry."""
+    fleet = problem.wish.fleet
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    written = config_form(forest, fleet, problem.asked("rate"))
+    answer = ask(written.form, about="most demand that the servers carry")
+    if answer.point is None or answer.value is None:
+        return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+    claim = Reported("served_share", "max", "restriction", answer)
+    found = partly_served(problem, ask, problem.served, written.counts(answer.point), float(answer.value))
+    return found if isinstance(found, Infeasible) else replace(found, mode="fixed variants", reported=(claim,))

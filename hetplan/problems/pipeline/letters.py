@@ -1,0 +1,106 @@
+r"""Pipelines on one cluster, in the letters of their paper.
+
+Loki (HPDC 2024): while the demand fits at the best accuracy, the fewest servers (hardware scaling); beyond, the best
+accuracy that the cluster can carry (accuracy scaling). Pipelines are trees of tasks, each with variants that trade
+accuracy for speed; servers may be of several types; several pipelines may share a cluster.
+
+==========  ========================  ==================================================================================
+letter      field                     meaning
+==========  ========================  ==================================================================================
+t           `Tree.tasks`              task (step); the first ones are reached by every query
+k           `Task.variants`           variant of a task, with accuracy A_k
+g           `Fleet.hardware`          type of server; S_g (`most`) of it
+b           `Task.batch`              batch size
+y           --                        configuration (k, g, b) of a task
+l_y         `Task.ms`                 milliseconds per batch, at `quantile`
+q_y         `Task.qps`                queries/s of one server, (1 - headroom) b / l
+r           `Task.factor`             queries sent on to a child task per query, by variant
+D           `Tree.demand`             queries/s at the entrance
+H           `Tree.limit_ms`           (slo - network per hop x hops) / slo_divisor, per last task
+x_y, n_p    (programs)                servers of y; share of the queries on paths that begin with p
+==========  ========================  ==================================================================================
+
+The programs are in `form`. The paper leaves out that all queries are
+served at every last task, and counts the factor of the last task of a prefix: both are mended here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hetplan.planner.contract import Tools
+from hetplan.problems.pipeline.options import PipelineOptions
+from hetplan.problems.pipeline.rows import Asked, Goal
+from hetplan.problems.pipeline.tree import Tree, top_variants, with_least_loads, without_dominated
+from hetplan.problems.pipeline.wish import Wish
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+
+__all__ = ["Pipelines"]
+
+
+@dataclass(frozen=True)
+class Pipelines:
+    """Pipelines on one cluster; see the module for the letters."""
+
+    inputs: Inputs
+    wish: Wish
+    options: PipelineOptions
+    formulation: str = "config"
+    start: Plan | None = None
+    tools: Tools = field(default_factory=Tools)
+    before: tuple[Tree, ...] | None = None
+    """The trees looked at, where a formulation has narrowed them down already."""
+    of: tuple[Tree, ...] | None = None
+    """The trees to be served, where a formulation has narrowed them down already."""
+
+    @cached_property
+    def asked_for(self) -> tuple[Tree, ...]:
+        """Applications that are asked for anything."""
+        return tuple(with_least_loads(tree) for tree in self.wish.trees if tree.demand > 0)
+
+    @cached_property
+    def considered(self) -> tuple[Tree, ...]:
+        """The same with every configuration that the formulation looks at."""
+        if self.before is not None:
+            return self.before
+        if getattr(self.options, "variants", "all") == "top":
+            return tuple(top_variants(tree) for tree in self.asked_for)
+        return self.asked_for
+
+    @cached_property
+    def served(self) -> tuple[Tree, ...]:
+        """The same without configurations that are never worth choosing (a running one is kept)."""
+        return self.of if self.of is not None else tuple(without_dominated(tree) for tree in self.considered)
+
+    @cached_property
+    def has_one_hardware(self) -> bool:
+        """Whether all configurations run on the same hardware."""
+        return len({int(g) for tree in self.served for task in tree.tasks for g in task.hardware}) <= 1
+
+    @property
+    def fair(self) -> bool:
+        """Whether the worst served application comes first."""
+        return getattr(self.options, "fairness", "weighted") == "maxmin" and len(self.served) > 1
+
+    @property
+    def levels(self) -> tuple[Goal, ...]:
+        """The levels of the objective, one program each."""
+        goals = self.wish.goals
+        return tuple(
+            one for goal in goals for one in (("fairest", goal) if goal == "quality" and self.fair else (goal,))
+        )
+
+    def asked(self, goal: Goal, *, slip: float = 0.0, whole: bool = True) -> Asked:
+        """What a program of this question is asked for."""
+        multibatch = bool(getattr(self.options, "multibatch", False))
+        return Asked(goal, slip=slip, whole=whole, multibatch=multibatch)
+
+    def stated_ms(self, app: str) -> float:
+        """The limit on response that the user states."""
+        return min(target.max_ms for target in self.inputs.slo.apps[app].latency if target.of == "response")
+
+    def hop_ms(self, app: str) -> float:
+        """What the network takes per step."""
+        return self.inputs.slo.apps[app].network_ms_per_hop

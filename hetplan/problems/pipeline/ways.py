@@ -1,0 +1,87 @@
+"""Which way a question takes: the formulation that was chosen, or the one that its size asks for.
+
+Formulations that not every plan needs are imported when they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pipeline.climb import Solved
+from hetplan.problems.pipeline.draft import draft, nothing_to_do
+from hetplan.problems.pipeline.exact import by_config, by_paper
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.options import ConfigOptions
+from hetplan.problems.pipeline.tree import count_prefixes
+from hetplan.problems.pipeline.why import explain, too_few, too_slow
+
+__all__ = ["planned"]
+
+Way = Callable[[Pipelines, Ask], Solved | Infeasible]
+
+
+def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
+    """Answer by the chosen formulation; with `size=simulated`, with as much headroom as simulation asks for."""
+    if problem.options.size == "simulated" and problem.asked_for:
+        from hetplan.problems.pipeline.size import sized
+
+        return sized(problem, ask, _planned)
+    return _planned(problem, ask)
+
+
+def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasible:
+    if not problem.asked_for:
+        return nothing_to_do(problem)
+    problem, way = _way_of(problem)
+    if problem.wish.joins:
+        from hetplan.problems.pipeline.joins import by_steps
+
+        steps = by_steps(problem, ask)
+        return steps if isinstance(steps, Infeasible) else draft(problem, steps)
+    slow = too_slow(problem)
+    if slow is not None:
+        return slow
+    few = too_few(problem, ask) if problem.formulation not in ("proteus", "reroute") else None
+    if few is not None:
+        return few
+    found = way(problem, ask)
+    if isinstance(found, Infeasible):
+        return found if found.why or not explained else explain(problem, ask, proved=found.proved)
+    return draft(problem, found)
+
+
+def _way_of(problem: Pipelines) -> tuple[Pipelines, Way]:
+    """The way of the formulation, and the question with the configurations that it looks at."""
+    if problem.formulation == "inferline":
+        from hetplan.problems.pipeline.baselines import inferline
+
+        return inferline.narrowed(problem), inferline.by_inferline
+    if problem.formulation == "proteus":
+        from hetplan.problems.pipeline.baselines import proteus
+
+        return proteus.narrowed(problem), proteus.by_proteus
+    if problem.formulation == "reroute":
+        from hetplan.problems.pipeline.reroute import by_reroute
+
+        return replace(problem, of=problem.considered), by_reroute
+    name = _by_size(problem)
+    if name == "budget":
+        from hetplan.problems.pipeline.levels import by_levels
+
+        return problem, by_levels
+    return problem, by_config if name == "config" else by_paper
+
+
+def _by_size(problem: Pipelines) -> str:
+    """The formulation; for `config`, one latency level per step where the exact program would be too large."""
+    options = problem.options
+    if problem.formulation != "config" or not isinstance(options, ConfigOptions):
+        return problem.formulation
+    whole = sum(task.size for tree in problem.served for task in tree.tasks)
+    if sum(map(count_prefixes, problem.served)) > options.prefixes or whole > options.integers:
+        return "budget"
+    # With one hardware the paper's program has the same optimum, and several pipelines are solved faster by it.
+    return "paper" if problem.has_one_hardware and len(problem.served) > 1 else "config"
