@@ -1,7 +1,8 @@
 """The command line itself: which commands there are, their order, and what `hetplan` alone says.
 
-A command is one small file with one function; everything heavy is imported inside it, so that `hetplan --help` loads
-typer (and, on a terminal, rich) and nothing else. To add one: write the file, add its line to `_COMMANDS`.
+A command is one function with typed arguments, in a file with its like. The file is imported when its command is
+called, or when all are listed; everything heavy is imported inside the function. So `hetplan --help` loads typer (and,
+on a terminal, rich) and nothing else. To add a command: write the function, add its line to `_COMMANDS`.
 """
 
 from __future__ import annotations
@@ -9,30 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
-
-from hetplan.cli.apply import apply
-from hetplan.cli.check import check
-from hetplan.cli.diff import diff
-from hetplan.cli.doctor import doctor
-from hetplan.cli.down import down
-from hetplan.cli.export import export
-from hetplan.cli.import_file import import_file
-from hetplan.cli.load import load
-from hetplan.cli.options import options
-from hetplan.cli.profile import profile
-from hetplan.cli.questions import questions
-from hetplan.cli.schema import schema
-from hetplan.cli.show import show
-from hetplan.cli.simulate import simulate
-from hetplan.cli.solve import solve
-from hetplan.cli.solvers import solvers
-from hetplan.cli.status import status
-from hetplan.cli.verify import verify
-from hetplan.cli.watch import watch
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["build_app"]
 
@@ -40,7 +23,8 @@ __all__ = ["build_app"]
 @dataclass(frozen=True)
 class _Command:
     name: str
-    run: Callable[..., None]
+    where: str
+    """The module in `hetplan.cli` and the function in it."""
     panel: str
     examples: tuple[str, ...]
 
@@ -48,7 +32,7 @@ class _Command:
 _COMMANDS = (
     _Command(
         "solve",
-        solve,
+        "solve:solve",
         "Plan",
         (
             "hetplan solve profile.json slo.json -o plan.json",
@@ -56,10 +40,10 @@ _COMMANDS = (
             "hetplan solve profile.json slo.json -o - | hetplan show -",
         ),
     ),
-    _Command("verify", verify, "Plan", ("hetplan verify plan.json profile.json slo.json",)),
+    _Command("verify", "plans:verify", "Plan", ("hetplan verify plan.json profile.json slo.json",)),
     _Command(
         "simulate",
-        simulate,
+        "simulate:simulate",
         "Plan",
         (
             "hetplan simulate plan.json profile.json slo.json",
@@ -68,23 +52,23 @@ _COMMANDS = (
     ),
     _Command(
         "load",
-        load,
+        "load:load",
         "Plan",
         (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600",
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
-    _Command("show", show, "Plan", ("hetplan show plan.json",)),
+    _Command("show", "plans:show", "Plan", ("hetplan show plan.json",)),
     _Command(
         "diff",
-        diff,
+        "plans:diff",
         "Plan",
         ("hetplan diff old.json new.json --exit-code", "hetplan diff plan.json --hosts hosts.toml --exit-code"),
     ),
     _Command(
         "apply",
-        apply,
+        "hosts:apply",
         "Hosts",
         (
             "hetplan apply plan.json --hosts hosts.toml",
@@ -94,47 +78,47 @@ _COMMANDS = (
     ),
     _Command(
         "status",
-        status,
+        "hosts:status",
         "Hosts",
         ("hetplan status --hosts hosts.toml", "hetplan status --hosts hosts.toml -o state.json --over 10"),
     ),
     _Command(
         "watch",
-        watch,
+        "watch:watch",
         "Hosts",
         (
             "hetplan watch profile.json slo.json --hosts hosts.toml",
             "hetplan watch profile.json slo.json --hosts hosts.toml --once --dry-run",
         ),
     ),
-    _Command("down", down, "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
+    _Command("down", "hosts:down", "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(
         "check",
-        check,
+        "inputs:check",
         "Inputs",
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
     ),
     _Command(
         "profile",
-        profile,
+        "profile:profile",
         "Inputs",
         ("hetplan profile measure.toml -o profile.json",),
     ),
-    _Command("import", import_file, "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
-    _Command("schema", schema, "Inputs", ("hetplan schema profile > profile.schema.json",)),
+    _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
+    _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
     _Command(
         "export",
-        export,
+        "export:export",
         "Inputs",
         (
             "hetplan export profile.json slo.json --form lp",
             "hetplan export profile.json slo.json --form mps -o pool.mps",
         ),
     ),
-    _Command("questions", questions, "What there is", ("hetplan questions",)),
-    _Command("options", options, "What there is", ("hetplan options pool",)),
-    _Command("solvers", solvers, "What there is", ("hetplan solvers",)),
-    _Command("doctor", doctor, "What there is", ("hetplan doctor",)),
+    _Command("questions", "catalog:questions", "What there is", ("hetplan questions",)),
+    _Command("options", "catalog:options", "What there is", ("hetplan options pool",)),
+    _Command("solvers", "catalog:solvers", "What there is", ("hetplan solvers",)),
+    _Command("doctor", "doctor:doctor", "What there is", ("hetplan doctor",)),
 )
 
 _WELCOME = """hetplan {version} - proved, verified deployment plans for ML inference on mixed hardware.
@@ -186,17 +170,43 @@ def _welcome(
         typer.echo(_WELCOME.format(version=__version__))
 
 
-def build_app() -> typer.Typer:
-    """The command line; plain help texts when standard output is no terminal."""
-    app = typer.Typer(
-        name="hetplan",
+class _Commands(TyperGroup):
+    """The group of all commands; each is imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return [command.name for command in _COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        found = next((command for command in _COMMANDS if command.name == cmd_name), None)
+        if found is None:
+            # What was meant is guessed from the commands that the group holds.
+            self.commands.update({command.name: _built(command) for command in _COMMANDS})
+            return None
+        return _built(found)
+
+
+def _built(command: _Command) -> Any:
+    module, _, function = command.where.partition(":")
+    run: Callable[..., None] = getattr(import_module(f"hetplan.cli.{module}"), function)
+    # A blank line between examples keeps the help from flowing them into one paragraph.
+    epilog = "\n\n".join(["Examples:", *command.examples])
+    alone = _app(add_completion=False)
+    alone.command(command.name, cls=_HelpfulCommand, epilog=epilog, rich_help_panel=command.panel)(run)
+    return typer.main.get_command(alone)
+
+
+def _app(**how: Any) -> typer.Typer:
+    """Plain help texts when standard output is no terminal."""
+    return typer.Typer(
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        **how,
     )
+
+
+def build_app() -> typer.Typer:
+    """The command line."""
+    app = _app(name="hetplan", cls=_Commands)
     app.callback(invoke_without_command=True)(_welcome)
-    for command in _COMMANDS:
-        # A blank line between examples keeps the help from flowing them into one paragraph.
-        epilog = "\n\n".join(["Examples:", *command.examples])
-        app.command(command.name, cls=_HelpfulCommand, epilog=epilog, rich_help_panel=command.panel)(command.run)
     return app

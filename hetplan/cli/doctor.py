@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson
-from hetplan.cli.exits import Exit
-from hetplan.cli.output import Output
+from hetplan.cli.output import Exit, Output
 
 __all__ = ["clashes", "doctor"]
 

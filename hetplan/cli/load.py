@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile
-from hetplan.cli.exits import Exit
-from hetplan.cli.output import Output
-from hetplan.cli.plan_source import plan_from
+from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, plan_from, trace_from
+from hetplan.cli.output import Exit, Output
+from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetplan.measure.load_report import LoadReport
+    from hetplan.measure.load_report import LoadLine, LoadReport
     from hetplan.measure.load_send import Sent, Target
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.demand import AppDemand
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["load"]
+__all__ = ["load", "show_load"]
 
 Endpoint = Annotated[
     str,
@@ -78,7 +78,6 @@ def load(
     of the SLO file or a simulated promise, with significance.
     """
     with Output("load", as_json=as_json) as out:
-        from hetplan.cli.simulate import _trace
         from hetplan.profiles.load import load_inputs
         from hetplan.simulator.plan_system import planned_systems
         from hetplan.simulator.replications import seed_of
@@ -86,7 +85,7 @@ def load(
 
         tried = plan_from(plan, warn=out.warn)
         inputs = load_inputs(profiles, slo, state=state, measured=measured)
-        recorded = _trace(trace)
+        recorded = trace_from(trace)
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body))
         if simulations:
@@ -164,8 +163,7 @@ def _address(endpoint: str, app: str) -> str:
 
 
 def _send(out: Output, targets: list[Target], timeout_s: float) -> tuple[list[Sent], bool]:
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.executor.serving.short_turns import ask_for_short_turns
     from hetplan.measure.load_send import send_load
 
@@ -183,8 +181,7 @@ def _send(out: Output, targets: list[Target], timeout_s: float) -> tuple[list[Se
 
 
 def _simulate(out: Output, plan: Plan, inputs: Inputs, how: dict[str, Any]) -> SimulationReport:
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.simulator.simulate import simulate
 
     with progress(out) as show:
@@ -224,8 +221,69 @@ def _report(
 
 
 def _tell(out: Output, report: LoadReport, simulated: SimulationReport | None) -> None:
-    from hetplan.cli.load_page import show_load
 
     for code, at, text in (*report.warnings, *(simulated.warnings if simulated is not None else ())):
         out.warn(f"{code} {at}: {text}" if at else f"{code}: {text}")
     show_load(report, out.people)
+
+
+def show_load(report: LoadReport, page: Page) -> None:
+    """All that the report says, most wanted first."""
+    total = sum(app.requests for app in report.apps.values())
+    page.line(f"sent {total} requests in {number(report.duration_s)} s")
+    page.heading("Promised, simulated and measured")
+    page.table(
+        ("app", "quantity", "promised", "by", "simulated", "measured", "interval", "against simulation", "verdict"),
+        [
+            (
+                line.app or "-",
+                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:g}",
+                "-" if line.promised is None else f"{line.relation} {number(line.promised)}",
+                "-" if line.by == "figure" else line.by,
+                "-" if line.simulated is None else _value(line.simulated[0]),
+                "-" if line.measured is None else _value(line.measured.value),
+                "-" if line.measured is None else f"{_value(line.measured.low)} .. {_value(line.measured.high)}",
+                _difference(line),
+                str(line.verdict),
+            )
+            for line in report.lines
+        ],
+        right=("promised", "simulated", "measured", "against simulation"),
+    )
+    page.heading("The sender")
+    page.table(
+        ("app", "requests", "warm-up", "sent per second", "late p50 ms", "late p99 ms", "connections", "replies"),
+        [
+            (
+                app.app,
+                app.requests,
+                app.warm_up,
+                number(app.offered_qps),
+                number(app.late_sender_ms[0]),
+                number(app.late_sender_ms[1]),
+                app.connections,
+                ", ".join(f"{count} x {status}" for status, count in app.statuses.items()),
+            )
+            for app in report.apps.values()
+        ],
+        right=("requests", "warm-up", "sent per second", "late p50 ms", "late p99 ms", "connections"),
+    )
+
+
+def _value(value: float) -> str:
+    return "never" if math.isinf(value) else "-" if math.isnan(value) else number(float(f"{value:.5g}"))
+
+
+_SHARES = ("violations", "dropped", "in_time", "late", "accuracy", "quality")
+
+
+def _difference(line: LoadLine) -> str:
+    """How far the measurement is from the simulation: points for shares, percent for the rest."""
+    if line.simulated is None or line.measured is None:
+        return "-"
+    simulated, measured = line.simulated[0], line.measured.value
+    if not (math.isfinite(simulated) and math.isfinite(measured)):
+        return "-"
+    if line.quantity in _SHARES:
+        return f"{100.0 * (measured - simulated):+.2f} points"
+    return "-" if simulated == 0 else f"{100.0 * (measured / simulated - 1.0):+.1f} %"

@@ -1,17 +1,18 @@
-"""A plan as readable tables: what runs, what is promised, how good it is, what limits it."""
+"""A plan as readable tables, and an outcome: the plan, or why there is none and what would give one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
+    from hetplan.planner.outcome import Outcome
     from hetplan.profiles.plan import Notice, Plan, Solve
     from hetplan.profiles.workers import Worker
 
-__all__ = ["show_notices", "show_plan"]
+__all__ = ["outcome_body", "show_notices", "show_outcome", "show_plan"]
 
 MOST_ROUTES = 12
 
@@ -171,3 +172,39 @@ def show_notices(notices: Iterable[Notice], page: Page) -> None:
 def _more(page: Page, count: int) -> None:
     if count > 0:
         page.line(f"  ... and {count} more in the plan file")
+
+
+def show_outcome(outcome: Outcome, page: Page) -> None:
+    """The plan as tables and whether it was verified; without a plan, why and the repairs."""
+    if outcome.plan is not None:
+        show_plan(outcome.plan, page)
+        page.line()
+        page.line(outcome.reason)
+    else:
+        page.line(outcome.reason)
+        show_notices(outcome.warnings, page)
+    if outcome.violations:
+        page.heading("What the verification found")
+        for violation in outcome.violations:
+            page.line(f"  {violation}")
+    if outcome.why:
+        page.heading("Why")
+        for reason in outcome.why:
+            page.line(f"  {reason}")
+    if outcome.repairs:
+        page.heading("What would make it possible")
+        for repair in outcome.repairs:
+            page.line(f"  {repair.text}")
+
+
+def outcome_body(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as the last JSON object tells it."""
+    return {
+        "status": outcome.status,
+        "why": list(outcome.why),
+        "repairs": [dict(vars(repair)) for repair in outcome.repairs],
+        "claims": [claim.model_dump(mode="json") for claim in outcome.claims],
+        "warnings": [notice.model_dump(mode="json") for notice in outcome.warnings],
+        "violations": list(outcome.violations),
+        "plan": outcome.plan.model_dump(mode="json", by_alias=True) if outcome.plan is not None else None,
+    }

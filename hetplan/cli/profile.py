@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson
-from hetplan.cli.exits import Exit
-from hetplan.cli.output import Output
+from hetplan.cli.output import Exit, Output
 
 if TYPE_CHECKING:
     from hetplan.measure.profile_run import Measurements
@@ -69,8 +68,7 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
 
 
 def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measurements:
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.measure.profile_journal import CellJournal
     from hetplan.measure.profile_run import measure
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile
-from hetplan.cli.exits import Exit
-from hetplan.cli.output import Output
-from hetplan.cli.plan_source import plan_from
-from hetplan.cli.simulate_replanned import refuse_beside
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, plan_from, trace_from
+from hetplan.cli.output import Exit, Output
+from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["simulate"]
+__all__ = ["refuse_beside", "simulate"]
 
 Trace = Annotated[
     Path | None,
@@ -90,7 +89,7 @@ def simulate(
         beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
         refuse_beside(replan, {**beside, "--learn": learn, "--baselines": baselines})
         if replan is None:
-            how |= {"duration_s": duration, "arrivals": arrivals, "trace": _trace(trace), "learn": learn}
+            how |= {"duration_s": duration, "arrivals": arrivals, "trace": trace_from(trace), "learn": learn}
             how["misprediction"] = misprediction
         if svg is not None:
             _check_writable(svg)
@@ -114,8 +113,7 @@ def _run(
     baselines: bool,
     replan: float | None,
 ) -> dict[str, SimulationReport]:
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import compare
     from hetplan.simulator.simulate import simulate as run
@@ -134,21 +132,6 @@ def _run(
 
     with progress(out) as show:
         return interruptible(work, say=out.note)
-
-
-def _trace(file: Path | None) -> Any:
-    if file is None:
-        return None
-    from hetplan.errors import InputError
-    from hetplan.profiles.traces import parse_arrivals
-
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError.one(
-            file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
-        ) from error
-    return parse_arrivals(data, name=str(file))
 
 
 def _refuse_both(arrivals: str) -> None:
@@ -205,3 +188,13 @@ def _tell(out: Output, reports: dict[str, SimulationReport]) -> None:
         for name, report in reports.items():
             if name != "plan":
                 out.send({"baseline": name, "report": report.as_dict()})
+
+
+def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
+    """Options that a run with re-planning does not play."""
+    named = sorted(name for name, value in given.items() if value)
+    if replan is not None and named:
+        raise InputError.one(
+            file=named[0], value=str(given[named[0]]), why="not played together with --replan",
+            remedy="Leave one of them out; loads over time are demand.series of the SLO file.",
+        )  # fmt: skip

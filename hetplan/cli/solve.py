@@ -23,9 +23,8 @@ from hetplan.cli.arguments import (
     Unchecked,
     method_from,
 )
-from hetplan.cli.exits import WRITES_A_PLAN
 from hetplan.cli.measuring import Evaluators, History, Hosts, JournalFile, measuring
-from hetplan.cli.output import Output
+from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,9 +146,7 @@ def _solve(
     out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
 ) -> tuple[Outcome, Any]:
     """The outcome, and the measurements that its plan was made from."""
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
-    from hetplan.cli.quiet_engines import quiet_engines
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.front_door import solve as plan
     from hetplan.planner.answer import Limits
 
@@ -159,7 +156,7 @@ def _solve(
         return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
 
     if how["start"] is not None:
-        from hetplan.cli.plan_source import plan_from
+        from hetplan.cli.arguments import plan_from
 
         how["start"] = plan_from(how["start"])
     with measuring(profiles, slo, **who, out=out) as measurer, quiet_engines(out), progress(out) as show:
@@ -178,8 +175,7 @@ def _simulate(
     seed: int,
 ) -> Outcome:
     """The outcome with what simulation says of its plan; what it breaks fails the plan."""
-    from hetplan.cli.interrupt import interruptible
-    from hetplan.cli.progress import progress
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.cli.simulation_page import show_simulation
     from hetplan.front_door import simulate
 
@@ -198,7 +194,7 @@ def _simulate(
 
 
 def _tell(out: Output, outcome: Outcome, output: str | None) -> None:
-    from hetplan.cli.outcome_page import outcome_body, show_outcome
+    from hetplan.cli.plan_page import outcome_body, show_outcome
 
     written = None
     if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Formulation, MethodFile, Profiles, Question, Settings, SloFile, method_from
-from hetplan.cli.hosts_arguments import HostsFileOption, Wait
+from hetplan.cli.arguments import (
+    AsJson,
+    Formulation,
+    HostsFileOption,
+    MethodFile,
+    Profiles,
+    Question,
+    Settings,
+    SloFile,
+    Wait,
+    method_from,
+)
 from hetplan.cli.output import Output
 
 if TYPE_CHECKING:
@@ -85,7 +95,7 @@ def _maker(
     out: Output, profiles: list[Path], slo: Path, how: Mapping[str, Any], time_limit: float | None
 ) -> Callable[..., Outcome]:
     """What plans; the files are read before anything is touched, so that a bad one ends the command at once."""
-    from hetplan.cli.quiet_engines import quiet_engines
+    from hetplan.cli.long_work import quiet_engines
     from hetplan.front_door import Planner
     from hetplan.planner.answer import Limits
     from hetplan.profiles.load import load_inputs
@@ -114,7 +124,7 @@ def _run(
     wait_s: float,
 ) -> Ended:
     from hetplan import registry
-    from hetplan.cli.interrupt import interruptible
+    from hetplan.cli.long_work import interruptible
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.watching import Watching

@@ -15,11 +15,11 @@ import pytest
 from typer.main import get_command
 
 from hetplan.cli.app import build_app
-from hetplan.cli.diff import differences
 from hetplan.cli.doctor import clashes
 from hetplan.cli.page import Page, printable
+from hetplan.cli.plans import differences
 
-NAMES = sorted(get_command(build_app()).commands)  # type: ignore[attr-defined]
+NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 NEED_ARGUMENTS = [
     *("apply", "check", "diff", "down", "export", "import", "load", "options", "profile", "schema", "show", "simulate"),
     *("solve", "status", "verify", "watch"),

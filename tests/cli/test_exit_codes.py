@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hetplan import errors
-from hetplan.cli.exits import Exit, ending_of
+from hetplan.cli.output import Exit, ending_of
 
 
 def test_0_a_verified_plan(files: Any, run: Callable[..., Any]) -> None:

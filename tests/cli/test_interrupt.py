@@ -57,7 +57,7 @@ def test_an_engine_that_does_not_listen_is_not_waited_for(
         "-o",
         files.plan,
         "--json",
-        before="import hetplan.cli.interrupt as i; i.GRACE_SECONDS = 0.3",
+        before="import hetplan.cli.long_work as i; i.GRACE_SECONDS = 0.3",
         ODD_ENGINE_READY=str(ready),
     )
     code, out, err = interrupted(process, ready)

@@ -1,4 +1,4 @@
-"""`hetplan diff`: what differs between two plans, or between a plan and what runs."""
+"""The commands that look at plan files: `hetplan show`, `hetplan verify` and `hetplan diff`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,74 @@ from typing import Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile
-from hetplan.cli.exits import Exit
-from hetplan.cli.output import Output
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, plan_from
+from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import number
-from hetplan.cli.plan_source import plan_from
+from hetplan.cli.plan_page import show_plan
+from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.errors import InputError
 
-__all__ = ["diff", "differences"]
+__all__ = ["diff", "differences", "show", "verify"]
+
+Svg = Annotated[
+    Path | None,
+    typer.Option("--svg", metavar="FILE", help="Draw the plan's policies (queue length x slack) into this SVG file."),
+]
+Load = Annotated[
+    float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
+]
+
+
+def show(plan: PlanFile, svg: Svg = None, load: Load = None) -> None:
+    """Show a plan file as tables.
+
+    What runs, what is promised, how good it is and what limits it; of a policy also which model answers which queue.
+    PLAN may be - for stdin.
+    """
+    with Output("show") as out:
+        found = plan_from(plan, warn=out.warn)
+        show_plan(found, out.people)
+        draw_policies(found, out.people, load_qps=load)
+        if svg is not None:
+            write_svg(found, svg, load_qps=load)
+            out.note(f"\ndrawn into {svg}")
+
+
+def verify(
+    plan: PlanFile,
+    profiles: Profiles,
+    slo: SloFile,
+    state: StateFile = None,
+    measured: Measured = None,
+    allow_unchecked: Unchecked = False,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a plan's promises from its inputs.
+
+    By code that never saw how the plan was made. Exit 6 when a promise is broken. PLAN may be - for stdin.
+    """
+    with Output("verify", as_json=as_json) as out:
+        from hetplan.front_door import verify as check_plan
+
+        report = check_plan(plan_from(plan, warn=out.warn), profiles, slo, state=state, measured=measured)
+        for violation in report.violations:
+            out.send({"violation": {"code": violation.code, "at": violation.at, "text": violation.text}})
+        out.people.table(("violation", "where", "what"), [(v.code, v.at, v.text) for v in report.violations])
+        checked = ", ".join(report.checked)
+        if report.violations:
+            reason = f"{len(report.violations)} violation{'' if len(report.violations) == 1 else 's'}"
+        elif report.unchecked:
+            reason = "no check is known for this plan's question: only the parts that all plans share were checked"
+        else:
+            reason = "verified"
+        out.people.line(reason)
+        out.people.line(f"checked: {checked}")
+        for what in report.skipped:
+            out.people.line(f"not checked: {what}")
+        sound = not report.violations and (allow_unchecked or not report.unchecked)
+        told = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
+        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **told)
+
 
 RUNS = (
     "question",
@@ -81,7 +141,7 @@ def _with_plan(out: Output, before: Path, after: Path) -> int:
 
 
 def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
-    from hetplan.cli.apply import show_difference
+    from hetplan.cli.hosts import show_difference
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target

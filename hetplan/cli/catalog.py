@@ -1,7 +1,8 @@
-"""`hetplan options`: what can be set about a question."""
+"""What there is: `hetplan questions`, `hetplan options` and `hetplan solvers`."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,28 @@ import typer
 from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Output
 
-__all__ = ["options"]
+__all__ = ["options", "questions", "solvers"]
+
+
+def questions(as_json: AsJson = False) -> None:
+    """List what can be decided."""
+    with Output("questions", as_json=as_json) as out:
+        from hetplan.registry import problem, problem_names
+
+        rows = []
+        for name in problem_names():
+            asked = problem(name)
+            formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
+            rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
+            out.send({"question": name, "formulations": formulations, "aliases": aliases, "about": about})
+        out.people.table(("question", "formulations (default first)", "also called", "decides"), rows)
+        out.people.line()
+        out.people.line("`hetplan options QUESTION` lists what can be set.")
+
+
+def _opening(question: type) -> str:
+    """A question's module opens with what it decides; its class with how to read it."""
+    return (sys.modules[question.__module__].__doc__ or "").strip().split("\n")[0]
 
 
 def _names() -> list[str]:
@@ -79,3 +101,19 @@ def _default(about: dict[str, Any]) -> str:
 def _summary(model: type) -> str:
     text = (model.__doc__ or "").strip().split("\n")[0]
     return text.split(": ", 1)[-1]
+
+
+def solvers(as_json: AsJson = False) -> None:
+    """List the engines, preferred ones first."""
+    with Output("solvers", as_json=as_json) as out:
+        from hetplan.registry import solvers as registered
+
+        rows = []
+        for engine in registered():
+            version = engine.version()
+            summary = (type(engine).__doc__ or "").strip().split("\n")[0]
+            rows.append((engine.name, engine.form, version or "not installed", summary))
+            out.send({"solver": engine.name, "form": engine.form, "version": version or None, "about": summary})
+        out.people.table(("solver", "form", "version", "what it is"), rows)
+        out.people.line()
+        out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")

@@ -1,0 +1,119 @@
+"""The commands about input files: `hetplan check`, `hetplan import` and `hetplan schema`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, Profiles, SloFile, StateFile
+from hetplan.cli.output import Exit, Output
+from hetplan.errors import Fault, InputError
+
+__all__ = ["Kind", "check", "import_file", "schema"]
+
+
+def check(
+    profiles: Profiles,
+    slo: SloFile,
+    state: StateFile = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 when there is anything to say.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look input files over before solving.
+
+    Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do not cover) exit 0, and 2 with
+    --strict.
+    """
+    with Output("check", as_json=as_json) as out:
+        from hetplan.profiles.lint import lint
+        from hetplan.profiles.load import load_inputs
+
+        inputs = load_inputs(profiles, slo, state=state)
+        findings = [*inputs.warnings, *lint(inputs)]
+        for code, at, text in findings:
+            out.send({"finding": {"code": code, "at": at, "text": text}})
+        out.people.table(("finding", "where", "what"), findings)
+        told = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing to mend"
+        apps, variants = len(inputs.slo.apps), len(inputs.profile.variants)
+        out.people.line(
+            f"{told}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
+            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables"
+        )
+        out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, told)
+
+
+def _kinds() -> list[str]:
+    from hetplan.registry import importers
+
+    return sorted(importers())
+
+
+def import_file(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What the file is: melange, ...", autocompletion=_kinds)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="The file to convert.")],
+    folder: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Where profile.json and slo.json go; made if need be."),
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
+) -> None:
+    """Convert another tool's file.
+
+    Writes profile.json and, where the file says what is wanted, slo.json.
+    """
+    with Output("import") as out:
+        from hetplan.profiles.plan_file import write_atomically
+        from hetplan.registry import importers
+
+        known = importers()
+        if kind not in known:
+            raise InputError.one(
+                file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
+            )
+        profile, slo = known[kind](file)
+        targets = [(folder / "profile.json", profile), *([(folder / "slo.json", slo)] if slo is not None else [])]
+        taken = [str(path) for path, _ in targets if path.exists() and not force]
+        if taken:
+            raise InputError(
+                [
+                    Fault(path, "", "", "the file is there already", "Name another -o FOLDER, or use --force.")
+                    for path in taken
+                ]
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, data in targets:
+            write_atomically(path, _bytes(data))
+            out.people.line(f"written to {path}")
+        if slo is None:
+            out.people.line("the file does not say what is wanted: write an slo.json (docs/formats.md)")
+
+
+def _bytes(data: dict[str, Any]) -> bytes:
+    return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+class Kind(StrEnum):
+    """The files that have a schema."""
+
+    PROFILE = "profile"
+    SLO = "slo"
+    PLAN = "plan"
+    STATE = "state"
+
+
+def schema(kind: Annotated[Kind, typer.Argument(help="Which file.")]) -> None:
+    """Print the JSON Schema of a file."""
+    with Output("schema", quiet=True):
+        if kind is Kind.PLAN:
+            from hetplan.profiles.plan_file import plan_schema
+
+            text = plan_schema()
+        else:
+            from hetplan.profiles.schema import schema as input_schema
+
+            text = input_schema(kind.value)
+        typer.echo(json.dumps(text, indent=2, ensure_ascii=False))
