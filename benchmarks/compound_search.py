@@ -12,8 +12,8 @@ import numpy as np
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.planner.forms.black_box import BlackBox
+from hetplan.problems.compound.form import Sought, read_sought
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.pipeline import Sought, read_sought
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs

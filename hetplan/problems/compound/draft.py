@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hetplan.planner.draft import Draft, Reported
-from hetplan.problems.compound.ways import Query, Way, machines_of
+from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.problems.compound.form import Asked, Packed, machines_of
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.workers import Load, Share, Worker
 
-if TYPE_CHECKING:
-    from hetplan.problems.compound.packed import Packed
-    from hetplan.problems.compound.question import Compound
-
 __all__ = ["draft"]
 
-MOST_TOLD = 10
+MOST_SHOWN = 10
 
 
-def draft(problem: Compound, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
+def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
     """The plan of a packing."""
     served = [
         (query, query.ways[int(option - packed.form.first[i])], int(option))
         for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
         if option >= 0
     ]
-    chosen = {query.app_id: _chosen(problem, packed, query, way, option) for query, way, option in served}
-    workers = _workers(problem, [(query, way, chosen[query.app_id]) for query, way, _ in served])
+    chosen = {query.app_id: _chosen(asked, packed, query, way, option) for query, way, option in served}
+    workers = _workers(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])
     left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]
     found_by_search = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
@@ -40,19 +37,19 @@ def draft(problem: Compound, queries: Sequence[Query], packed: Packed, notices: 
         routing=_routes(workers),
         dispatch=chosen,
         actions=_actions(workers),
-        promises=_promises(problem, served, left, workers),
-        reported=_reported(problem, packed, served, found_by_search),
+        promises=_promises(asked, served, left, workers),
+        reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
             Unserved(app=query.app_id, rate_qps=_rate(query), why=_why(packed, queries, query)) for query in left
         ),
-        warnings=(*notices, *_dropped(packed, queries), *_told(left)),
+        warnings=(*notices, *_dropped(packed, queries), *_unserved(left)),
         alternatives=_alternatives(queries),
         searched=found_by_search,
     )
 
 
-def _chosen(problem: Compound, packed: Packed, query: Query, way: Way, option: int) -> ChosenPlanDispatch:
-    machines = machines_of(packed.form, option, packed.choice, problem.tiers)
+def _chosen(asked: Asked, packed: Packed, query: Query, way: Way, option: int) -> ChosenPlanDispatch:
+    machines = machines_of(packed.form, option, packed.choice, asked.tiers)
     if way.found is None:
         candidate = query.ways.index(way)
         stated = dict(query.app.candidates[candidate].demand)
@@ -69,7 +66,7 @@ def _chosen(problem: Compound, packed: Packed, query: Query, way: Way, option: i
     )
 
 
-def _workers(problem: Compound, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> tuple[Worker, ...]:
+def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> tuple[Worker, ...]:
     """A worker per machine in use, with the operators on it; a device of its own is one as well."""
     on: dict[tuple[str, str], list[Load]] = defaultdict(list)
     number = 0
@@ -80,9 +77,9 @@ def _workers(problem: Compound, served: Sequence[tuple[Query, Way, ChosenPlanDis
         for node, tier in way.found.placement.items():
             number += 1
             share = way.found.share.get(node)
-            own = next(tier_ for tier_ in problem.tiers if tier_.name == tier).own
+            own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
             key = (tier, query.app_id if own else f"{next(place[tier]):06d}")
-            pipeline = problem.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
+            pipeline = asked.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
             reads = pipeline.nodes[node].reads if pipeline is not None else ()
             knobs = {knob: way.found.knobs[knob] for knob in reads}
             on[key].append(
@@ -95,7 +92,7 @@ def _workers(problem: Compound, served: Sequence[tuple[Query, Way, ChosenPlanDis
                 )
             )
     workers = []
-    tiers = {tier.name: tier for tier in problem.tiers}
+    tiers = {tier.name: tier for tier in asked.tiers}
     for count, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
         here = tiers[tier]
         workers.append(
@@ -125,7 +122,7 @@ def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
 
 
 def _promises(
-    problem: Compound, served: Sequence[tuple[Query, Way, int]], left: Sequence[Query], workers: Sequence[Worker]
+    asked: Asked, served: Sequence[tuple[Query, Way, int]], left: Sequence[Query], workers: Sequence[Worker]
 ) -> tuple[Promise, ...]:
     goodput = float(sum(way.weight for _, way, _ in served))
     promises = [
@@ -133,7 +130,7 @@ def _promises(
         Promise(quantity="served", relation="=", value=float(len(served)), model="no-queueing"),
     ]
     if workers:
-        value = cost_of(problem, workers)
+        value = cost_of(asked, workers)
         promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
     stated = [_stated(query, way) for query, way, _ in served]
     if any(stated):
@@ -181,13 +178,13 @@ def _of_found(query: Query, way: Way) -> list[Promise]:
     ]
 
 
-def cost_of(problem: Compound, workers: Sequence[Worker]) -> float:
+def cost_of(asked: Asked, workers: Sequence[Worker]) -> float:
     """Currency units per hour: shares where shares are paid for, whole machines otherwise."""
     total = 0
-    tiers = {tier.hardware: tier for tier in problem.tiers}
+    tiers = {tier.hardware: tier for tier in asked.tiers}
     for worker in workers:
         tier = tiers[worker.hardware]
-        shares = [_share_paid(problem, load) for load in worker.loads]
+        shares = [_share_paid(asked, load) for load in worker.loads]
         if tier.per == "gpu" and None not in shares:
             total += round(tier.price_nanos * float(np.sum([share for share in shares if share is not None])))
         else:
@@ -195,24 +192,24 @@ def cost_of(problem: Compound, workers: Sequence[Worker]) -> float:
     return total / NANO
 
 
-def _share_paid(problem: Compound, load: Load) -> float | None:
+def _share_paid(asked: Asked, load: Load) -> float | None:
     """The share of a GPU that a load pays for: its own, none on a processor; None where it has the whole."""
     if load.share is not None and load.share.gpu is not None:
         return load.share.gpu
-    app = problem.inputs.slo.apps[load.app or ""]
-    node = problem.inputs.profile.pipelines[(app.runs.pipeline if app.runs else None) or ""].nodes[load.node or ""]
+    app = asked.inputs.slo.apps[load.app or ""]
+    node = asked.inputs.profile.pipelines[(app.runs.pipeline if app.runs else None) or ""].nodes[load.node or ""]
     return 0.0 if node.device == "cpu" and not node.needs.get("gpu", 0.0) else None
 
 
 def _reported(
-    problem: Compound, packed: Packed, served: Sequence[tuple[Query, Way, int]], found_by_search: bool
+    asked: Asked, packed: Packed, served: Sequence[tuple[Query, Way, int]], found_by_search: bool
 ) -> tuple[Reported, ...]:
-    scope: Any = "restriction" if found_by_search else "problem"
+    scope: Scope = "restriction" if found_by_search else "problem"
     note = "the bound is over the plans that were measured" if found_by_search else None
     reported = []
     if packed.form.sense == "max":
         goodput = float(sum(way.weight for _, way, _ in served))
-        aged = problem.options.aging > 0
+        aged = asked.options.aging > 0
         about = "aged_goodput" if aged else "goodput"
         reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
     form, answer = packed.cost or (packed.form, packed.answer)
@@ -251,12 +248,12 @@ def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
         for j, way in enumerate(query.ways)
         if way.found is None and not packed.form.fits[int(packed.form.first[i]) + j]
     ]
-    more = [Notice(code="W-dropped", at="apps", text=f"{len(lost) - MOST_TOLD} more candidates fit nowhere")]
-    told = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_TOLD]]
-    return told + (more if len(lost) > MOST_TOLD else [])
+    more = [Notice(code="W-dropped", at="apps", text=f"{len(lost) - MOST_SHOWN} more candidates fit nowhere")]
+    shown = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_SHOWN]]
+    return shown + (more if len(lost) > MOST_SHOWN else [])
 
 
-def _told(left: Sequence[Query]) -> list[Notice]:
+def _unserved(left: Sequence[Query]) -> list[Notice]:
     if not left:
         return []
     return [Notice(code="W-unserved", at="unserved", text=f"{len(left)} applications are not served")]

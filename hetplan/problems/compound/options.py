@@ -66,6 +66,15 @@ class CompoundOptions(Options):
     )
     alternatives: int = Field(default=20, ge=1, description="the most plans per query handed to the packing")
 
+    @property
+    def packer(self) -> str:
+        """The engine that packs."""
+        if self.packing != "greedy":
+            return self.packing
+        if self.exhausted == "stop":
+            return "greedy-stop"
+        return "greedy" if self.norm == "best" else f"greedy-{self.norm}"
+
 
 class PaperOptions(CompoundOptions):
     """The paper's defaults: CMBO, its t-test, the greedy rule."""

@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
-from hetplan.planner.contract import Ask
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.forms.black_box import (
     BlackBox,
     Measured,
@@ -22,13 +22,10 @@ from hetplan.planner.forms.black_box import (
     least_shares,
     priced,
 )
+from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.pipeline import Sought
-from hetplan.problems.compound.ways import Found, Item, Query, Tier, Way
+from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
-
-if TYPE_CHECKING:
-    from hetplan.problems.compound.question import Compound
 
 __all__ = ["Stage", "found_ways", "recorded", "search_all"]
 
@@ -42,7 +39,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Stage:
-    """What the first stage came to for one query: its ways, and what to tell.
+    """What the first stage came to for one query: its ways, and what to say of it.
 
     `broken` is there where whoever measures answered nothing right about any configuration.
     """
@@ -53,20 +50,20 @@ class Stage:
     broken: SolverFailed | None = None
 
 
-def search_all(problem: Compound, ask: Ask, waited: Callable[[str], int]) -> list[Stage]:
+def search_all(asked: Asked, ask: Ask, tools: Tools) -> list[Stage]:
     """Every query in turn."""
-    history = problem.tools.extra.get("history")
+    history = tools.extra.get("history")
     past = history() if history is not None else None
-    return [_one(problem, ask, sought, past, waited(sought.app_id)) for sought in problem.sought]
+    return [_one(asked, ask, tools, sought, past) for sought in asked.sought]
 
 
-def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) -> Stage:
-    options, measured = problem.options, problem.inputs.measured
-    known = recorded(sought, measured, problem.inputs.files.get("measured", "measured"))
-    evaluate = problem.tools.evaluate
+def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Stage:
+    options, measured = asked.options, asked.inputs.measured
+    known = recorded(sought, measured, asked.inputs.files.get("measured", "measured"))
+    evaluate = tools.evaluate
     if evaluate is None and measured is None:
         raise InputError.one(
-            file=problem.inputs.files.get("profile", "profile"), path=f"$.pipelines.{sought.pipeline_id}.evaluator",
+            file=asked.inputs.files.get("profile", "profile"), path=f"$.pipelines.{sought.pipeline_id}.evaluator",
             value=sought.pipeline.evaluator or "", why=f"plans of {sought.app_id} have to be measured",
             remedy="Name who measures with --evaluate, or give measurements with --measured.",
         )  # fmt: skip
@@ -74,7 +71,7 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
         journal = {found.configuration: found for found in known}
         form = replace(sought.box(_nobody, options), placements=sought.reachable, journal=journal)
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
-        return _staged(problem, sought, form, best, waited)
+        return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
     measure = evaluate(**sought.setup(options), seconds=seconds)
     form = replace(
@@ -84,7 +81,7 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
     )  # fmt: skip
     confirmed = False
     try:
-        running = _incumbent(problem.start, sought, form)
+        running = _incumbent(asked.start, sought, form)
         answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
         best = -1 if answer.point is None else answer.point // len(form.placements)
         if options.confirm:
@@ -93,7 +90,7 @@ def _one(problem: Compound, ask: Ask, sought: Sought, past: Any, waited: int) ->
     except (Cancelled, OutOfTime):
         # What was measured until then may serve this query, or others; that it was cut short is in the record.
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
-    stage = _staged(problem, sought, form, best, waited)
+    stage = _staged(asked, sought, form, best, measuring=evaluate is not None)
     if options.confirm and not confirmed and stage.query.ways:
         text = "measuring ended before its plan was confirmed: it rests on what the search measured"
         notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
@@ -133,7 +130,7 @@ def _broken(form: BlackBox, sought: Sought) -> SolverFailed | None:
 
 
 def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
-    """The cheapest plans measured on under the always-valid rule, until one stands."""
+    """The cheapest plans measured on under the always-valid rule, until one holds."""
     for _ in range(MOST_CONFIRMED):
         passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.costs(c).min())]
         if not passing:
@@ -146,11 +143,11 @@ def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
     return -1
 
 
-def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited: int) -> Stage:
+def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measuring: bool) -> Stage:
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
-    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, problem.options.alternatives))), [])
-    kept = _kept(problem.start, sought, ways)
+    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, asked.options.alternatives))), [])
+    kept = _kept(asked.start, sought, ways)
     notices = [
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
         for one in form.failed
@@ -158,8 +155,14 @@ def _staged(problem: Compound, sought: Sought, form: BlackBox, best: int, waited
     if (sought.app.demand.streams or 1) > 1:
         text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
         notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
-    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, "" if ways else _why(everywhere, sought))
-    return Stage(query, tuple(notices), best, _broken(form, sought) if problem.tools.evaluate else None)
+    query = Query(
+        sought.app_id,
+        sought.app,
+        tuple(kept or ways),
+        waited_before(asked.start, sought.app_id),
+        "" if ways else _why(everywhere, sought),
+    )
+    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None)
 
 
 def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
@@ -225,12 +228,12 @@ def _way(
         compute[None, None, :], np.array([found.bytes_out]), np.array([found.bytes_in]),
         form.placements[placement : placement + 1],
     )[0, 0]  # fmt: skip
-    told = Found(
+    made = Found(
         knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
         latency_s=float(latency), accuracy=found.mean, se=found.se, samples=found.samples, verdict=str(found.verdict),
         price=price,
     )  # fmt: skip
-    return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=told)
+    return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
 
 
 def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> float:

@@ -1,163 +1,116 @@
-"""What is packed: the ways to serve each application, as stated or as found by a search, and the machines there are."""
+"""How `compound` is answered: plans are searched for, then one is chosen per query, then the same at least cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from hetplan.planner.forms.packing import Choice, Items, Packing
-from hetplan.profiles.fields import NANO
-from hetplan.profiles.slo import App
+from hetplan.errors import NoSolver
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.forms.packing import Choice, Packing
+from hetplan.problems.compound.draft import draft
+from hetplan.problems.compound.form import Asked, Packed, packing
+from hetplan.problems.compound.search import search_all
+from hetplan.problems.compound.why import short
+from hetplan.problems.compound.wish import Query
 
-__all__ = ["Found", "Item", "Query", "Tier", "Way", "machines_of", "packing"]
+__all__ = ["decided"]
 
-
-@dataclass(frozen=True)
-class Tier:
-    """One tier: its hardware, how many machines of it there are, what one holds, what it costs.
-
-    `own` says that every application has one for itself (its device): nothing of it is shared. `per` names the resource
-    whose share is paid for; without it a machine in use is paid for whole. `elsewhere` are resources that its machines
-    do not list and the wish limits in total.
-    """
-
-    name: str
-    hardware: str
-    relative_time: float
-    machines: float
-    room: Mapping[str, float]
-    price_nanos: int = 0
-    offer: str | None = None
-    per: str | None = None
-    own: bool = False
-    elsewhere: frozenset[str] = frozenset()
-
-    @property
-    def price(self) -> float:
-        """Currency units per hour of what is paid for: a machine, or one of what `per` names."""
-        return self.price_nanos / NANO
-
-    @property
-    def machine_price(self) -> float:
-        """Currency units per hour of one machine, all of it."""
-        return self.price * (self.room.get(self.per, 1.0) if self.per is not None else 1.0)
-
-    def fits(self, needs: Mapping[str, float]) -> bool:
-        """Whether a machine has room for so much."""
-        return all(amount <= self.room.get(kind, 0.0) for kind, amount in needs.items() if kind not in self.elsewhere)
+GAP = 2e-3
+"""The default gap of a packing."""
 
 
-@dataclass(frozen=True)
-class Item:
-    """What one operator takes of one machine of a tier."""
-
-    tier: str
-    node: str | None
-    size: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it.
-
-    `price` is what its shares of machines come to, however those are paid for: what the search went by.
-    """
-
-    knobs: Mapping[str, object]
-    placement: Mapping[str, str]
-    share: Mapping[str, float]
-    latency_s: float
-    accuracy: float
-    se: float
-    samples: int
-    verdict: str
-    price: float
+def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
+    """Search where plans are not stated, then pack."""
+    stages = search_all(asked, ask, tools)
+    queries = (*asked.queries, *(stage.query for stage in stages))
+    notices = (*asked.notices, *(notice for stage in stages for notice in stage.notices))
+    broken = [stage.broken for stage in stages if stage.broken is not None]
+    cancelled = ask.limits.cancel is not None and ask.limits.cancel.is_set()
+    found = any(query.ways for query in queries)
+    if broken and not cancelled and (asked.wish.sense == "min" or not found):
+        raise broken[0]
+    if stages and not found:
+        why = tuple(f"{query.app_id}: {query.why_none}" for query in queries)
+        return Infeasible(why=why, proved=False, warnings=notices)
+    packed = _pack(asked, ask, queries)
+    return packed if isinstance(packed, Infeasible) else draft(asked, queries, packed, notices)
 
 
-@dataclass(frozen=True)
-class Way:
-    """One way to serve an application: what it takes of totals, what of machines, what it costs per hour.
-
-    Shared machines that are paid for whole are not in its `price`: they cost where they are in use.
-    """
-
-    demand: Mapping[str, float] = field(default_factory=dict)
-    items: tuple[Item, ...] = ()
-    price: float = 0.0
-    weight: float = 1.0
-    label: str | None = None
-    found: Found | None = None
-
-
-@dataclass(frozen=True)
-class Query:
-    """An application with its ways; `waited` counts the plans in a row that left it unserved."""
-
-    app_id: str
-    app: App
-    ways: tuple[Way, ...]
-    waited: int = 0
-    why_none: str = ""
-
-
-def packing(
-    queries: Sequence[Query],
-    tiers: Sequence[Tier],
-    totals: Mapping[str, float],
-    *,
-    sense: Literal["max", "min"],
-    aging: float = 0.0,
-) -> Packing:
-    """The form: a group per application, an option per way, totals as resources, machines of shared tiers."""
-    ways = [way for query in queries for way in query.ways]
-    counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    aged = np.repeat([1.0 + aging * query.waited for query in queries], counts) if queries else np.zeros(0)
-    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else np.array([way.price for way in ways])
-    names = tuple(totals)
-    demand = np.array([[way.demand.get(name, 0.0) for name in names] for way in ways]).reshape(len(ways), len(names))
-    shared = [tier for tier in tiers if not tier.own]
-    return Packing(
-        sense,
-        first,
-        worth.astype(float),
-        demand.astype(float),
-        np.array([totals[name] for name in names], dtype=float),
-        items=_items(ways, shared) if any(way.items for way in ways) else None,
-        groups=tuple(query.app_id for query in queries),
-        resources=names,
-        name="compound",
+def _pack(asked: Asked, ask: Ask, queries: Sequence[Query]) -> Packed | Infeasible:
+    """One way per query, by the objective."""
+    wish = asked.wish
+    form = packing(queries, asked.tiers, asked.totals, sense=wish.sense, aging=asked.options.aging)
+    about = "most weight served" if form.sense == "max" else "all served at least cost"
+    answer = ask(form, gap=GAP, about=about, solver=asked.options.packer)
+    if form.sense == "min" and answer.point is None and answer.status is not Status.INFEASIBLE:
+        answer = _exactly(ask, form, answer)
+    if answer.status is Status.INFEASIBLE or (form.sense == "min" and answer.point is None):
+        found = short(asked, ask, form, queries, proved=answer.status is Status.INFEASIBLE)
+        # Of queries that were searched only the plans that were measured are known: others may fit.
+        return replace(found, proved=found.proved and not asked.sought)
+    if answer.point is None:
+        return Infeasible(why=(f"no packing was found: {answer.stop}",), proved=False)
+    packed = Packed(form, answer.point, answer)
+    priced = any(way.price > 0 for query in queries for way in query.ways) or (
+        form.items is not None and bool(form.items.price.any())
     )
+    if wish.then_cheapest and priced and (answer.point.option >= 0).any():
+        return _then_cheapest(asked, ask, queries, packed)
+    return packed
 
 
-def _items(ways: Sequence[Way], tiers: Sequence[Tier]) -> Items:
-    place = {tier.name: t for t, tier in enumerate(tiers)}
-    kinds = tuple(dict.fromkeys(kind for way in ways for item in way.items for kind in item.size))
-    kept = [[item for item in way.items if item.tier in place] for way in ways]
-    flat = [item for items in kept for item in items]
-    at = np.array([place[item.tier] for item in flat], dtype=np.int64)
-    size = np.array([[item.size.get(kind, 0.0) for kind in kinds] for item in flat]).reshape(len(flat), len(kinds))
-    room = np.array([[tier.room.get(kind, 0.0) for kind in kinds] for tier in tiers]).reshape(len(tiers), len(kinds))
-    elsewhere = np.array([[kind in tier.elsewhere for kind in kinds] for tier in tiers]).reshape(room.shape)
-    return Items(
-        first=np.concatenate([[0], np.cumsum([len(items) for items in kept])]).astype(np.int64),
-        tier=at,
-        size=np.where(elsewhere[at], 0.0, size),
-        machines=np.array([tier.machines for tier in tiers], dtype=float),
-        room=room,
-        price=np.array([0.0 if tier.per == "gpu" else tier.machine_price for tier in tiers]),
-    )
+def _exactly(ask: Ask, form: Packing, answer: Answer[Choice]) -> Answer[Choice]:
+    """Where a heuristic found no way to serve all, the whole program says whether there is one."""
+    try:
+        return ask(form, gap=GAP, about="whether all can be served", solver="exact")
+    except NoSolver:
+        return answer
 
 
-def machines_of(form: Packing, option: int, choice: Choice, tiers: Sequence[Tier]) -> dict[str, tuple[int, ...]]:
-    """Per tier the machines on which a chosen option's items stand."""
-    if form.items is None or choice.machine is None:
-        return {}
-    shared = [tier for tier in tiers if not tier.own]
-    where: dict[str, list[int]] = {}
-    for item in range(int(form.items.first[option]), int(form.items.first[option + 1])):
-        where.setdefault(shared[int(form.items.tier[item])].name, []).append(int(choice.machine[item]))
-    return {tier: tuple(machines) for tier, machines in where.items()}
+def _then_cheapest(asked: Asked, ask: Ask, queries: Sequence[Query], packed: Packed) -> Packed:
+    """The same queries served by ways of the same weight, at least cost."""
+    served = [i for i, option in enumerate(packed.choice.option) if option >= 0]
+    kept: list[list[int]] = []
+    for i in served:
+        weight = queries[i].ways[int(packed.choice.option[i] - packed.form.first[i])].weight
+        kept.append([j for j, way in enumerate(queries[i].ways) if way.weight >= weight])
+    fewer = [
+        replace(queries[i], ways=tuple(queries[i].ways[j] for j in ways)) for i, ways in zip(served, kept, strict=True)
+    ]
+    form = packing(fewer, asked.tiers, asked.totals, sense="min")
+    cheaper = asked.options.packer if asked.options.packer in ("dual", "exact", "exact-cp-sat") else "dual"
+    begin = _within(packed, form, served, kept)
+    answer = ask(form, start=begin, gap=GAP, about="the same queries at least cost", solver=cheaper)
+    if answer.point is None:
+        return packed
+    option = np.full(packed.choice.option.size, -1, dtype=np.int64)
+    machine = None if packed.choice.machine is None else np.full(packed.choice.machine.size, -1, dtype=np.int64)
+    for k, i in enumerate(served):
+        small = int(answer.point.option[k])
+        option[i] = packed.form.first[i] + kept[k][small - int(form.first[k])]
+        if machine is not None and form.items is not None and packed.form.items is not None:
+            assert answer.point.machine is not None
+            begin_at, from_at = packed.form.items.first[option[i]], form.items.first[small]
+            count = int(form.items.first[small + 1] - from_at)
+            machine[begin_at : begin_at + count] = answer.point.machine[from_at : from_at + count]
+    return Packed(packed.form, Choice(option, machine), packed.answer, (form, answer))
+
+
+def _within(packed: Packed, form: Packing, served: list[int], kept: list[list[int]]) -> Choice:
+    """A choice of all queries, as one of those served alone."""
+    option = np.full(len(served), -1, dtype=np.int64)
+    machine = None if form.items is None else np.full(form.items.tier.size, -1, dtype=np.int64)
+    for k, i in enumerate(served):
+        chosen = int(packed.choice.option[i])
+        option[k] = form.first[k] + kept[k].index(chosen - int(packed.form.first[i]))
+        if machine is not None and form.items is not None and packed.form.items is not None:
+            assert packed.choice.machine is not None
+            begin, end = packed.form.items.first[chosen], packed.form.items.first[chosen + 1]
+            at = int(form.items.first[option[k]])
+            machine[at : at + end - begin] = packed.choice.machine[begin:end]
+    return Choice(option, machine)

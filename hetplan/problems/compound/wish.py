@@ -4,18 +4,105 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.ways import Item, Query, Tier, Way
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
 
-__all__ = ["Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
+__all__ = ["Found", "Item", "Query", "Tier", "Way", "Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One tier: its hardware, how many machines of it there are, what one holds, what it costs.
+
+    `own` says that every application has one for itself (its device): nothing of it is shared. `per` names the resource
+    whose share is paid for; without it a machine in use is paid for whole. `elsewhere` are resources that its machines
+    do not list and the wish limits in total.
+    """
+
+    name: str
+    hardware: str
+    relative_time: float
+    machines: float
+    room: Mapping[str, float]
+    price_nanos: int = 0
+    offer: str | None = None
+    per: str | None = None
+    own: bool = False
+    elsewhere: frozenset[str] = frozenset()
+
+    @property
+    def price(self) -> float:
+        """Currency units per hour of what is paid for: a machine, or one of what `per` names."""
+        return self.price_nanos / NANO
+
+    @property
+    def machine_price(self) -> float:
+        """Currency units per hour of one machine, all of it."""
+        return self.price * (self.room.get(self.per, 1.0) if self.per is not None else 1.0)
+
+    def fits(self, needs: Mapping[str, float]) -> bool:
+        """Whether a machine has room for so much."""
+        return all(amount <= self.room.get(kind, 0.0) for kind, amount in needs.items() if kind not in self.elsewhere)
+
+
+@dataclass(frozen=True)
+class Item:
+    """What one operator takes of one machine of a tier."""
+
+    tier: str
+    node: str | None
+    size: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it.
+
+    `price` is what its shares of machines come to, however those are paid for: what the search went by.
+    """
+
+    knobs: Mapping[str, object]
+    placement: Mapping[str, str]
+    share: Mapping[str, float]
+    latency_s: float
+    accuracy: float
+    se: float
+    samples: int
+    verdict: str
+    price: float
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to serve an application: what it takes of totals, what of machines, what it costs per hour.
+
+    Shared machines that are paid for whole are not in its `price`: they cost where they are in use.
+    """
+
+    demand: Mapping[str, float] = field(default_factory=dict)
+    items: tuple[Item, ...] = ()
+    price: float = 0.0
+    weight: float = 1.0
+    label: str | None = None
+    found: Found | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """An application with its ways; `waited` counts the plans in a row that left it unserved."""
+
+    app_id: str
+    app: App
+    ways: tuple[Way, ...]
+    waited: int = 0
+    why_none: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +207,7 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
 def read_queries(
     inputs: Inputs, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults, start: Plan | None
 ) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
-    """The applications with stated candidates, the totals that limit them, and what there is to tell."""
+    """The applications with stated candidates, the totals that limit them, and what there is to say."""
     named = {tier.name for tier in tiers}
     totals = dict(inputs.slo.limits.resources)
     notices: list[Notice] = []
@@ -169,5 +256,5 @@ def waited_before(start: Plan | None, app_id: str) -> int:
     """How many plans in a row left an application unserved, the one started from the last of them."""
     if start is None or not any(entry.app == app_id for entry in start.unserved):
         return 0
-    told = [one.value for one in start.promises if one.app == app_id and one.quantity == "rounds_unserved"]
-    return int(told[0]) if told else 1
+    seen = [one.value for one in start.promises if one.app == app_id and one.quantity == "rounds_unserved"]
+    return int(seen[0]) if seen else 1

@@ -49,8 +49,8 @@ def two_operators(limit_s: float = 0.51, **how: object) -> BlackBox:
 
 def box(name: str, seed: int, **how: object) -> BlackBox:
     """A synthetic query as the planner poses it."""
+    from hetplan.problems.compound.form import read_sought
     from hetplan.problems.compound.options import CompoundOptions
-    from hetplan.problems.compound.pipeline import read_sought
     from hetplan.problems.compound.wish import read_tiers
     from hetplan.problems.faults import Faults
     from hetplan.profiles.load import load_inputs
@@ -364,7 +364,7 @@ def test_several_streams_are_planned_as_one_and_told_so():
 
 
 def test_levels_that_rise_or_fall_have_an_order_and_near_ones_are_alike():
-    from hetplan.problems.compound.pipeline import _in_order
+    from hetplan.problems.compound.form import _in_order
 
     assert [_in_order(levels) for levels in ([1, 2, 4], [4, 2, 1], [1, 3, 2], ["n", "s"], [True, False], [1])] == [
         True, True, False, False, False, False,

@@ -1,25 +1,28 @@
-"""From an application's pipeline, tiers and links to the black box that is searched."""
+"""What is asked of engines: the black box that is searched for plans of a query, and the packing of all queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed
+from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.ways import Tier
+from hetplan.problems.compound.wish import Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Link, Pipeline
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 
-__all__ = ["Sought", "read_sought"]
+__all__ = ["Asked", "Packed", "Sought", "machines_of", "packing", "read_asked", "read_sought"]
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
@@ -68,7 +71,7 @@ class Sought:
         return {knob: levels[int(k)] for (knob, levels), k in zip(self.pipeline.knobs.items(), at, strict=True)}
 
     def operators(self) -> tuple[Operator, ...]:
-        """The steps in an order in which everything stands after what it needs."""
+        """The steps in an order in which everything comes after what it needs."""
         knobs, place = list(self.pipeline.knobs), {name: n for n, name in enumerate(self.order)}
         return tuple(
             Operator(
@@ -132,6 +135,31 @@ def _in_order(levels: Sequence[Any]) -> bool:
     return bool(abs(steps.sum()) == steps.size)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the files and options ask: the objective, tiers and totals, queries with plans, and those to be searched."""
+
+    inputs: Inputs
+    options: CompoundOptions
+    wish: Wish
+    tiers: tuple[Tier, ...]
+    totals: Mapping[str, float]
+    queries: tuple[Query, ...]
+    sought: tuple[Sought, ...]
+    start: Plan | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> Asked:
+    """Read the files; raises `InputError` with every fault found."""
+    faults = Faults.of(inputs)
+    wish, tiers = read_wish(inputs, faults), read_tiers(inputs, faults)
+    queries, totals, notices = read_queries(inputs, tiers, options, faults, start)
+    sought = read_sought(inputs, tiers, faults)
+    faults.settle()
+    return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
+
+
 def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults) -> tuple[Sought, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
@@ -160,7 +188,7 @@ def _sought(
         faults.in_slo(f"{at}.demand", "a compound query comes as a stream", 'Write {"streams": 1}.')
     for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
         if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
-            why = f"operators of {app_id} stand on machines, of which limits.instances says how many there are"
+            why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
             faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
     if app.network_ms_per_hop:
         faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
@@ -195,8 +223,6 @@ def _sought(
 
 def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
     """The tiers with this application's own device."""
-    from dataclasses import replace
-
     if app.device is None or app.device.relative_time is None:
         return tiers
     return (replace(tiers[0], relative_time=app.device.relative_time), *tiers[1:])
@@ -268,3 +294,73 @@ def _placements(
         faults.in_profile(f"$.pipelines.{pipeline_id}", why, "List fewer levels, join operators, or use fewer tiers.")
         return np.zeros((1, len(order)), dtype=np.int64)
     return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))
+
+
+def packing(
+    queries: Sequence[Query],
+    tiers: Sequence[Tier],
+    totals: Mapping[str, float],
+    *,
+    sense: Literal["max", "min"],
+    aging: float = 0.0,
+) -> Packing:
+    """The form: a group per application, an option per way, totals as resources, machines of shared tiers."""
+    ways = [way for query in queries for way in query.ways]
+    counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    aged = np.repeat([1.0 + aging * query.waited for query in queries], counts) if queries else np.zeros(0)
+    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else np.array([way.price for way in ways])
+    names = tuple(totals)
+    demand = np.array([[way.demand.get(name, 0.0) for name in names] for way in ways]).reshape(len(ways), len(names))
+    shared = [tier for tier in tiers if not tier.own]
+    return Packing(
+        sense,
+        first,
+        worth.astype(float),
+        demand.astype(float),
+        np.array([totals[name] for name in names], dtype=float),
+        items=_items(ways, shared) if any(way.items for way in ways) else None,
+        groups=tuple(query.app_id for query in queries),
+        resources=names,
+        name="compound",
+    )
+
+
+def _items(ways: Sequence[Way], tiers: Sequence[Tier]) -> Items:
+    place = {tier.name: t for t, tier in enumerate(tiers)}
+    kinds = tuple(dict.fromkeys(kind for way in ways for item in way.items for kind in item.size))
+    kept = [[item for item in way.items if item.tier in place] for way in ways]
+    flat = [item for items in kept for item in items]
+    at = np.array([place[item.tier] for item in flat], dtype=np.int64)
+    size = np.array([[item.size.get(kind, 0.0) for kind in kinds] for item in flat]).reshape(len(flat), len(kinds))
+    room = np.array([[tier.room.get(kind, 0.0) for kind in kinds] for tier in tiers]).reshape(len(tiers), len(kinds))
+    elsewhere = np.array([[kind in tier.elsewhere for kind in kinds] for tier in tiers]).reshape(room.shape)
+    return Items(
+        first=np.concatenate([[0], np.cumsum([len(items) for items in kept])]).astype(np.int64),
+        tier=at,
+        size=np.where(elsewhere[at], 0.0, size),
+        machines=np.array([tier.machines for tier in tiers], dtype=float),
+        room=room,
+        price=np.array([0.0 if tier.per == "gpu" else tier.machine_price for tier in tiers]),
+    )
+
+
+def machines_of(form: Packing, option: int, choice: Choice, tiers: Sequence[Tier]) -> dict[str, tuple[int, ...]]:
+    """Per tier the machines that hold a chosen option's items."""
+    if form.items is None or choice.machine is None:
+        return {}
+    shared = [tier for tier in tiers if not tier.own]
+    where: dict[str, list[int]] = {}
+    for item in range(int(form.items.first[option]), int(form.items.first[option + 1])):
+        where.setdefault(shared[int(form.items.tier[item])].name, []).append(int(choice.machine[item]))
+    return {tier: tuple(machines) for tier, machines in where.items()}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """All queries packed: the forms asked, the choice, and the answers that back value and cost."""
+
+    form: Packing
+    choice: Choice
+    answer: Answer[Choice]
+    cost: tuple[Packing, Answer[Choice]] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.forms.packing import Packing
 from hetplan.planner.tolerances import FEASIBILITY
-from hetplan.problems.compound.ways import Query, packing
+from hetplan.problems.compound.form import Asked, packing
+from hetplan.problems.compound.wish import Query
 from hetplan.profiles.fields import NANO
-
-if TYPE_CHECKING:
-    from hetplan.problems.compound.question import Compound
 
 __all__ = ["short"]
 
@@ -25,24 +22,24 @@ GAP = 2e-3
 MOST_WHOLE = 5000
 
 
-def short(problem: Compound, ask: Ask, form: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
+def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
     """Queries without any way that fits alone; else the totals, or the machines, that serving all would take."""
     stuck = [i for i in range(len(queries)) if not form.fits[form.first[i] : form.first[i + 1]].any()]
     if stuck:
-        return Infeasible(why=tuple(_alone(problem, form, queries, i) for i in stuck), proved=True)
+        return Infeasible(why=tuple(_alone(wanted, form, queries, i) for i in stuck), proved=True)
     if form.items is not None:
-        return _machines(problem, ask, form, queries, proved=proved)
+        return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)
 
 
-def _alone(problem: Compound, form: Packing, queries: Sequence[Query], i: int) -> str:
+def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> str:
     query = queries[i]
     if not query.ways:
         return f"{query.app_id} has no plan: {query.why_none or 'none was given'}"
     least = form.taken[form.first[i] : form.first[i + 1]].min(axis=0)
     over = np.flatnonzero(least > form.limit)
     kinds = 0 if form.items is None else form.items.room.shape[1]
-    names = [*form.resources, *(f"tier {tier.name}" for tier in problem.tiers if not tier.own for _ in range(kinds))]
+    names = [*form.resources, *(f"tier {tier.name}" for tier in wanted.tiers if not tier.own for _ in range(kinds))]
     of = list(dict.fromkeys(names[r] for r in over.tolist())) or ["any one machine"]
     return f"{query.app_id}: none of its {len(query.ways)} plans fits, even alone: too little of {' and '.join(of)}"
 
@@ -79,22 +76,22 @@ def _totals(ask: Ask, form: Packing, *, proved: bool) -> Infeasible:
     return Infeasible(why=(f"{why} of {named}" if named else why,), repairs=tuple(repairs), proved=proved)
 
 
-def _machines(problem: Compound, ask: Ask, asked: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
+def _machines(wanted: Asked, ask: Ask, asked: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
     """With as many machines as wanted, each at price 1: the tiers that then have more than there are.
 
     Where even these do not help, it is the totals.
     """
     lavish = [
         replace(tier, machines=np.inf, price_nanos=0 if np.isinf(tier.machines) else NANO, per=None)
-        for tier in problem.tiers
+        for tier in wanted.tiers
     ]
     unpriced = [replace(q, ways=tuple(replace(way, price=0.0) for way in q.ways)) for q in queries]
-    form = packing(unpriced, lavish, problem.totals, sense="min")
+    form = packing(unpriced, lavish, wanted.totals, sense="min")
     answer = ask(form, gap=GAP, about="machines that would serve all", solver="dual")
     if answer.point is None or form.items is None:
         return _totals(ask, replace(asked, items=None), proved=proved)
     used = form.opened(answer.point)
-    shared = [tier for tier in problem.tiers if not tier.own]
+    shared = [tier for tier in wanted.tiers if not tier.own]
     repairs, why = [], []
     for tier, machines in zip(shared, used, strict=True):
         count = int(machines)
