@@ -18,7 +18,7 @@ from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_ROWS
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
-from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_file import OUTCOMES, with_digest
 
 __all__ = ["make_plan"]
 
@@ -92,6 +92,8 @@ def _assemble(
     notices: tuple[Notice, ...],
 ) -> Plan:
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
+    if any(load.outcomes for worker in draft.workers for load in worker.loads):
+        requires.add(OUTCOMES)
     return with_digest(
         Plan(
             requires=tuple(sorted(requires)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Pipeline
 
 __all__ = ["Faults"]
 
@@ -34,6 +35,16 @@ class Faults:
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""
         self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def refuse_outcomes(self, pipeline_id: str, pipeline: Pipeline, plans: str) -> None:
+        """A fault for every step whose outcomes these plans would not decide on."""
+        for name, node in pipeline.nodes.items():
+            if node.outcomes is not None:
+                self.in_profile(
+                    f"$.pipelines.{pipeline_id}.nodes.{name}.outcomes",
+                    f"{plans} do not depend on what the answer of a step comes to",
+                    "Drop the outcomes and every `on` of an edge, or ask a question that plans with them.",
+                )
 
     def also(self, error: InputError) -> None:
         """The faults that something read on the way has raised."""

@@ -85,9 +85,14 @@ class Period(Model):
 
 
 class Route(Model):
-    """Where queries of a class (`when`), at a pipeline step (`prefix`, `node`), go: shares of loads, summing to 1."""
+    """Where queries of a class (`when`), at a pipeline step (`prefix`, `node`), go: shares of loads, summing to 1.
+
+    With `after`, it holds for queries whose answer at these steps had these outcomes ({"small": "unsure"}). Of several
+    routes that hold, the one with the longest `prefix` wins, then the one with the most in `after`, then in `when`.
+    """
 
     when: dict[Key, Real] = Field(default_factory=dict)
+    after: dict[Id, Id] | None = None
     prefix: tuple[str, ...] = ()
     node: Id | None = None
     to: dict[Id, Fraction]

@@ -21,6 +21,7 @@ from hetplan.profiles.validate import validate
 
 __all__ = [
     "FEATURES",
+    "OUTCOMES",
     "plan_bytes",
     "plan_dict",
     "plan_digest",
@@ -32,8 +33,11 @@ __all__ = [
 ]
 
 FORMAT = re.compile(r"hetplan/plan/(\d+)\.(\d+)\Z")
-FEATURES = frozenset(kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0]))
-"""Dispatch rules that this version knows; a plan that requires another feature is refused by its name."""
+OUTCOMES = "outcomes/1"
+"""The feature of plans whose routes depend on what answers came to."""
+
+FEATURES = frozenset({kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0])} | {OUTCOMES})
+"""What this version knows: dispatch rules, outcomes. A plan that requires another feature is refused by its name."""
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:

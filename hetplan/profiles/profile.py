@@ -35,6 +35,7 @@ __all__ = [
     "Metric",
     "Node",
     "Offer",
+    "Outcomes",
     "PathQuality",
     "Pipeline",
     "Profile",
@@ -44,6 +45,10 @@ __all__ = [
     "Task",
     "Variant",
 ]
+
+
+_SHARES_MATCH = 1e-6
+"""Shares that differ from a sum of 1 by less were rounded."""
 
 
 class Source(Model):
@@ -182,6 +187,48 @@ class Variant(Model):
         return self
 
 
+class Outcomes(Model):
+    """What answers of a step come to ("sure", "unsure"), and how often: shares that sum to 1.
+
+    A share is a number, or one per variant ("*" for any other).
+
+    >>> Outcomes(share={"sure": {"m1": 0.7, "*": 0.5}, "unsure": {"m1": 0.3, "*": 0.5}}).of("m1")
+    {'sure': 0.7, 'unsure': 0.3}
+    """
+
+    share: Named[Fraction | dict[IdOrStar, Fraction]] = Field(min_length=1)
+    source: Id | None = None
+
+    def of(self, variant: str | None) -> dict[str, float]:
+        """The share of each outcome in the answers of a variant; empty where nothing says it of this one."""
+        found = {name: _of_variant(share, variant) for name, share in self.share.items()}
+        known = {name: share for name, share in found.items() if share is not None}
+        return known if len(known) == len(found) else {}
+
+    @property
+    def variants(self) -> set[str]:
+        """The variants that are named."""
+        return {name for share in self.share.values() if isinstance(share, dict) for name in share} - {"*"}
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Outcomes:
+        stars = all(_of_variant(share, "*") is not None for share in self.share.values())
+        for name in [*sorted(self.variants), *(["*"] if stars else [])]:
+            missing = [outcome for outcome, share in self.share.items() if _of_variant(share, name) is None]
+            if missing:
+                why = f"there is no share of {missing[0]!r} for {name}"
+                raise wrong(why, 'Add it, or one for any other variant: "*".', at=("share", missing[0]))
+            total = sum(self.of(name).values())
+            if abs(total - 1.0) > _SHARES_MATCH:
+                whose = "" if name == "*" else f" of {name}"
+                raise wrong(f"the shares{whose} sum to {total:.6g}, not 1", "Give every outcome its share.")
+        return self
+
+
+def _of_variant(share: float | dict[str, float], variant: str | None) -> float | None:
+    return share.get(variant or "*", share.get("*")) if isinstance(share, dict) else share
+
+
 class Node(Model):
     """A step of a pipeline: a task for which a variant is chosen, or an operator with knobs."""
 
@@ -190,6 +237,7 @@ class Node(Model):
     reads: tuple[Key, ...] = ()
     share_law: Literal["flops", "batch"] = "flops"
     needs: dict[Key, Amount] = Field(default_factory=dict)
+    outcomes: Outcomes | None = Field(default=None, description="what its answers come to, where what follows depends")
 
     @model_validator(mode="after")
     def _does_something(self) -> Node:
@@ -199,16 +247,23 @@ class Node(Model):
 
 
 class Edge(Model):
-    """What flows between two nodes: queries per query, by the variant upstream ("*" for any other), and bytes."""
+    """What flows between two nodes: queries per query, by the variant upstream ("*" for any other), and bytes.
+
+    With `on`, only queries of that outcome follow it; a query that no edge takes on ends where it is.
+    """
 
     from_: Id = Field(alias="from")
     to: Id
+    on: Id | None = Field(default=None, description="an outcome of the node upstream")
     fanout: Amount | dict[IdOrStar, Amount] = 1.0
     bytes: Amount | None = None
 
 
 class PathQuality(Model):
-    """How qualities along a path combine; a measured path ("d=yolo-n/c=rn50") wins over the rule."""
+    """How qualities along a path combine; a measured path ("d=yolo-n/c=rn50") wins over the rule.
+
+    A step with outcomes is written with the one that the path has: "small=m1:unsure/large=m2".
+    """
 
     rule: Literal["product", "additive", "table"] = "product"
     weights: Named[Amount] = Field(default_factory=dict, description="per node, for rule additive")
@@ -246,12 +301,30 @@ class Pipeline(Model):
             if (edge.from_, edge.to) in joined:
                 raise wrong("these two nodes are joined already", "Keep one edge.", at=("edges", number))
             joined.add((edge.from_, edge.to))
+            self._check_outcome(number, edge)
         circle = _circle(set(self.nodes), joined)
         if circle:
             told = " > ".join(circle)
             raise wrong(f"the edges run in a circle: {told}", "Remove one of its edges.", at=("edges",))
         self._check_knobs()
+        if len({to for _, to in joined}) < len(joined):
+            for name, step in self.nodes.items():
+                if step.outcomes is not None:
+                    why = "no step has outcomes where branches meet: it would not be known what to wait for"
+                    raise wrong(why, "Drop the outcomes, or the second edge to a node.", at=("nodes", name, "outcomes"))
         return self
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether what follows a step depends on what its answer comes to."""
+        return any(node.outcomes is not None for node in self.nodes.values())
+
+    def _check_outcome(self, number: int, edge: Edge) -> None:
+        known = self.nodes[edge.from_].outcomes
+        if edge.on is not None and (known is None or edge.on not in known.share):
+            listed = ", ".join(known.share) if known is not None else "none"
+            why = f"{edge.from_} has no outcome {edge.on!r}"
+            raise wrong(why, f"Outcomes of {edge.from_} are: {listed}.", at=("edges", number, "on"))
 
     def _check_knobs(self) -> None:
         for knob, levels in self.knobs.items():

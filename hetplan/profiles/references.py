@@ -165,6 +165,11 @@ class References:
         self._known("metrics", pipeline.metric, *at, "metric")
         for node_id, node in pipeline.nodes.items():
             self._known("tasks", node.task, *at, "nodes", node_id, "task")
+            if node.outcomes is not None:
+                where: Steps = (*at, "nodes", node_id, "outcomes")
+                self._known("sources", node.outcomes.source, *where, "source")
+                for variant_id in sorted(node.outcomes.variants):
+                    self._variant_of(variant_id, node.task, (*where, "share"))
         for number, edge in enumerate(pipeline.edges):
             if isinstance(edge.fanout, Mapping):
                 task = pipeline.nodes[edge.from_].task
@@ -174,11 +179,29 @@ class References:
         for node_id in pipeline.quality.weights:
             self._node_of(node_id, pipeline, (*at, "quality", "weights", node_id))
         for path in pipeline.quality.paths:
-            for step in path.split("/"):
-                node_id, variant_id = step.split("=", 1)
-                where = (*at, "quality", "paths", path)
-                if self._node_of(node_id, pipeline, where) and pipeline.nodes[node_id].task is not None:
-                    self._variant_of(variant_id, pipeline.nodes[node_id].task, where)
+            self._check_path(path, pipeline, (*at, "quality", "paths", path))
+
+    def _check_path(self, path: str, pipeline: Pipeline, at: Steps) -> None:
+        """Steps, variants and outcomes of a measured path are there, and the outcomes lead along it."""
+        steps = [step.partition("=") for step in path.split("/")]
+        for number, (node_id, _, named) in enumerate(steps):
+            if not self._node_of(node_id, pipeline, at):
+                return
+            node = pipeline.nodes[node_id]
+            variant_id, _, outcome = named.partition(":")
+            if node.task is not None:
+                self._variant_of(variant_id, node.task, at)
+            known = list(node.outcomes.share) if node.outcomes is not None else []
+            if outcome not in (known or [""]):
+                why = f"{node_id} has no outcome {outcome!r}" if outcome else f"{node_id} has outcomes; which is it?"
+                listed = f"Write one: {node_id}={variant_id}:{known[0]}." if known else f"Write {node_id}={variant_id}."
+                self._fault(at, named, why, listed)
+                return
+            follow = {edge.to for edge in pipeline.edges if edge.from_ == node_id and edge.on in (None, outcome)}
+            after = steps[number + 1][0] if number + 1 < len(steps) else None
+            if known and (after not in follow if after is not None else follow):
+                ends = ", ".join(sorted(follow)) or "the end"
+                self._fault(at, named, f"after {node_id}:{outcome} comes {ends}", "Write the path as queries take it.")
 
     def _node_of(self, node_id: str, pipeline: Pipeline, steps: Steps) -> bool:
         if node_id in pipeline.nodes:
@@ -248,6 +271,10 @@ class References:
                 self._fault((*at, "runs", "families", number), family, f"no variant is of family {family!r}", remedy)
         self._known("tasks", app.runs.task, *at, "runs", "task")
         self._known("pipelines", app.runs.pipeline, *at, "runs", "pipeline")
+        pipeline = self.profile.pipelines.get(app.runs.pipeline or "")
+        if app.late == "reroute" and pipeline is not None and pipeline.has_outcomes:
+            why = "late queries are not rerouted where a step has outcomes: what follows is not known beforehand"
+            self._fault((*at, "late"), app.late, why, 'Write "serve", or one of the rules that drop.')
         if app.quality is not None:
             for metric in self._metrics_of(app):
                 self._in_range(app.quality.min, metric, *at, "quality", "min")

@@ -43,6 +43,7 @@ class Load(Model):
     knobs: dict[Key, Any] = Field(default_factory=dict)
     instances: PositiveCount = 1
     share: Share | None = None
+    outcomes: dict[Id, Fraction] | None = Field(default=None, description="what its answers come to, and how often")
     serve: Serve = Field(default_factory=Serve)
 
 

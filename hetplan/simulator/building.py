@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.simulator.links import link_table
 from hetplan.simulator.row_writer import RowWriter
-from hetplan.simulator.system import App, Group, Load, Service, System
+from hetplan.simulator.system import App, Group, Late, Load, Service, Stage, System
 
 __all__ = ["Crew", "WorldBuilder"]
 
@@ -104,6 +105,12 @@ class WorldBuilder(RowWriter):
             raise InputError.one(
                 path=f"apps.{app.id}.stages", why="stages that nothing leads to stand first", remedy="Sort the stages."
             )
+        if app.late is Late.REROUTE and any(stage.outcomes for stage in app.stages):
+            raise InputError.one(
+                path=f"apps.{app.id}.late", value="reroute", why="nothing is rerouted where steps have outcomes",
+                remedy="Drop late queries, or serve them.",
+            )  # fmt: skip
+        masks = _ancestors(app, place)
         tiers = self.tiers
         link0 = self.extend("numbers", link_table(tiers, (*system.links, *app.links))) if tiers else 0
         node0 = self.size["node"]
@@ -119,7 +126,7 @@ class WorldBuilder(RowWriter):
             tiers=len(tiers),
             combine=int(app.combine),
             joins=int(max(parents) > 1),
-            sinks=sum(1 for stage in app.stages if not stage.edges),
+            sinks=_sinks(app, entries),
             late=int(app.late),
             hop=app.hop_ms,
             slo=app.slo_ms,
@@ -128,7 +135,11 @@ class WorldBuilder(RowWriter):
             next=-1,
             last=-1,
         )
-        masks = _ancestors(app, place)
+        self._add_nodes(app, place, node0, parents, masks)
+
+    def _add_nodes(
+        self, app: App, place: dict[str, int], node0: int, parents: Sequence[int], masks: Sequence[int]
+    ) -> None:
         for position, stage in enumerate(app.stages):
             edge0 = self.size["edge"]
             for edge in stage.edges:
@@ -139,6 +150,8 @@ class WorldBuilder(RowWriter):
                 edge0=edge0,
                 edges=len(stage.edges),
                 parents=parents[position],
+                outcomes=len(stage.outcomes),
+                worth0=self.extend("numbers", _worths(app, stage)),
                 route0=self.extend("indices", [-1] * app.kinds),
                 budget=stage.budget_ms,
                 ancestors=masks[position],
@@ -239,6 +252,7 @@ class WorldBuilder(RowWriter):
             kind0=kind0,
             max_batch=columns,
             fan0=self.extend("numbers", fans),
+            out0=self.extend("numbers", self._outcomes(load, served)),
             slow0=self.extend("numbers", load.slowdown),
             slows=len(load.slowdown),
             seen0=-1,
@@ -256,6 +270,21 @@ class WorldBuilder(RowWriter):
             fans = [load.fanout.get(edge.to, edge.fanout) for edge in stage.edges]
             longest = fans if len(fans) > len(longest) else longest
         return longest
+
+    def _outcomes(self, load: Load, served: list[str]) -> list[float]:
+        """The shares of the outcomes of the stage that this load serves, each with those before it."""
+        for stage in (stage for app in served for stage in self.spec[app].stages):
+            if stage.outcomes and (stage.id in load.stages or not load.stages):
+                missing = [name for name in stage.outcomes if name not in load.outcomes]
+                if missing:
+                    raise InputError.one(
+                        path=f"loads.{load.id}.outcomes",
+                        value=missing[0],
+                        why=f"no share of this outcome of {stage.id}",
+                    )
+                shares = np.array([load.outcomes[name] for name in stage.outcomes])
+                return list(np.cumsum(shares) / shares.sum())
+        return []
 
     def _joined(self, served: list[str]) -> int:
         """At most this many jobs start at joins when one job of these applications ends."""
@@ -303,6 +332,22 @@ def _laws(service: Service) -> NDArray[np.float64]:
         laws[:, :, 1] = np.log(positive) - variance / 2
         laws[:, :, 2] = np.sqrt(variance)
     return laws
+
+
+def _sinks(app: App, entries: int) -> int:
+    """How many last stages a query comes to at most."""
+    if any(stage.outcomes for stage in app.stages):
+        return sum(app.ends(stage) for stage in app.stages[:entries])
+    return sum(1 for stage in app.stages if not stage.edges)
+
+
+def _worths(app: App, stage: Stage) -> list[float]:
+    """By outcome of a stage, what a job counts for that comes to fewer last stages than another outcome's."""
+    by_id = {one.id: one for one in app.stages}
+    most = app.ends(stage) if stage.outcomes else 1
+    return [
+        most / max(1, sum(app.ends(by_id[edge.to]) for edge in stage.followed(outcome))) for outcome in stage.outcomes
+    ]
 
 
 def _ancestors(app: App, place: dict[str, int]) -> list[int]:

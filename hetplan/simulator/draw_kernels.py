@@ -12,9 +12,19 @@ import numpy as np
 
 from hetplan.dispatch.compiled import bare_kernel
 
-__all__ = ["BACKUP", "FANOUT", "PREDICT", "ROUTE", "SERVICE", "draw_exponential", "draw_normal", "draw_uniform"]
+__all__ = [
+    "BACKUP",
+    "FANOUT",
+    "OUTCOME",
+    "PREDICT",
+    "ROUTE",
+    "SERVICE",
+    "draw_exponential",
+    "draw_normal",
+    "draw_uniform",
+]
 
-ROUTE, FANOUT, SERVICE, PREDICT, BACKUP = 1, 2, 3, 4, 5
+ROUTE, FANOUT, SERVICE, PREDICT, BACKUP, OUTCOME = 1, 2, 3, 4, 5, 6
 """What a draw is for; several draws of one purpose add multiples of 16."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

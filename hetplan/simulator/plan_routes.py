@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.dispatch.matching import Matching, parts_of_pool
@@ -13,7 +13,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
 from hetplan.simulator.plan_service import kinds_of
-from hetplan.simulator.system import App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
+from hetplan.simulator.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
 
 __all__ = ["RULES", "routes_of"]
 
@@ -106,6 +106,25 @@ def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, s
 # Shares, along paths where the plan has them
 
 
+@dataclass(frozen=True)
+class _Path:
+    """A path so far: its loads, the steps as measured paths name them, what its answers came to, and its own name."""
+
+    loads: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+
+    def through(self, stage: str, load: str, variant: str, outcome: str) -> _Path:
+        mark = f":{outcome}" if outcome else ""
+        return _Path(
+            (*self.loads, load),
+            (*self.named, f"{stage}={variant}{mark}"),
+            {**self.outcomes, stage: outcome} if outcome else self.outcomes,
+            f"{self.name}/{load}{mark}" if self.name else f"{load}{mark}",
+        )
+
+
 def _share_routes(
     plan: Plan,
     inputs: Inputs,
@@ -120,50 +139,50 @@ def _share_routes(
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
     paths = _measured_paths(inputs, app)
-    keyed = bool(paths) or any(entry.prefix for entry in entries)
-    made: dict[tuple[str, tuple[str, ...]], list[Route]] = {}
+    keyed = bool(paths) or any(entry.prefix or entry.after for entry in entries)
+    made: dict[tuple[str, str], list[Route]] = {}
 
-    def add(stage: Stage, prefix: tuple[str, ...], named: tuple[str, ...] = ()) -> str:
+    def after(stage: Stage, path: _Path, load: str, outcome: str) -> After:
+        """What follows a load at the end of a path, with an outcome ("" where the stage has none)."""
+        path = path.through(stage.id, load, variants[load], outcome)
+        followed = stage.followed(outcome)
+        then = {edge.to: add(stages[edge.to], path) for edge in followed} if keyed else {}
+        return After(then, paths.get("/".join(path.named)) if not followed else None)
+
+    def add(stage: Stage, path: _Path) -> str:
         """Routes of a stage after a path of loads, and of all stages after it; the name of that path's routes."""
-        name = "/".join(prefix)
-        if (stage.id, prefix) in made:
-            return name
-        made[stage.id, prefix] = []
-        for entry, part in _by_kind(by_stage[stage.id], kinds, prefix, app, stage):
+        if (stage.id, path.name) in made:
+            return path.name
+        routes = made[stage.id, path.name] = []
+        for entry, part in _by_kind(by_stage[stage.id], kinds, path, app, stage):
             ways = []
             for load, share in entry.to.items():
                 if load not in home:
                     continue  # of another period
-                path, told = (*prefix, load), (*named, f"{stage.id}={variants[load]}")
-                after = {edge.to: add(stages[edge.to], path, told) for edge in stage.edges} if keyed else {}
+                ends = {outcome: after(stage, path, load, outcome) for outcome in stage.outcomes or ("",)}
+                only = ends.get("", After())
                 ways.append(
-                    Way(
-                        home[load],
-                        load,
-                        share=share,
-                        inner=inner,
-                        then=after,
-                        quality=paths.get("/".join(told)) if not stage.edges else None,
-                    )
-                )
-            made[stage.id, prefix].append(
+                    Way(home[load], load, share=share, inner=inner, then=only.then, quality=only.quality,
+                        by_outcome=ends if stage.outcomes else {})
+                )  # fmt: skip
+            routes.append(
                 Route(
                     app.id,
                     stage.id,
                     tuple(ways),
                     rule=rule,
-                    name=name,
+                    name=path.name,
                     kinds=part,
                     backups=_backups(dispatch, stage.id, entry, home),
                 )
             )
-        return name
+        return path.name
 
     stages = {stage.id: stage for stage in app.stages}
     reached = {edge.to for stage in app.stages for edge in stage.edges}
     for stage in app.stages:
         if stage.id not in reached or not keyed:
-            add(stage, ())
+            add(stage, _Path())
     return [route for routes in made.values() for route in routes]
 
 
@@ -194,21 +213,25 @@ def _to_every_worker(plan: Plan, app: str) -> tuple[PlannedRoute, ...]:
 def _by_kind(
     entries: Sequence[PlannedRoute],
     kinds: Sequence[Mapping[str, float]],
-    prefix: tuple[str, ...],
+    path: _Path,
     app: App,
     stage: Stage,
 ) -> list[tuple[PlannedRoute, tuple[int, ...]]]:
-    """Which entry routes which classes: the most exact one about the path so far, then about the class."""
+    """Which entry routes which classes: the most exact one about the path so far, then its outcomes, then the class."""
     chosen: dict[int, list[int]] = {}
     for number, kind in enumerate(kinds):
-        best, rank = -1, (-1, -1)
+        best, rank = -1, (-1, -1, -1)
         for place, entry in enumerate(entries):
-            if entry.prefix and tuple(entry.prefix) != prefix[-len(entry.prefix) :]:
+            wanted = entry.after or {}
+            if entry.prefix and tuple(entry.prefix) != path.loads[-len(entry.prefix) :]:
+                continue
+            if any(path.outcomes.get(step) != outcome for step, outcome in wanted.items()):
                 continue
             if any(kind.get(axis) != value for axis, value in entry.when.items()):
                 continue
-            if (len(entry.prefix), len(entry.when)) > rank:
-                best, rank = place, (len(entry.prefix), len(entry.when))
+            exact = (len(entry.prefix), len(wanted), len(entry.when))
+            if exact > rank:
+                best, rank = place, exact
         if best < 0:
             raise InputError.one(
                 file="plan",

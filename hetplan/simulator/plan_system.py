@@ -190,11 +190,12 @@ def _stages(
         Stage(
             node,
             edges=tuple(
-                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=None if measured else edge.bytes)
+                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=None if measured else edge.bytes, on=edge.on)
                 for edge in pipeline.edges
                 if edge.from_ == node
             ),
             budget_ms=budgets.get(node, float("inf")),
+            outcomes=tuple(known.share) if (known := pipeline.nodes[node].outcomes) is not None else (),
         )
         for node in ordered
     )
@@ -297,6 +298,7 @@ def _load(
         quality=quality * _weight(inputs, served[apps[0]], load.node),
         slowdown=slowdown_of(inputs, run),
         fanout=_fanouts(inputs, served[apps[0]], load),
+        outcomes=_outcomes(inputs, served[apps[0]], load),
         **shared,
     )
     return made, run.load_s
@@ -332,6 +334,13 @@ def _fanouts(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str, 
         return {}
     edges = inputs.profile.pipelines[name].edges
     return {edge.to: _fanout(edge.fanout, load.variant or "") for edge in edges if edge.from_ == load.node}
+
+
+def _outcomes(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str, float]:
+    """How often the answers of a load come to each outcome of its step."""
+    pipeline = inputs.profile.pipelines.get((wanted.runs.pipeline if wanted.runs is not None else None) or "")
+    node = pipeline.nodes.get(load.node or "") if pipeline is not None else None
+    return node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
 
 
 def _price(inputs: Inputs, worker: Worker) -> int:

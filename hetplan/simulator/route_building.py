@@ -7,7 +7,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.simulator.building import Crew, WorldBuilder
-from hetplan.simulator.system import Route, Rule, System, Way
+from hetplan.simulator.system import Route, Rule, Stage, System, Way
 
 __all__ = ["add_routes"]
 
@@ -96,7 +96,7 @@ def _add_targets(
             then0=then0,
             load=crew.loads[way.load or crew.group.loads[0].id],
             upto=upto,
-            quality=math.nan if way.quality is None else way.quality,
+            quality0=builder.extend("numbers", _qualities(builder, route, way)),
             weight=way.weight,
             late_cost=way.late_cost,
             share=way.share,
@@ -132,28 +132,41 @@ def _add_backups(builder: WorldBuilder, record: Any, route: Route) -> None:
                 then0=builder.extend("indices", _thens(builder, route, route.ways[0], {})),
                 load=crew.loads[backup.load],
                 upto=1.0,
-                quality=math.nan,
+                quality0=builder.extend("numbers", [math.nan]),
                 weight=1.0,
             )
         quality = next(load.quality for load in crew.group.loads if load.id == backup.load)
         builder.add("backup", target=target, exec_ms=backup.exec_ms, quality=quality, each_s=backup.left_qps)
 
 
+def _stage_of(builder: WorldBuilder, route: Route) -> Stage:
+    return next(stage for stage in builder.spec[route.app].stages if stage.id == route.stage)
+
+
+def _qualities(builder: WorldBuilder, route: Route, way: Way) -> list[float]:
+    """The measured quality of the path that ends with each outcome of the stage; NaN where there is none."""
+    known = [way.after(outcome).quality for outcome in _stage_of(builder, route).outcomes or ("",)]
+    return [math.nan if quality is None else quality for quality in known]
+
+
 def _thens(builder: WorldBuilder, route: Route, way: Way, defaults: dict[tuple[str, str, int], int]) -> list[int]:
-    app = builder.spec[route.app]
-    stage = next(item for item in app.stages if item.id == route.stage)
+    """Per outcome, edge and class the route that follows; -1 along an edge that the outcome does not follow."""
+    app, stage = builder.spec[route.app], _stage_of(builder, route)
     found: list[int] = []
-    for edge in stage.edges:
-        for kind in range(app.kinds):
-            named = builder.route_of.get((app.id, edge.to, way.then.get(edge.to, ""), kind))
-            if named is None:
-                named = defaults.get((app.id, edge.to, kind))
-            if named is None:
-                raise InputError.one(
-                    path=f"routing.{app.id}",
-                    value=edge.to,
-                    why="no route leads to this stage",
-                    remedy="Add a routing entry for it.",
-                )
-            found.append(named)
+    for outcome in stage.outcomes or ("",):
+        then, followed = way.after(outcome).then, stage.followed(outcome)
+        for edge in stage.edges:
+            for kind in range(app.kinds):
+                named = -1
+                if edge in followed:
+                    named = builder.route_of.get((app.id, edge.to, then.get(edge.to, ""), kind), -1)
+                    named = defaults.get((app.id, edge.to, kind), -1) if named < 0 else named
+                    if named < 0:
+                        raise InputError.one(
+                            path=f"routing.{app.id}",
+                            value=edge.to,
+                            why="no route leads to this stage",
+                            remedy="Add a routing entry for it.",
+                        )
+                found.append(named)
     return found

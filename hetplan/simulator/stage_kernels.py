@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hetplan.dispatch.compiled import bare_kernel
-from hetplan.simulator.draw_kernels import BACKUP, FANOUT, draw_uniform
+from hetplan.simulator.draw_kernels import BACKUP, FANOUT, OUTCOME, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import new_job
 from hetplan.simulator.outcome_kernels import close_job, lose_job
@@ -182,8 +182,8 @@ def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, 
 
 
 @bare_kernel
-def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: int) -> None:
-    """`count` jobs of the edge's far node, each with its share of the parent's weight.
+def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: int, then: int) -> None:
+    """`count` jobs of the edge's far node, each with its share of the parent's weight, by the routes at `then`.
 
     Where an edge is not always followed, the jobs that do follow it stand for those that do not, so that the mean
     quality over queries is the mean over sinks, however rarely one of them is reached.
@@ -192,10 +192,7 @@ def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: i
     source = world.jobs[parent]
     query, node = source["query"], world.parts[edge]["edge"]["to"]
     app = world.parts[world.queries[query]["app"]]["app"]
-    kind = world.queries[query]["kind"] - app["kind0"]
-    route = current_route(
-        world, world.indices[world.parts[source["target"]]["target"]["then0"] + place * app["kinds"] + kind]
-    )
+    route = current_route(world, world.indices[then])
     behind_ms = world.clock[0]["now"] - source["entered"] - world.parts[source["node"]]["node"]["budget"]
     tier, size = world.parts[load]["load"]["tier"], world.parts[edge]["edge"]["bytes"]
     if size < 0.0:
@@ -228,6 +225,42 @@ def _fan_out(world: World, job: int, edge_place: int, load: int) -> int:
 
 
 @bare_kernel
+def _outcome_of(world: World, job: int, load: int) -> int:
+    """What a job's answer comes to, drawn by the shares of its load; 0 where its stage has no outcomes."""
+    record = world.jobs[job]
+    count = world.parts[record["node"]]["node"]["outcomes"]
+    chosen = 0
+    if count > 1:
+        draw = draw_uniform(world.clock[0]["seed"], record["query"], record["serial"], OUTCOME)
+        upto = world.parts[load]["load"]["out0"]
+        while chosen < count - 1 and draw >= world.numbers[upto + chosen]:
+            chosen += 1
+    return chosen
+
+
+@bare_kernel
+def _follow_edges(world: World, job: int, load: int, outcome: int) -> bool:
+    """Send on what follows a job; False where it ends here, because no edge leads on or none after this outcome."""
+    record = world.jobs[job]
+    asked, node = world.queries[record["query"]], world.parts[record["node"]]["node"]
+    app = world.parts[asked["app"]]["app"]
+    follows = False
+    for place in range(node["edges"]):
+        then = world.parts[record["target"]]["target"]["then0"] + asked["kind"] - app["kind0"]
+        then += (outcome * node["edges"] + place) * app["kinds"]
+        if node["outcomes"] > 0 and world.indices[then] < 0:
+            continue
+        follows = True
+        edge = node["edge0"] + place
+        count = _fan_out(world, job, place, load)
+        if world.parts[world.parts[edge]["edge"]["to"]]["node"]["parents"] > 1:
+            world.numbers[asked["joins"] + 4 * (world.parts[edge]["edge"]["to"] - app["node0"]) + JOIN_TOKENS] += count
+        elif count > 0:
+            _spawn(world, job, edge, place, count, load, then)
+    return follows
+
+
+@bare_kernel
 def finish_job(world: World, job: int, load: int) -> None:
     """A job's service is done: its quality counts, and the jobs that follow it are sent on."""
     record = world.jobs[job]
@@ -244,16 +277,12 @@ def finish_job(world: World, job: int, load: int) -> None:
         record["quality"] += quality
     else:
         record["quality"] *= quality
-    if node["edges"] == 0:
-        measured = world.parts[record["target"]]["target"]["quality"]
+    outcome = _outcome_of(world, job, load)
+    if node["outcomes"] > 0:
+        record["weight"] *= world.numbers[node["worth0"] + outcome]
+    if not _follow_edges(world, job, load, outcome):
+        measured = world.numbers[world.parts[record["target"]]["target"]["quality0"] + outcome]
         asked["quality"] += record["weight"] * (record["quality"] if math.isnan(measured) else measured)
-    for place in range(node["edges"]):
-        edge = node["edge0"] + place
-        count = _fan_out(world, job, place, load)
-        if world.parts[world.parts[edge]["edge"]["to"]]["node"]["parents"] > 1:
-            world.numbers[asked["joins"] + 4 * (world.parts[edge]["edge"]["to"] - app["node0"]) + JOIN_TOKENS] += count
-        elif count > 0:
-            _spawn(world, job, edge, place, count, load)
     if app["joins"] == 1:
         _release_joins(world, job, load)
     close_job(world, job)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "After",
     "App",
     "Backup",
     "Combine",
@@ -114,7 +115,8 @@ class Service:
 class Load:
     """A variant (or operator) held by every worker of a group: the applications and stages that it serves.
 
-    `fanout` gives this load's own mean of jobs per job for an edge's far stage.
+    `fanout` gives this load's own mean of jobs per job for an edge's far stage, `outcomes` how often its answers come
+    to each outcome of its stage.
     """
 
     id: str
@@ -124,6 +126,7 @@ class Load:
     servers: int = 1
     quality: float = 1.0
     fanout: Mapping[str, float] = field(default_factory=dict)
+    outcomes: Mapping[str, float] = field(default_factory=dict)
     bytes_out: float = 0.0
     slowdown: tuple[float, ...] = ()
     offline: bool = False
@@ -170,12 +173,21 @@ class Group:
 
 
 @dataclass(frozen=True)
+class After:
+    """What follows an outcome: per stage the name of a route, and the measured quality of a path that ends with it."""
+
+    then: Mapping[str, str] = field(default_factory=dict)
+    quality: float | None = None
+
+
+@dataclass(frozen=True)
 class Way:
     """One target of a route: a load of a group, its share, and which routes the jobs that follow take.
 
     `then` maps a stage to the name of a route; a stage not named takes its own default route. `quality` is the
-    measured quality of the whole path that ends here. `weight` and `late_cost` are what a timely
-    and a late pair cost the matching, `limit_ms` of the route is what it calls late.
+    measured quality of the whole path that ends here. Where the stage has outcomes, `by_outcome` says both of each.
+    `weight` and `late_cost` are what a timely and a late pair cost the matching, `limit_ms` of the route is what it
+    calls late.
     """
 
     group: str
@@ -184,8 +196,13 @@ class Way:
     inner: Inner = Inner.ROUND_ROBIN
     then: Mapping[str, str] = field(default_factory=dict)
     quality: float | None = None
+    by_outcome: Mapping[str, After] = field(default_factory=dict)
     weight: float = 1.0
     late_cost: float = 0.0
+
+    def after(self, outcome: str) -> After:
+        """What follows an outcome; "" is that of a stage without any."""
+        return self.by_outcome.get(outcome, After(self.then, self.quality))
 
 
 @dataclass(frozen=True)
@@ -221,20 +238,32 @@ class Route:
 
 @dataclass(frozen=True)
 class Edge:
-    """To which stage, how many jobs per job (a load's own figure wins), and how many bytes each carries."""
+    """To which stage, how many jobs per job (a load's own figure wins), and how many bytes each carries.
+
+    With `on`, only jobs of that outcome follow it.
+    """
 
     to: str
     fanout: float = 1.0
     bytes: float | None = None
+    on: str | None = None
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of an application; `budget_ms` is the time that a job may spend in it, where a drop rule asks."""
+    """A step of an application; `budget_ms` is the time that a job may spend in it, where a drop rule asks.
+
+    What follows a job may depend on what its answer comes to, one of the `outcomes`.
+    """
 
     id: str
     edges: tuple[Edge, ...] = ()
     budget_ms: float = float("inf")
+    outcomes: tuple[str, ...] = ()
+
+    def followed(self, outcome: str) -> list[Edge]:
+        """The edges that jobs of an outcome follow; "" is that of a stage without any."""
+        return [edge for edge in self.edges if edge.on in (None, outcome)]
 
 
 @dataclass(frozen=True)
@@ -262,6 +291,12 @@ class App:
     links: tuple[Link, ...] = ()
     clients: int = 0
     think_ms: float = 0.0
+
+    def ends(self, stage: Stage) -> int:
+        """How many last stages the jobs of a stage may come to at most: as many parts its quality counts for."""
+        by_id = {one.id: one for one in self.stages}
+        counts = [sum(self.ends(by_id[edge.to]) for edge in stage.followed(name)) for name in (stage.outcomes or ("",))]
+        return max(1, *counts)
 
     @property
     def entry(self) -> str:

@@ -71,8 +71,8 @@ WORKER = np.dtype(
 )  # fmt: skip
 BATCH = np.dtype([("station", _I), ("load", _I), ("lane", _I), ("job", _I), ("size", _I), ("alive", _I), ("start", _F)])
 LOAD = np.dtype(
-    [("cell0", _I), ("kind0", _I), ("max_batch", _I), ("fan0", _I), ("slow0", _I), ("slows", _I), ("tier", _I),
-     ("seen0", _I), ("max_wait", _F), ("quality", _F), ("bytes", _F)]
+    [("cell0", _I), ("kind0", _I), ("max_batch", _I), ("fan0", _I), ("out0", _I), ("slow0", _I), ("slows", _I),
+     ("tier", _I), ("seen0", _I), ("max_wait", _F), ("quality", _F), ("bytes", _F)]
 )  # fmt: skip
 APP = np.dtype(
     [("node0", _I), ("nodes", _I), ("entries", _I), ("kind0", _I), ("kinds", _I), ("link0", _I), ("tier", _I),
@@ -80,8 +80,9 @@ APP = np.dtype(
      ("hop", _F), ("slo", _F), ("think", _F), ("bytes", _F)]
 )  # fmt: skip
 NODE = np.dtype(
-    [("app", _I), ("edge0", _I), ("edges", _I), ("parents", _I), ("route0", _I), ("ancestors", _L), ("budget", _F)]
-)
+    [("app", _I), ("edge0", _I), ("edges", _I), ("parents", _I), ("route0", _I), ("outcomes", _I), ("worth0", _I),
+     ("ancestors", _L), ("budget", _F)]
+)  # fmt: skip
 EDGE = np.dtype([("to", _I), ("bytes", _F)])
 ROUTE = np.dtype(
     [("rule", _I), ("pull", _I), ("target0", _I), ("targets", _I), ("cursor", _I), ("lane", _I), ("heir", _I),
@@ -90,7 +91,7 @@ ROUTE = np.dtype(
 )  # fmt: skip
 TARGET = np.dtype(
     [("lane0", _I), ("lanes", _I), ("stride", _I), ("inner", _I), ("cursor", _I), ("then0", _I), ("load", _I),
-     ("way", _I), ("upto", _F), ("quality", _F), ("weight", _F), ("late_cost", _F), ("share", _F)]
+     ("way", _I), ("quality0", _I), ("upto", _F), ("weight", _F), ("late_cost", _F), ("share", _F)]
 )  # fmt: skip
 POLICY = np.dtype(
     [("slack0", _I), ("slacks", _I), ("queue_max", _I), ("choice0", _I), ("load0", _I), ("otherwise", _I),
@@ -123,7 +124,7 @@ class World(NamedTuple):
 
     They are few because each is handed from function to function: with an array per table it took ten times as long.
     `numbers` holds, one after the other, service laws (mean, mu, sigma, most, predicted), services seen (how many,
-    ms in all) where somebody learns from them, fan-outs, slowdowns, links,
+    ms in all) where somebody learns from them, fan-outs, shares of outcomes, measured qualities, slowdowns, links,
     slacks, counts integrated over time (`marks`: per row and bucket, within the bucket and steps at its start), the
     books of joins and the matching's tables; `indices` the choices of policies, the routes of stages and more of the
     matching. Each is found by the place that a record names.

@@ -99,7 +99,7 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
-            found += check_quality(facts, name, flow.work, flow.mean_quality)
+            found += check_quality(facts, name, flow.work, flow.quality)
             if name in computed:
                 computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
@@ -114,5 +114,5 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
 
 def _figures(flow: Flow, most: float) -> dict[str, float]:
     rate = {"rate_qps": most, "fluid_rate_qps": most} if math.isfinite(most) else {}
-    quality = {} if math.isnan(flow.mean_quality) else {"quality": flow.mean_quality}
+    quality = {} if math.isnan(flow.quality) else {"quality": flow.quality}
     return {**rate, **quality, "response_ms": flow.worst_ms, "service_ms": flow.worst_ms}

@@ -1,7 +1,10 @@
 """Where queries go when they follow the routing shares: flows through every load, latency and quality of every path.
 
 Routes of a pipeline step are looked up by the path so far (the loads visited, root first): the route whose `prefix` is
-the whole path, else the one whose `prefix` is the last load alone, else the one without a prefix.
+the whole path, else the one whose `prefix` is the last load alone, else the one without a prefix. Of those that fit,
+the one that names most outcomes of steps before it (`after`) wins, then the one that names the class.
+
+A step with outcomes sends on, along the edges of each outcome, that outcome's share of its queries.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.plan import Route
@@ -24,18 +27,22 @@ from hetplan.verifier.service import Service, service_of
 
 __all__ = ["Flow", "follow", "why_not_followed"]
 
+Steps = tuple[tuple[str | None, str], ...]
+"""The steps of a path with the outcome of each, "" where a step has none."""
+
 
 @dataclass
 class Flow:
     """What one query per second at the entrance of an application means for its loads, in one period.
 
-    `work` is instances kept busy per load. Per last step of the pipeline, `late` is the share of queries on paths over
-    a latency limit (ms) and `quality` the mean quality. `worst_ms` is the longest path. `faults` cut some path short.
+    `work` is instances kept busy per load. `late` holds, per latency limit (ms) and per way to an end, the share of
+    queries that end there over the limit. `quality` is the mean quality (NaN where no query ends). `worst_ms` is the
+    longest path. `faults` cut some path short.
     """
 
     work: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    late: dict[tuple[str | None, float], float] = field(default_factory=lambda: defaultdict(float))
-    quality: dict[str | None, float] = field(default_factory=lambda: defaultdict(float))
+    late: dict[float, dict[Steps, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+    quality: float = math.nan
     worst_ms: float = 0.0
     extrapolated: set[str] = field(default_factory=set)
     faults: dict[tuple[str, str], Violation] = field(default_factory=dict)
@@ -44,10 +51,26 @@ class Flow:
         """Note what ends a path early; of several alike, the first."""
         self.faults.setdefault((code, at), Violation(code, at, text))
 
-    @property
-    def mean_quality(self) -> float:
-        """The mean over the last steps, each counting alike."""
-        return sum(self.quality.values()) / len(self.quality) if self.quality else math.nan
+    def late_share(self, limit_ms: float) -> tuple[float, str | None]:
+        """The share of queries over a limit, and the step where most of them end.
+
+        A query takes one outcome of a step: their shares add up. It takes all branches: the latest one counts.
+        """
+        return _worst_of(self.late.get(limit_ms, {}))
+
+
+def _worst_of(ends: Mapping[Steps, float]) -> tuple[float, str | None]:
+    branches: dict[str | None, dict[str, dict[Steps, float]]] = {}
+    for steps, share in ends.items():
+        if not steps:
+            return share, None
+        (node, outcome), rest = steps[0], steps[1:]
+        branches.setdefault(node, {}).setdefault(outcome, {})[rest] = share
+    found: list[tuple[float, str | None]] = [(0.0, None)]
+    for node, outcomes in branches.items():
+        parts = [_worst_of(below) for below in outcomes.values()]
+        found.append((sum(share for share, _ in parts), max(parts, key=lambda part: part[0])[1] or node))
+    return max(found, key=lambda one: one[0])
 
 
 def why_not_followed(facts: Facts, name: str) -> str:
@@ -67,6 +90,27 @@ def why_not_followed(facts: Facts, name: str) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class _Queries:
+    """Queries of one class on their way: a share `odds` of all, `rate` of them, which took `ms` so far.
+
+    `part` is what their quality counts of the whole query's.
+    """
+
+    number: int
+    odds: float
+    rate: float
+    part: float
+    ms: float = 0.0
+    path: tuple[str, ...] = ()
+    steps: Steps = ()
+
+    @property
+    def outcomes(self) -> dict[str | None, str]:
+        """What the answers of the steps so far came to."""
+        return dict(self.steps)
+
+
 @dataclass
 class _Walk:
     """One application in one period, on its way through the pipeline."""
@@ -76,72 +120,116 @@ class _Walk:
     app: App
     pipeline: Pipeline | None
     classes: Classes
-    routes: Mapping[tuple[int | None, tuple[str, ...], str | None], Route]
     shares: Mapping[int, list[tuple[str, float]]]
     services: Mapping[str, Service]
     targets: tuple[tuple[float, float], ...]
     divisor: float
     flow: Flow
-    qualities: dict[tuple[str, ...], float] = field(default_factory=dict)
+    routes: dict[tuple[tuple[str, ...], str | None], list[tuple[int | None, Route]]] = field(default_factory=dict)
+    qualities: dict[tuple[tuple[str, ...], Steps], float] = field(default_factory=dict)
+    mean: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for route in self.facts.plan.routing.get(self.name, ()):
+            number = self.classes.find(route.when) if route.when else None
+            self.routes.setdefault((route.prefix, route.node), []).append((number, route))
 
     def roots(self) -> list[str | None]:
         if self.pipeline is None:
             return [None]
         return [*sorted(self.pipeline.nodes.keys() - {edge.to for edge in self.pipeline.edges})]
 
-    def next_edges(self, node: str | None) -> list[Edge]:
-        return [edge for edge in self.pipeline.edges if edge.from_ == node] if self.pipeline is not None else []
+    def outcomes(self, node: str | None, variant: str | None) -> dict[str, float]:
+        """The shares of a step's outcomes among the answers of a variant."""
+        known = self.pipeline.nodes[node].outcomes if self.pipeline is not None and node is not None else None
+        return known.of(variant) if known is not None else {"": 1.0}
 
-    def route(self, number: int, path: tuple[str, ...], node: str | None) -> Route | None:
-        keys = ((which, prefix, node) for prefix in (path, path[-1:], ()) for which in (number, None))
-        return next((self.routes[key] for key in keys if key in self.routes), None)
+    def next_edges(self, node: str | None, outcome: str) -> list[Edge]:
+        edges = self.pipeline.edges if self.pipeline is not None else ()
+        return [edge for edge in edges if edge.from_ == node and edge.on in (None, outcome)]
 
-    def visit(self, number: int, node: str | None, path: tuple[str, ...], odds: float, rate: float, ms: float) -> None:
-        """Spread `rate` queries (a share `odds` of all) of one class, which took `ms` so far, over a step's loads."""
-        route = self.route(number, path, node)
+    def ends(self, node: str | None) -> int:
+        """How many last steps a query at this step comes to, by the outcomes that lead to most."""
+        known = self.pipeline.nodes[node].outcomes if self.pipeline is not None and node is not None else None
+        names = list(known.share) if known is not None else [""]
+        return max(1, *(sum(self.ends(edge.to) for edge in self.next_edges(node, name)) for name in names))
+
+    def route(self, queries: _Queries, node: str | None) -> Route | None:
+        outcomes = queries.outcomes
+        for prefix in (queries.path, queries.path[-1:], ()):
+            fitting = [
+                (len(route.after or {}), number is not None, route)
+                for number, route in self.routes.get((prefix, node), ())
+                if number in (None, queries.number)
+                and all(outcomes.get(step) == outcome for step, outcome in (route.after or {}).items())
+            ]
+            if fitting:
+                return max(fitting, key=lambda one: one[:2])[2]
+        return None
+
+    def visit(self, node: str | None, queries: _Queries) -> None:
+        """Spread queries over the loads of a step."""
+        route = self.route(queries, node)
         if route is None:
             where = f" at step {node}" if node is not None else ""
-            after = f" after {' > '.join(path)}" if path else ""
-            text = f"queries of class {self.classes.name(number)} have no route{where}{after}"
-            self.flow.fault("unrouted", f"routing.{self.name}", text)
+            after = f" after {' > '.join(queries.path)}" if queries.path else ""
+            said = ", ".join(f"{step}: {outcome}" for step, outcome in queries.steps if outcome)
+            text = f"queries of class {self.classes.name(queries.number)} have no route{where}{after}"
+            self.flow.fault("unrouted", f"routing.{self.name}", f"{text} ({said})" if said else text)
             return
         for load, share in self.shares[id(route)]:
             if share > 0.0:
-                self.serve(number, load, (*path, load), odds * share, rate * share, ms)
+                part = replace(
+                    queries, path=(*queries.path, load), odds=queries.odds * share, rate=queries.rate * share
+                )
+                self.serve(load, part)
 
-    def serve(self, number: int, load: str, path: tuple[str, ...], odds: float, rate: float, ms: float) -> None:
+    def serve(self, load: str, queries: _Queries) -> None:
         """Let one load serve them, and send on what it sends on."""
         service = self.services[load]
-        seconds, latency_ms = service.seconds[number], service.latency_ms[number]
+        seconds, latency_ms = service.seconds[queries.number], service.latency_ms[queries.number]
         if math.isnan(seconds) or math.isnan(latency_ms):
-            text = f"no measured time of {load} for class {self.classes.name(number)}"
+            text = f"no measured time of {load} for class {self.classes.name(queries.number)}"
             self.flow.fault("unmeasured", self.facts.seats[load].at, text)
             return
-        if service.extrapolated[number]:
+        if service.extrapolated[queries.number]:
             self.flow.extrapolated.add(service.table)
-        self.flow.work[load] += rate * seconds
-        ms += latency_ms
+        self.flow.work[load] += queries.rate * seconds
         seat = self.facts.seats[load]
-        edges = self.next_edges(seat.load.node)
+        queries = replace(queries, ms=queries.ms + latency_ms)
+        for outcome, share in self.outcomes(seat.load.node, seat.load.variant).items():
+            if share > 0.0:
+                steps = (*queries.steps, (seat.load.node, outcome))
+                self.send_on(
+                    seat.load.variant,
+                    replace(queries, steps=steps, odds=queries.odds * share, rate=queries.rate * share),
+                )
+
+    def send_on(self, variant: str | None, queries: _Queries) -> None:
+        """What follows queries whose last step had one outcome."""
+        edges = self.next_edges(*queries.steps[-1])
+        ends = sum(self.ends(edge.to) for edge in edges)
         for edge in edges:
             fanout = edge.fanout
             if isinstance(fanout, dict):
-                fanout = fanout.get(seat.load.variant or "*", fanout.get("*", 1.0))
-            self.visit(number, edge.to, path, odds, rate * fanout, ms)
+                fanout = fanout.get(variant or "*", fanout.get("*", 1.0))
+            part = queries.part * self.ends(edge.to) / ends
+            self.visit(edge.to, replace(queries, rate=queries.rate * fanout, part=part))
         if not edges:
-            self.arrive(path, odds, ms)
+            self.arrive(queries)
 
-    def arrive(self, path: tuple[str, ...], odds: float, ms: float) -> None:
+    def arrive(self, queries: _Queries) -> None:
         """The end of a path."""
-        sink, flow = self.facts.seats[path[-1]].load.node, self.flow
-        network_ms = len(path) * self.app.network_ms_per_hop
-        flow.worst_ms = max(flow.worst_ms, ms + network_ms)
+        flow = self.flow
+        network_ms = len(queries.path) * self.app.network_ms_per_hop
+        flow.worst_ms = max(flow.worst_ms, queries.ms + network_ms)
         for limit_ms, _ in self.targets:
-            if ms * self.divisor + network_ms > limit_ms * (1.0 + FEASIBILITY):
-                flow.late[sink, limit_ms] += odds
-        if path not in self.qualities:
-            self.qualities[path] = path_quality(self.facts, self.pipeline, path)
-        flow.quality[sink] += odds * self.qualities[path]
+            if queries.ms * self.divisor + network_ms > limit_ms * (1.0 + FEASIBILITY):
+                flow.late[limit_ms][queries.steps] += queries.odds
+        key = (queries.path, queries.steps)
+        if key not in self.qualities:
+            self.qualities[key] = path_quality(self.facts, self.pipeline, queries.path, queries.outcomes)
+        self.mean.append(queries.odds * queries.part * self.qualities[key])
 
 
 def _spread(facts: Facts, name: str, period: str) -> Iterator[tuple[int, list[tuple[str, float]], float, str]]:
@@ -168,18 +256,18 @@ def follow(facts: Facts, name: str, period: str) -> Flow:
         app,
         pipeline,
         classes,
-        {
-            (classes.find(route.when) if route.when else None, route.prefix, route.node): route
-            for route in facts.plan.routing.get(name, ())
-        },
         shares,
         {load: service_of(facts, facts.seats[load], classes) for load in used},
         response_targets(app),
         slo_divisor(facts.plan),
         flow,
     )
+    roots = walk.roots()
+    ends = sum(walk.ends(root) for root in roots)
     for number, share in enumerate(classes.share):
         if share > 0.0:
-            for root in walk.roots():
-                walk.visit(number, root, (), share, share, 0.0)
+            for root in roots:
+                walk.visit(root, _Queries(number, odds=share, rate=share, part=walk.ends(root) / ends))
+    if walk.mean:
+        flow.quality = math.fsum(walk.mean)
     return flow

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_file import FEATURES
+from hetplan.profiles.plan_file import FEATURES, OUTCOMES
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_header"]
@@ -17,7 +17,10 @@ _SECTION = re.compile(r"(policies|tables)\.[a-z0-9][a-z0-9._-]{0,62}\Z")
 
 def _requires(plan: Plan) -> Iterator[Violation]:
     """A reader must be told of every rule that it needs to know, and of no feature that nobody knows."""
-    used = {dispatch.rule for dispatch in plan.dispatch.values()}
+    used: set[str] = {dispatch.rule for dispatch in plan.dispatch.values()}
+    loads = [load for worker in plan.workers for load in worker.loads]
+    if any(load.outcomes for load in loads) or any(one.after for routes in plan.routing.values() for one in routes):
+        used.add(OUTCOMES)
     for rule in sorted(used - set(plan.requires)):
         yield Violation("requires", "requires", f"the plan uses {rule} and does not say that it must be known")
     for feature in sorted(set(plan.requires) - FEATURES):

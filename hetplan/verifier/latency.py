@@ -36,11 +36,11 @@ def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
     tolerance = option(facts.plan, "violation_tolerance", 0.0)
     targets[-1:] = [(limit_ms, min(left, tolerance)) for limit_ms, left in targets[-1:]]
     for limit_ms, allowed in targets:
-        for (sink, limit), share in flow.late.items():
-            if limit == limit_ms and share > allowed + FEASIBILITY:
-                where = f" up to step {sink}" if sink is not None else ""
-                text = f"a share of {share:.6g}{where} takes longer than {limit_ms:g} ms, {allowed:g} may"
-                yield Violation("latency", f"routing.{name}", text)
+        share, last = flow.late_share(limit_ms)
+        if share > allowed + FEASIBILITY:
+            where = f" up to step {last}" if last is not None else ""
+            text = f"a share of {share:.6g}{where} takes longer than {limit_ms:g} ms, {allowed:g} may"
+            yield Violation("latency", f"routing.{name}", text)
 
 
 def check_late(facts: Facts) -> Iterator[Violation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.profile import Pipeline
@@ -19,14 +19,17 @@ def _quality(facts: Facts, load: Load) -> float:
     return quality.value if quality is not None else math.nan
 
 
-def path_quality(facts: Facts, pipeline: Pipeline | None, path: tuple[str, ...]) -> float:
-    """The quality at the end of a path of loads: as measured, else by the pipeline's rule; NaN where unknown."""
+def path_quality(
+    facts: Facts, pipeline: Pipeline | None, path: tuple[str, ...], outcomes: Mapping[str | None, str]
+) -> float:
+    """The quality at the end of a path of loads with these outcomes: measured, else by the pipeline's rule, or NaN."""
     loads = [facts.seats[name].load for name in path]
     values = [_quality(facts, load) for load in loads]
     if pipeline is None:
         return values[0]
     rule = pipeline.quality
-    key = "/".join(f"{load.node}={load.variant}" for load in loads)
+    said = [f":{outcomes[load.node]}" if outcomes.get(load.node) else "" for load in loads]
+    key = "/".join(f"{load.node}={load.variant}{mark}" for load, mark in zip(loads, said, strict=True))
     if key in rule.paths:
         return rule.paths[key]
     if rule.rule == "table":
@@ -44,7 +47,7 @@ def check_quality(facts: Facts, name: str, loads: Iterable[str], mean: float) ->
         return []
     values = {f"routing.{name}": mean}
     if app.runs is None or app.runs.pipeline is None:
-        values = {facts.seats[load].at: path_quality(facts, None, (load,)) for load in loads}
+        values = {facts.seats[load].at: path_quality(facts, None, (load,), {}) for load in loads}
     least = -math.inf if app.quality.min is None else app.quality.min
     most = math.inf if app.quality.max is None else app.quality.max
     found: list[Violation] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.profile import Profile, Variant
+from hetplan.profiles.profile import Node, Pipeline, Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
@@ -119,6 +119,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     nodes = profile.pipelines[runs.pipeline].nodes if runs is not None and runs.pipeline is not None else {}
     if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
         yield _unknown(at, "pipeline step", load.node)
+    yield from _outcomes(at, load, nodes.get(load.node or ""))
     if load.variant is None:
         if load.node is None:
             yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
@@ -142,8 +143,42 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 
+def _outcomes(at: str, load: Load, node: Node | None) -> Iterator[Violation]:
+    """A load states how often its answers come to each outcome of its step, as it was measured."""
+    stated = load.outcomes or {}
+    known = node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
+    if node is not None and node.outcomes is not None and not known:
+        yield Violation("outcomes", at, f"nothing says how often {load.variant} comes to each outcome of {load.node}")
+        return
+    for name in sorted(stated.keys() - known.keys()):
+        yield _unknown(at, f"outcome of step {load.node or '-'}", name)
+    for name, share in known.items():
+        if abs(stated.get(name, 0.0) - share) > FEASIBILITY:
+            text = f"states a share of {stated.get(name, 0.0):.6g} for the outcome {name}, measured is {share:.6g}"
+            yield Violation("outcomes", at, text)
+    if stated and abs(sum(stated.values()) - 1.0) > FEASIBILITY:
+        yield Violation("outcomes", at, f"the shares of its outcomes sum to {sum(stated.values()):.9g}, not to 1")
+
+
+def _after(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violation]:
+    """The outcomes that a route is for are of steps before its own, and lead there."""
+    into = {edge.to: edge for edge in reversed(pipeline.edges)} if pipeline is not None else {}
+    before, node = {}, route.node
+    while node in into and into[node].from_ not in before:
+        edge = into[node]
+        before[edge.from_] = edge.on
+        node = edge.from_
+    for step, outcome in (route.after or {}).items():
+        known = pipeline.nodes[step].outcomes if pipeline is not None and step in pipeline.nodes else None
+        if known is None or outcome not in known.share:
+            yield _unknown(at, f"outcome of step {step}", outcome)
+        elif step not in before or before[step] not in (None, outcome):
+            yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
+
+
 def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
-    classes = classes_of(inputs.slo.apps[app])
+    classes, runs = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].runs
+    pipeline = inputs.profile.pipelines[runs.pipeline] if runs is not None and runs.pipeline is not None else None
     seen: set[tuple[object, ...]] = set()
     for number, route in enumerate(routes):
         at = f"routing.{app}[{number}]"
@@ -159,9 +194,11 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
                     f"{name} serves {load.app or 'all'} at step {load.node or '-'}, the route is at {route.node or '-'}"
                 )
                 yield Violation("route-target", at, text)
-        key = (classes.find(route.when) if route.when else None, route.prefix, route.node)
+        yield from _after(at, route, pipeline)
+        after = tuple(sorted((route.after or {}).items()))
+        key = (classes.find(route.when) if route.when else None, route.prefix, route.node, after)
         if key in seen:
-            yield Violation("route-twice", at, "a route of the same class, path and step stands before")
+            yield Violation("route-twice", at, "there is a route of the same class, path, outcomes and step before it")
         seen.add(key)
 
 

@@ -81,8 +81,11 @@ def test_the_examples_keep_to_them(profile: dict[str, Any], slo: dict[str, Any])
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_say_what_they_are(kind: str) -> None:
     made = schema(kind)
-    assert made["$id"] == f"urn:hetplan:schema:{kind}:{'.'.join(map(str, VERSIONS[kind]))}"
-    assert made["title"] == f"hetplan {kind} {'.'.join(map(str, VERSIONS[kind]))}"
+    major, minor = VERSIONS[kind]
+    assert made["$id"] == f"urn:hetplan:schema:{kind}:{major}.{minor}"
+    assert made["title"] == f"hetplan {kind} {major}.{minor}"
+    for older in range(minor + 1):
+        assert matches(f"hetplan/{kind}/{major}.{older}", made["properties"]["format"], made)
     assert made["description"]
     assert made["additionalProperties"] is False
     assert made["required"] == ["format"]

@@ -194,6 +194,7 @@ def _sought(
         faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
+    faults.refuse_outcomes(pipeline_id, pipeline, "compound plans")
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
     targets = [target.max_ms for target in app.latency if target.of == "response"]

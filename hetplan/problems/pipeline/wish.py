@@ -169,6 +169,7 @@ class _Reader:
 
     def tree(self, rate: float, weight: float) -> Tree:
         """The pipeline as a tree (of a DAG: with the first parent of each step)."""
+        self.faults.refuse_outcomes(self.pipeline_id, self.pipeline, "plans of pipelines")
         order = order_of(self.pipeline)
         place = {node: t for t, node in enumerate(order)}
         parent = {place[edge.to]: place[edge.from_] for edge in reversed(self.pipeline.edges)}
