@@ -113,7 +113,7 @@ TOOLS = {
     "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
     "policy": {
         "simulate_policy": "hetplan.simulator.policy:simulate_policy",
-        "keep_lines": "hetplan.measure.kept_lines:keep_lines",
+        "keep_lines": "hetplan.profiles.line_journal:LineJournal",
     },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""

@@ -69,7 +69,7 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
 
 def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measurements:
     from hetplan.cli.long_work import interruptible, progress
-    from hetplan.measure.profile_journal import CellJournal
+    from hetplan.measure.journal import CellJournal
     from hetplan.measure.profile_run import measure
 
     kept = CellJournal(journal)

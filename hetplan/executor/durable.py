@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hetplan.errors import InputError
+from hetplan.executor.failures import ApplyFailed
+from hetplan.profiles.line_journal import LineJournal, line_bytes, read_lines
 from hetplan.profiles.plan_file import write_atomically
 
 __all__ = ["Journal", "Record", "Unfinished", "sync_folder", "write_durably"]
+
+
+_WHAT, _FORMAT = "journal of an apply", "hetplan/apply-journal/1.0"
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -71,17 +77,20 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lines: LineJournal | None = None
 
     def begin(self, plan: str, steps: int) -> None:
         """A new apply; what an earlier one left is forgotten."""
-        write_durably(self.path, _line({"plan": plan, "steps": steps}))
+        write_durably(self.path, line_bytes({"format": _FORMAT}) + line_bytes({"plan": plan, "steps": steps}))
+        self._lines = LineJournal(self.path, what=_WHAT, format=_FORMAT)
 
     def add(self, number: int, what: str, text: str) -> None:
         """A step begins, or has ended."""
-        with open(self.path, "ab") as file:
-            file.write(_line({"step": number, "what": what, "text": text}))
-            file.flush()
-            os.fsync(file.fileno())
+        assert self._lines is not None
+        try:
+            self._lines.append({"step": number, "what": what, "text": text}, sync=True)
+        except InputError as error:
+            raise ApplyFailed(str(error)) from None
 
     def close(self) -> None:
         """The apply is over."""
@@ -92,19 +101,13 @@ class Journal:
     def unfinished(self) -> Unfinished | None:
         """What a cut-off apply left behind. A last line that was not written whole did not happen."""
         try:
-            lines = self.path.read_bytes().split(b"\n")[:-1]
+            content = self.path.read_bytes()
         except OSError:
             return None
-        entries = []
-        for line in lines:
-            with suppress(ValueError):
-                entries.append(json.loads(line))
-        if not entries or "plan" not in entries[0]:
+        try:
+            apply, *steps = read_lines(content, file=str(self.path), what=_WHAT, format=_FORMAT).lines
+            began = max((one["step"] for one in steps if one["what"] == "begin"), default=0)
+            ended = max((one["step"] for one in steps if one["what"] == "end"), default=0)
+            return Unfinished(apply["plan"], apply["steps"], began, ended)
+        except (InputError, KeyError, ValueError):
             return Unfinished("an unknown plan", 0, 0, 0)
-        began = max((one["step"] for one in entries[1:] if one["what"] == "begin"), default=0)
-        ended = max((one["step"] for one in entries[1:] if one["what"] == "end"), default=0)
-        return Unfinished(entries[0]["plan"], entries[0]["steps"], began, ended)
-
-
-def _line(entry: Mapping[str, Any]) -> bytes:
-    return json.dumps(entry).encode() + b"\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.measure.journal import CellJournal
 from hetplan.measure.profile_cell import Cell, cores_of_this_process, measure_cell, memory_in_use_gib, pinned
 from hetplan.measure.profile_figures import figures_of
-from hetplan.measure.profile_journal import CellJournal
 from hetplan.measure.profile_quality import MeasuredQuality, as_quality, quality_of
 from hetplan.measure.profile_subject import MeasurementFailed, Subject, subject_of
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish

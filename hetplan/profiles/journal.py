@@ -1,6 +1,6 @@
-"""Reading a journal of measurements: JSON lines of which the first names the format, the last may be cut off.
+"""Reading a journal of measurements (`hetplan.profiles.line_journal`) as the document of ``--measured``.
 
-Whoever measures writes it (`hetplan.measure.journal`); `load_inputs` reads one as the document of ``--measured``.
+Whoever measures writes it (`hetplan.measure.journal`).
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.line_journal import read_lines
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["FORMAT", "JournalContent", "document_of", "is_journal", "key_of", "read_journal", "read_measured"]
@@ -32,13 +33,29 @@ def key_of(knobs: Mapping[str, Any]) -> str:
 
 @dataclass
 class JournalContent:
-    """What stands in a journal, and how many bytes of it are whole lines."""
+    """What a journal holds: per application and configuration the samples, and what was concluded of them."""
 
     of: str | None = None
     samples: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     plans: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    whole_bytes: int = 0
-    cut_off: bool = False
+
+    @classmethod
+    def of_lines(cls, of: str | None, lines: Iterable[Mapping[str, Any]], *, file: str) -> JournalContent:
+        """The content of lines; `InputError` where one is neither samples nor a measured plan."""
+        found = cls(of)
+        for number, line in enumerate(lines, start=2):
+            try:
+                at = (str(line["app"]), key_of(line["knobs"]))
+                if "samples" in line:
+                    found.samples.setdefault(at, []).append(_batch(line["samples"]))
+                else:
+                    found.plans[at] = {"knobs": line["knobs"], **line["plan"]}
+            except (AttributeError, KeyError, TypeError, ValueError):
+                why = "neither samples nor a measured plan of an application"
+                raise InputError.one(
+                    file=file, path=f"line {number}", why=why, remedy="Name another file, or mend it."
+                ) from None
+        return found
 
 
 def is_journal(content: bytes) -> bool:
@@ -53,40 +70,8 @@ def is_journal(content: bytes) -> bool:
 
 def read_journal(content: bytes, *, file: str) -> JournalContent:
     """All of it; a last line that was cut off is left out, any other damage refused."""
-    found = JournalContent()
-    for number, raw in enumerate(content.splitlines(keepends=True)):
-        try:
-            if not raw.endswith(b"\n"):
-                raise ValueError("cut off")
-            line = json.loads(raw)
-            if not isinstance(line, dict):
-                raise ValueError("no object")
-        except ValueError:
-            if found.whole_bytes + len(raw) < len(content):
-                raise _damaged(file, number, "this line is no JSON, and others follow") from None
-            if number == 0:
-                raise _damaged(file, 0, f"a journal begins with its format, {FORMAT}") from None
-            found.cut_off = True
-            return found
-        if number == 0:
-            if line.get("format") != FORMAT:
-                raise _damaged(file, 0, f"a journal begins with its format, {FORMAT}")
-            found.of = line.get("of")
-        else:
-            _take(found, line, file, number)
-        found.whole_bytes += len(raw)
-    return found
-
-
-def _take(found: JournalContent, line: Mapping[str, Any], file: str, number: int) -> None:
-    try:
-        at = (str(line["app"]), key_of(line["knobs"]))
-        if "samples" in line:
-            found.samples.setdefault(at, []).append(_batch(line["samples"]))
-        else:
-            found.plans[at] = {"knobs": line["knobs"], **line["plan"]}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise _damaged(file, number, "neither samples nor a measured plan of an application") from None
+    found = read_lines(content, file=file, what="journal", format=FORMAT)
+    return JournalContent.of_lines(found.head.get("of"), found.lines, file=file)
 
 
 def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +108,3 @@ def read_measured(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _lists(apps: Mapping[str, Any]) -> bool:
     return all(isinstance(plans, list) for plans in apps.values())
-
-
-def _damaged(file: str, number: int, why: str) -> InputError:
-    return InputError.one(file=file, path=f"line {number + 1}", why=why, remedy="Name another file, or mend it.")

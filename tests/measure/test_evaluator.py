@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
@@ -45,24 +46,17 @@ def test_a_journal_is_a_file(tmp_path: Path) -> None:
             Journal(path)
 
 
-class Full:
-    """A file on a disk without room."""
-
-    def write(self, _: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    def close(self) -> None:
-        raise OSError(28, "No space left on device")
-
-
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
     journal.add_plan("q", {"size": 1}, {"verdict": "pass"})
-    journal._file.close()
-    journal._file = Full()
-    with pytest.raises(InputError, match=r"journal\.jsonl.*No space left"):
-        journal.add_plan("q", {"size": 2}, {"verdict": "pass"})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"journal\.jsonl.*File too large"):
+            journal.add_plan("q", {"size": 2}, {"verdict": "pass"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     journal.close()
     kept = Journal(path)
     assert kept.plan("q", {"size": 1}) is not None

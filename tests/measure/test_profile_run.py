@@ -16,9 +16,9 @@ import pytest
 from cases.tiny_models import CALLABLES, write_labelled, write_model
 
 from hetplan.errors import InputError
+from hetplan.measure.journal import CellJournal
 from hetplan.measure.profile_cell import cores_of_this_process, pinned, rests_s
 from hetplan.measure.profile_document import profile_document
-from hetplan.measure.profile_journal import CellJournal
 from hetplan.measure.profile_run import Measurements, measure
 from hetplan.measure.profile_wish import Repeats, Wish, read_wish
 from hetplan.profiles.load import load_profile

@@ -1,14 +1,14 @@
 """Policies that are done, as lines that are kept: a long search that was killed goes on where it stopped.
 
 The first line says for which inputs and options they hold. What is recalled was certified by the run that wrote it; a
-plan made of it says so (`claimed`). Where the lines are kept is not known here: `Tools.extra["keep_lines"]` is called
-with the option's text and what the lines are, and hands out an object with `lines`, `append(line)` and `refused(why)`.
+plan made of it says so (`claimed`). Where the lines are kept is not known here: `Tools.extra["keep_lines"]` makes what
+keeps them, as `hetplan.profiles.line_journal.LineJournal` does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
@@ -105,9 +105,9 @@ class Recalled:
 class Kept(Protocol):
     """Lines that outlive this process."""
 
-    lines: list[Any]
+    lines: list[dict[str, Any]]
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def append(self, line: Mapping[str, Any], *, sync: bool = False) -> None:
         """Keep one more."""
         ...
 
@@ -124,19 +124,13 @@ class Checkpoint:
     _done: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def begin(cls, kept: Kept, of: str) -> Checkpoint:
+    def begin(cls, keep_lines: Callable[..., Kept], path: str, of: str) -> Checkpoint:
         """Take in what is there; raises InputError where it is another's."""
-        if not kept.lines:
-            kept.append({"format": FORMAT, "of": of})
-        head, found = kept.lines[0], cls(kept)
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise kept.refused(f"this is no {WHAT}")
-        if head.get("of") != of:
-            remedy = "Name another file: the inputs, options, seed or version changed."
-            raise kept.refused("this checkpoint was written for another plan", remedy)
-        for number, line in enumerate(kept.lines[1:], start=2):
-            if not isinstance(line, dict) or not isinstance(line.get("key"), str):
-                raise kept.refused(f"this is no {WHAT}", line=number)
+        other = "another plan (the inputs, options, seed or version changed)"
+        found = cls(keep_lines(path, what=WHAT, format=FORMAT, of=of, other=other))
+        for number, line in enumerate(found.kept.lines, start=2):
+            if not isinstance(line.get("key"), str):
+                raise found.kept.refused(f"this is no {WHAT}", line=number)
             found._done[line["key"]] = line
         return found
 
@@ -170,7 +164,7 @@ class Checkpoint:
             "simulated": None if run is None else {name: getattr(run, name) for name in _SIMULATED},
             "beaten": solved.beaten,
         }
-        self.kept.append(line)
+        self.kept.append(line, sync=True)
         self._done[key] = line
 
 
@@ -191,4 +185,4 @@ def begun(asked: Asked, tools: Tools, seed: int) -> Checkpoint | None:
             why="nothing was handed in that keeps lines",
             remedy='Hand in Tools(extra={"keep_lines": ...}), or leave the option out.',
         )
-    return Checkpoint.begin(keep_lines(path, WHAT), _asked_for(asked, seed))
+    return Checkpoint.begin(keep_lines, path, _asked_for(asked, seed))
