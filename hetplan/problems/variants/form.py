@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.variants.kinds import COST, Room, machine_price
+from hetplan.problems.variants.kinds import COST, Room, machine_nanos
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.fields import NANO
 
@@ -239,7 +239,7 @@ def _idle(v: Snapshot, m: Builder, x: NDArray[np.int64]) -> list[tuple[int, floa
     here = np.array([v.kinds[item.kind].type for item in v.items], dtype=np.int64)
     for hardware, least in v.least_of_whole.items():
         mine = [t for t, kind in enumerate(v.types) if kind.hardware == hardware]
-        prices = [machine_price(v.inputs, v.types[t]) / NANO for t in mine]
+        prices = [machine_nanos(v.inputs, v.types[t]) / NANO for t in mine]
         names = [v.types[t].name for t in mine]
         idle = m.columns(f"idle {hardware}", names, whole=True, upper=float(least), cost=prices, unit="machines")
         found += zip(idle.tolist(), prices, strict=True)

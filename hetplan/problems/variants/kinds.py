@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +13,12 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
-from hetplan.profiles.tables import Table
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Load, Share, Worker
+from hetplan.serving.price import Price, machine_price, offer_of, price_of
+from hetplan.serving.runs import at_of, fitting_runs, same_point
 
 __all__ = [
     "COST",
-    "SLICES",
     "WHOLE",
     "Growth",
     "Kind",
@@ -29,8 +27,7 @@ __all__ = [
     "Slot",
     "check_least",
     "growths_of",
-    "latency_of",
-    "machine_price",
+    "machine_nanos",
     "read_kinds",
     "read_slots",
     "read_types",
@@ -43,9 +40,6 @@ COST = "cost_per_hour"
 """The room of the whole plan's price."""
 WHOLE = "machines"
 """The resource of which a machine has one: taken by instances that are priced as a whole machine."""
-
-SLICES = ("gpu", "cpu_cores")
-"""Resources of which a load may hold a slice that is paid by the unit."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +78,7 @@ class Kind:
     type: int
     run: int
     hardware: str
+    at: Mapping[str, float]
     batch: int
     knobs: Mapping[str, float]
     price: int
@@ -92,6 +87,8 @@ class Kind:
     quality: float | None
     needs: Mapping[str, float]
     slowdown: tuple[float, ...] = ()
+    share: Share | None = None
+    """The slice of a machine that is paid, where prices are by the unit."""
 
     @property
     def id(self) -> str:
@@ -138,17 +135,6 @@ def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
                 left -= count
             found.append(MachineType(hardware, offer, count, hosts[:count], about.provides))
     return tuple(found)
-
-
-def latency_of(table: Table, point: Mapping[str, float], statistic: str) -> float:
-    """A number of a table; straight from its cell where the point is one of its grid."""
-    cell: Any = getattr(table, statistic, None)
-    for axis, points in table.axes.items():
-        at = point.get(axis)
-        if cell is None or at not in points:
-            return float(table.read([point], statistic).values[0])  # type: ignore[arg-type]
-        cell = cell[points.index(at)]
-    return float(cell) if cell is not None else float(table.read([point], statistic).values[0])  # type: ignore[arg-type]
 
 
 @dataclass
@@ -211,8 +197,8 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
             if none_there or not _fits(reading, needs, number, at):
                 continue
             yield Kind(
-                name, number, place, run.hardware, int(batch), knobs, price, run.load_s, run.saturation_qps, quality,
-                needs, slowdown,
+                name, number, place, run.hardware, at_of(run), int(batch), knobs, price.nanos, run.load_s,
+                run.saturation_qps, quality, needs, slowdown, price.share,
             )  # fmt: skip
 
 
@@ -228,31 +214,21 @@ def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:
     return tuple(float(one) for one in table.read([{a: p[a] for a in table.axes} for p in points]).values)
 
 
-def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[int, bool]:
+def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[Price, bool]:
     """The price of an instance, and whether it is that of a whole machine."""
-    if run.price_per_hour is not None:
-        return run.price_per_hour, False
-    if kind.offer is None:
+    if kind.offer is None and run.price_per_hour is None:
         reading.unpriced.add(kind.hardware)
-        return NANO, True
-    offer = reading.inputs.profile.offers[kind.offer]
-    if offer.per in SLICES and offer.per in run.needs:
-        return _times(offer.price_per_hour, run.needs[offer.per]), False
-    return machine_price(reading.inputs, kind), True
+        return Price(NANO), True
+    price = price_of(reading.inputs.profile, run, kind.offer)
+    return price, run.price_per_hour is None and price.share is None
 
 
-def machine_price(inputs: Inputs, kind: MachineType) -> int:
+def machine_nanos(inputs: Inputs, kind: MachineType) -> int:
     """What a whole machine costs, in 1e-9 per hour: 1 where nothing is offered at all."""
+    profile = inputs.profile
     if kind.offer is None:
-        return 0 if inputs.profile.offers else NANO
-    offer = inputs.profile.offers[kind.offer]
-    if offer.per is None:
-        return offer.price_per_hour
-    return _times(offer.price_per_hour, kind.provides.get(offer.per, 1.0))
-
-
-def _times(price: int, amount: float) -> int:
-    return int((price * Decimal(repr(amount))).to_integral_value(ROUND_HALF_EVEN))
+        return 0 if profile.offers else NANO
+    return machine_price(profile.offers[kind.offer], profile.hardware[kind.hardware])
 
 
 def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
@@ -278,17 +254,14 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
         by_place.setdefault((kind.variant, kind.hardware), []).append(number)
     found: list[Slot] = []
     for worker in inputs.state.workers:
-        host = inputs.profile.hosts.get(worker.host) if worker.host is not None else None
-        offer = worker.offer or (host.offer if host is not None else None)
+        offer = offer_of(inputs.profile, worker)
         for load in worker.loads:
-            fitting = [
-                k for k in by_place.get((load.variant or "", worker.hardware), [])
-                if offer is None or types[kinds[k].type].offer in (None, offer)
-            ]  # fmt: skip
             settings = {**load.knobs, "batch": load.serve.max_batch}
             exact = [
-                k for k in fitting
-                if all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
+                k for k in by_place.get((load.variant or "", worker.hardware), [])
+                if (offer is None or types[kinds[k].type].offer in (None, offer))
+                and (load.at is None or same_point(load.at, kinds[k].at))
+                and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
             if not exact:
                 text = f"{load.variant or load.node or 'it'} is no way to run a variant of these applications: stopped"
@@ -300,14 +273,13 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
 
 def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
     """What an instance costs that serves nobody here."""
-    variant = inputs.profile.variants.get(load.variant or "")
-    runs = [run for run in variant.runs if run.hardware == worker.hardware] if variant is not None else []
+    runs = fitting_runs(inputs.profile, load, worker.hardware)
     if not runs:
         return 0
     settings = {**load.knobs, "batch": load.serve.max_batch}
     run = next((run for run in runs if all(settings.get(a) == at for a, at in run.at.items())), runs[0])
     reading = _Reading(inputs, types, Faults("", ""), [])
-    return _price(reading, run, next(kind for kind in types if kind.hardware == worker.hardware))[0]
+    return _price(reading, run, next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.variants.form import cost_part
-from hetplan.problems.variants.kinds import SLICES, Slot, machine_price
+from hetplan.problems.variants.kinds import Slot, machine_nanos
 from hetplan.problems.variants.wish import Snapshot
-from hetplan.profiles.workers import Load, Serve, Share, Worker
+from hetplan.profiles.workers import Load, Serve, Worker
 
 __all__ = ["Packed", "Placed", "exact", "pack", "placed_by_counts", "placed_on_machines", "read_exact"]
 
@@ -368,8 +368,8 @@ def _load(v: Snapshot, i: int, name: str, instances: int) -> Load:
     kind = v.kinds[item.kind]
     app = v.asked[item.app].id if item.app is not None else None
     return Load(
-        id=name, app=app, variant=kind.variant, knobs=dict(kind.knobs), instances=instances,
-        serve=_serve(v, i), share=_slice(v, i),
+        id=name, app=app, variant=kind.variant, at=dict(kind.at), knobs=dict(kind.knobs), instances=instances,
+        serve=_serve(v, i), share=kind.share,
     )  # fmt: skip
 
 
@@ -379,17 +379,6 @@ def _serve(v: Snapshot, i: int) -> Serve:
     kind = v.kinds[item.kind]
     at_once = item.serves[0].saturation_qps * item.serves[0].latency_ms / 1000.0 / kind.batch
     return Serve(max_batch=kind.batch, concurrency=max(1, round(at_once)))
-
-
-def _slice(v: Snapshot, i: int) -> Share | None:
-    """The slice of a machine that is paid by the unit, where prices are such."""
-    kind = v.kinds[v.items[i].kind]
-    offer = v.inputs.profile.offers.get(v.types[kind.type].offer or "")
-    run = v.inputs.profile.variants[kind.variant].runs[kind.run]
-    if offer is None or run.price_per_hour is not None or offer.per not in SLICES or offer.per not in kind.needs:
-        return None
-    amount = kind.needs[offer.per]
-    return Share(gpu=amount) if offer.per == "gpu" else Share(cpu_cores=amount)
 
 
 def _same_app(v: Snapshot, i: int, load: Load) -> bool:
@@ -406,9 +395,9 @@ def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
     if v.inputs.slo.limits.moves is not None and v.options.sharing != "dedicated":
         # A load that changes its application would count as moved.
         own = load.app
-    return load.model_copy(
-        update={"instances": instances, "app": own, "share": _slice(v, i) or load.share, "serve": _serve(v, i)}
-    )
+    kind = v.kinds[item.kind]
+    changes = {"instances": instances, "app": own, "at": dict(kind.at), "share": kind.share or load.share}
+    return load.model_copy(update={**changes, "serve": _serve(v, i)})
 
 
 def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
@@ -501,7 +490,7 @@ def _add_idle(v: Snapshot, placed: Placed, names: _Names) -> None:
     on_host = {worker.host: worker.id for worker in state if worker.host is not None}
     for t, missing in v.idle_counts(used).items():
         kind = v.types[t]
-        placed.idle_nanos += missing * machine_price(v.inputs, kind)
+        placed.idle_nanos += missing * machine_nanos(v.inputs, kind)
         taken = {worker.host for worker in placed.workers}
         free = sorted((host for host in kind.hosts if host not in taken), key=lambda host: (host not in on_host, host))
         going_on = [(None, worker.id, worker.count) for worker, at in v.unnamed if at == t and worker.id not in there]

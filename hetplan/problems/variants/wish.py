@@ -20,8 +20,7 @@ from hetplan.problems.variants.kinds import (
     Slot,
     check_least,
     growths_of,
-    latency_of,
-    machine_price,
+    machine_nanos,
     read_kinds,
     read_slots,
     read_types,
@@ -31,10 +30,16 @@ from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.mix import AboveLargestBin
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Worker
+from hetplan.serving.demand import Classes, classes_of, stated_qps
+from hetplan.serving.law import Law, OffTable
+from hetplan.serving.runs import table_of
+from hetplan.serving.targets import limit_ms
+from hetplan.serving.times import law_of_run, statistic_of
 
 __all__ = ["Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
@@ -55,8 +60,7 @@ class Asked:
     need_qps: float
     slo_ms: float
     variants: tuple[str, ...]
-    points: tuple[Mapping[str, float], ...]
-    share: tuple[float, ...]
+    classes: Classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +286,7 @@ class Snapshot:
         for hardware, (least, _) in sorted(self.inputs.slo.limits.instances.items()):
             mine = [t for t, kind in enumerate(self.types) if kind.hardware == hardware]
             missing = least - sum(used.get(t, 0) for t in mine)
-            for t in sorted(mine, key=lambda t: (machine_price(self.inputs, self.types[t]), t)):
+            for t in sorted(mine, key=lambda t: (machine_nanos(self.inputs, self.types[t]), t)):
                 count = self.types[t].count
                 more = missing if count is None else min(missing, count - used.get(t, 0))
                 if more > 0:
@@ -308,7 +312,7 @@ class Snapshot:
         for i, item in enumerate(self.items):
             used[self.kinds[item.kind].type] = used.get(self.kinds[item.kind].type, 0) + int(x[i])
         return sum(
-            count * machine_price(self.inputs, self.types[t]) / NANO
+            count * machine_nanos(self.inputs, self.types[t]) / NANO
             for t, count in self.idle_counts(used).items()
             if self.types[t].hardware in whole
         )
@@ -373,22 +377,19 @@ def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tup
     found = []
     for name in sorted(slo.apps):
         app = slo.apps[name]
-        load = app.demand.rate_qps
-        if not isinstance(load, int | float):
+        load = stated_qps(app)
+        if load is None:
             faults.in_slo(f"$.apps.{name}.demand.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
         need = load + (slo.change.slack_qps or 0.0) if additive else load * slo.change.slack
-        mix = app.demand.mix
-        points = (
-            [(dict(zip(mix.axes, b, strict=True)), s) for b, s in zip(mix.bins, mix.share or (), strict=True)]
-            if mix
-            else []
-        )
-        comes = [(point, share) for point, share in points if share > 0] or [({}, 1.0)]
+        try:
+            classes = classes_of(app.demand.mix).coming()
+        except AboveLargestBin as error:
+            faults.in_slo(f"$.apps.{name}.demand.mix", str(error), "Add a bin that holds it.")
+            continue
         found.append(
             Asked(
-                name, app, float(load), float(need) if load > 0 else 0.0, _limit_ms(name, app, faults), allowed[name],
-                tuple(point for point, _ in comes), tuple(share for _, share in comes),
+                name, app, load, need if load > 0 else 0.0, _limit_ms(name, app, faults), allowed[name], classes,
             )
         )  # fmt: skip
     _comparable(inputs, found, faults)
@@ -403,11 +404,10 @@ def _refused(slo: Slo, faults: Faults) -> None:
 
 
 def _limit_ms(name: str, app: App, faults: Faults) -> float:
-    limits = [target.max_ms for target in app.latency if target.of == "response"]
     for place, target in enumerate(app.latency):
         if target.of != "response":
             faults.in_slo(f"$.apps.{name}.latency[{place}].of", "only response times are judged", 'Write "response".')
-    limit = min(limits, default=float("inf")) - app.network_ms_per_hop
+    limit = limit_ms(app)
     if limit <= 0:
         faults.in_slo(
             f"$.apps.{name}.network_ms_per_hop", "the network alone takes the whole latency target", "Raise max_ms.",
@@ -443,6 +443,8 @@ class _Pairs:
     """Nothing is known of machines: an instance is taken to have its machine to itself."""
     derived: set[str] = field(default_factory=set)
     """Kinds whose saturation rate is worked out from their latency."""
+    laws: dict[tuple[str, int], tuple[Law, str]] = field(default_factory=dict)
+    """By variant and run: its service law, and the statistic that is read of it."""
 
     def of(self, asked: tuple[Asked, ...]) -> tuple[Serves, ...]:
         """The pairs of all applications."""
@@ -457,6 +459,9 @@ class _Pairs:
                     found.extend(self._pair(one, b, c))
                 except InputError as error:
                     self.faults.also(error)
+                except OffTable as error:
+                    table = self.inputs.profile.variants[self.kinds[c].variant].runs[self.kinds[c].run].latency
+                    self.faults.in_profile(f"$.tables.{table}", error.why, error.remedy)
             least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
             if least > HUGE:
                 self.faults.in_slo(
@@ -469,20 +474,29 @@ class _Pairs:
             self.notices.append(Notice(code="W-derived-qps", at="variants", text=text))
         return tuple(found)
 
+    def _law(self, kind: Kind) -> tuple[Law, str]:
+        found = self.laws.get((kind.variant, kind.run))
+        if found is None:
+            run = self.inputs.profile.variants[kind.variant].runs[kind.run]
+            named = "latency_stat" if "latency_stat" in self.options.model_fields_set else ""
+            table = table_of(self.inputs.profile, kind.variant, run)
+            stat, notices = statistic_of(table, self.options.latency_stat, named=named, at=f"tables.{table.name}")
+            self.notices += [notice for notice in notices if notice not in self.notices]
+            found = law_of_run(self.inputs.profile, kind.variant, run), stat
+            self.laws[kind.variant, kind.run] = found
+        return found
+
     def _pair(self, one: Asked, b: int, c: int) -> Iterator[Serves]:
-        kind, stat = self.kinds[c], self.options.latency_stat
-        variant = self.inputs.profile.variants[kind.variant]
-        run = variant.runs[kind.run]
-        table = self.inputs.profile.tables[run.latency or ""]
-        knobs = {name: float(value) for name, value in variant.knobs.items() if isinstance(value, int | float)}
-        points = [{**knobs, "batch": float(kind.batch), **run.at, **size} for size in one.points]
-        times = [latency_of(table, point, stat) for point in points]
+        kind = self.kinds[c]
+        law, stat = self._law(kind)
+        times = [law.ms(point, kind.batch, stat) for point in one.classes.points]
         qps = kind.saturation_qps
         if qps is None:
             self.derived.add(kind.id)
-            means = times if stat == "mean" else [latency_of(table, point, "mean") for point in points]
-            together = kind.batch if "batch" in table.axes and "batch" not in one.points[0] else 1
-            qps = 1000.0 * together / sum(s * t for s, t in zip(one.share, means, strict=True))
+            mean = "mean" if "mean" in law.statistics else stat
+            means = times if stat == mean else [law.ms(point, kind.batch, mean) for point in one.classes.points]
+            together = kind.batch if "batch" in law.axes and "batch" not in one.classes.points[0] else 1
+            qps = 1000.0 * together / sum(s * t for s, t in zip(one.classes.shares, means, strict=True))
         wanted, poor = one.app.quality, False
         if wanted is not None:
             if kind.quality is None:
