@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.dispatch.compiled import is_compiled
+from hetplan.compiled import is_compiled
 from hetplan.dispatch.matching import Matching, weights
 from hetplan.dispatch.snapshot import Snapshot
 from hetplan.dispatch.threshold import Threshold

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from hetplan.dispatch.compiled import is_compiled
+from hetplan.compiled import is_compiled, kernel
 from hetplan.dispatch.matching import Matching
 from hetplan.simulator.draw_kernels import SERVICE, draw_exponential
 from hetplan.simulator.simulation import Simulation, Stream
@@ -41,6 +41,7 @@ from hetplan.simulator.system import (
 
 SERVICE_MS, LOAD = 10.0, 0.8
 REPEATS = 5
+draw = kernel(draw_exponential)
 Row = dict[str, Any]
 
 
@@ -110,7 +111,7 @@ def simpy_queue(workers: int, times: Any) -> float:
     """The same queue in simpy, with the engine's own service times; the mean response."""
     env = simpy.Environment()
     servers = simpy.Resource(env, capacity=workers)
-    took = [SERVICE_MS * draw_exponential(0, query, 0, SERVICE) for query in range(len(times))]
+    took = [SERVICE_MS * draw(0, query, 0, SERVICE) for query in range(len(times))]
     total = [0.0]
 
     def ask(query: int) -> Generator[Any, Any, None]:

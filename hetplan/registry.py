@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BROKEN_PLUGINS",
+    "KERNELS",
     "PROBLEMS",
     "SOLVERS",
     "Engines",
     "check_of",
+    "compile_ahead",
     "importers",
     "obstacles",
     "problem",
@@ -117,6 +119,16 @@ TOOLS = {
     },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
+
+KERNELS = {
+    "simulation": "hetplan.simulator.simulation:compile_kernels",
+    "pools": "hetplan.simulator.pool_replay:compile_kernels",
+    "policies": "hetplan.solvers.queue_structured:compile_kernels",
+    "simulated policies": "hetplan.simulator.policy:compile_kernels",
+    "dispatch": "hetplan.dispatch.rules:compile_kernels",
+    "large decision processes": "hetplan.solvers.mdp_wide_kernels:compile_kernels",
+}
+"""What is compiled -> what compiles it ahead."""
 
 IMPORTERS = {
     "melange": "hetplan.profiles.imports.melange:convert",
@@ -243,6 +255,12 @@ def _on_first_call(where: str) -> Callable[..., Any]:
         return _load(where)(*args, **named)
 
     return call
+
+
+def compile_ahead(what: str) -> None:
+    """Compile what a name of `KERNELS` stands for."""
+    module, _, attribute = KERNELS[what].partition(":")
+    getattr(import_module(module), attribute)()
 
 
 def importers() -> dict[str, Callable[..., Any]]:

@@ -1,9 +1,10 @@
-"""`hetplan doctor`: what is installed, what clashes, how to mend it."""
+"""`hetplan doctor`: what is installed, what clashes, how to mend it; and what is compiled."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -44,12 +45,17 @@ _PACKAGES = (
 TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed package, in a process of its own.")]
 
 
-def doctor(try_imports: TwoOf = False, as_json: AsJson = False) -> None:
+Compile = Annotated[bool, typer.Option("--compile", help="Compile ahead what the first simulation would wait for.")]
+
+
+def doctor(try_imports: TwoOf = False, compile_ahead: Compile = False, as_json: AsJson = False) -> None:
     """See what is installed and what clashes.
 
-    Says how to mend it. Exit 1 when something needed is missing or clashes.
+    Says how to mend it, and where compiled code is kept. Exit 1 when something needed is missing or clashes.
     """
     with Output("doctor", as_json=as_json) as out:
+        if compile_ahead:
+            _compile_all(out)
         versions = {package.name: _version(package.name) for package in _PACKAGES}
         rows, faults = [], clashes(versions, python=sys.version_info[:2], wanted=_wanted())
         for package in _PACKAGES:
@@ -65,7 +71,30 @@ def doctor(try_imports: TwoOf = False, as_json: AsJson = False) -> None:
             out.send({"package": told})
         out.people.line(f"hetplan {_version('hetplan') or '(not installed)'} on Python {sys.version.split()[0]}")
         out.people.table(("package", "version", "part of", "for", "state"), rows)
+        _show_cache(out)
         _tell_faults(out, faults)
+
+
+def _compile_all(out: Output) -> None:
+    from hetplan.registry import KERNELS, compile_ahead
+
+    for number, name in enumerate(KERNELS, 1):
+        began = time.monotonic()
+        out.note(f"{number} of {len(KERNELS)}: compiling {name}")
+        compile_ahead(name)
+        out.send({"event": {"what": "compile", "detail": name, "seconds": round(time.monotonic() - began, 3)}})
+
+
+def _show_cache(out: Output) -> None:
+    from hetplan.compiled import cache_folder, cache_size
+
+    folder, size = cache_folder(), cache_size()
+    out.people.line()
+    if folder is None:
+        out.people.line("compiled code: no folder to keep it in can be written to; it is compiled in every process")
+    else:
+        out.people.line(f"compiled code: {size / 1e6:.1f} MB in {folder}")
+    out.send({"compiled": {"folder": folder, "bytes": size}})
 
 
 def _tell_faults(out: Output, faults: list[tuple[str, str]]) -> None:

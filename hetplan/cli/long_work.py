@@ -88,7 +88,7 @@ def leave(code: object) -> None:
 
 @contextmanager
 def progress(out: Output) -> Iterator[Callable[[Event], None]]:
-    """A callable that shows events for as long as the block runs."""
+    """A callable that shows events for as long as the block runs; in a pipe only that something is compiled."""
     if out.as_json:
         yield lambda event: out.send({"event": dict(vars(event))})
     elif sys.stderr.isatty():
@@ -96,9 +96,16 @@ def progress(out: Output) -> Iterator[Callable[[Event], None]]:
         from rich.markup import escape
 
         with Console(stderr=True).status("planning") as status:
-            yield lambda event: status.update(escape(_text(event)))
+
+            def show(event: Event) -> None:
+                if event.what == "compile":
+                    status.console.print(escape(event.detail))
+                else:
+                    status.update(escape(_text(event)))
+
+            yield show
     else:
-        yield lambda _event: None
+        yield lambda event: out.note(event.detail) if event.what == "compile" else None
 
 
 def _text(event: Event) -> str:

@@ -1,20 +1,18 @@
 """The matching of waiting queries to instances, as loops that compile (Kairos, Eqs. 1-8).
 
-`assign` is a shortest-augmenting-path solver of the rectangular assignment problem (Jonker-Volgenant, Hungarian);
-`match` writes the costs of Eqs. 2, 5 and 8 and calls it. Both work in `Scratch` arrays made once by `scratch`, because
-a simulation calls them millions of times.
+`assign_rows` is a shortest-augmenting-path solver of the rectangular assignment problem (Jonker-Volgenant, Hungarian);
+`pair_off` writes the costs of Eqs. 2, 5 and 8 and calls it. Both work in `Scratch` arrays made once by `scratch`,
+because a simulation calls them millions of times.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import bare_kernel, part
 
-__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "assign", "match", "scratch"]
+__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "assign", "match", "pair_off", "scratch"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,8 +32,8 @@ def scratch(instances: int, window: int) -> Scratch:
     return np.zeros((max(min(instances, window), 1), side)), np.zeros((5, side)), np.zeros((5, side), np.int64)
 
 
-@bare_kernel
-def nearest_open(best: Floats, columns: int) -> Any:
+@part
+def nearest_open(best: Floats, columns: int) -> float:
     """The least of ``best[:columns]``, whole lanes: four running minima, which a processor finds side by side."""
     one, two, three, four = np.inf, np.inf, np.inf, np.inf
     for column in range(0, columns, LANES):
@@ -46,8 +44,8 @@ def nearest_open(best: Floats, columns: int) -> Any:
     return min(min(one, two), min(three, four))
 
 
-@bare_kernel
-def assign(rows: int, columns: int, room: Scratch) -> None:
+@part
+def assign_rows(rows: int, columns: int, room: Scratch) -> None:
     """Give each row its own column at least total cost; `rows` must not exceed `columns`.
 
     Costs are read from ``room[0][:rows, :columns]``; the column of each row is left in ``room[2][0, :rows]``.
@@ -107,7 +105,7 @@ def assign(rows: int, columns: int, room: Scratch) -> None:
             nearest = previous
 
 
-@bare_kernel
+@part
 def candidates(queries: int, first: Integers, ends: Floats, merge: bool, chosen: Integers) -> int:
     """Write into `chosen` the instances worth looking at, and return how many.
 
@@ -137,13 +135,13 @@ def candidates(queries: int, first: Integers, ends: Floats, merge: bool, chosen:
     return count
 
 
-@bare_kernel
-def busy_ms(ends_ms: Any, now_ms: float) -> Any:
+@part
+def busy_ms(ends_ms: float, now_ms: float) -> float:
     """How long an instance is still expected to be busy; one that is overdue is expected to end now."""
     return ends_ms - now_ms if ends_ms > now_ms else 0.0
 
 
-@bare_kernel
+@part
 def write_costs(
     now_ms: float,
     waiting: Integers,
@@ -187,7 +185,7 @@ def write_costs(
                 cost[place, k] = price
 
 
-@bare_kernel
+@part
 def older_first(
     now_ms: float,
     waiting: Integers,
@@ -221,7 +219,7 @@ def older_first(
                 mates[older], mates[younger] = sooner, later
 
 
-@bare_kernel
+@part
 def late_stand_back(
     now_ms: float,
     waiting: Integers,
@@ -263,8 +261,8 @@ def late_stand_back(
                 break
 
 
-@bare_kernel
-def match(
+@part
+def pair_off(
     now_ms: float,
     waiting: Integers,
     queries: int,
@@ -293,7 +291,7 @@ def match(
         now_ms, waiting, queries, arrived_ms, rows, service_ms, kind, ends_ms,
         weight, late_cost, limit_ms, chosen, columns, cost,
     )  # fmt: skip
-    assign(min(queries, columns), max(queries, columns), room)
+    assign_rows(min(queries, columns), max(queries, columns), room)
     if queries <= columns:
         for k in range(queries):
             mates[k] = chosen[whole[0, k]]
@@ -307,3 +305,10 @@ def match(
         late_stand_back(
             now_ms, waiting, queries, arrived_ms, rows, service_ms, first, kind, ends_ms, limit_ms, mates, whole[1]
         )
+
+
+assign = bare_kernel(assign_rows)
+"""`assign_rows` for Python to call."""
+
+match = bare_kernel(pair_off)
+"""`pair_off` for Python to call."""

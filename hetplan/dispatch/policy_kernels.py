@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.compiled import part
 
 __all__ = ["LEEWAY_S", "slack_index"]
 
@@ -13,7 +13,7 @@ LEEWAY_S = 1e-9
 """A slack this little below a grid point counts as on it: sums of floats are no better than that."""
 
 
-@kernel
+@part
 def slack_index(slack_s: float, grid_s: NDArray[np.float64]) -> int:
     """The last grid point at or below a slack (up to the leeway); the first where there is none."""
     low, high = 0, grid_s.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.compiled import kernel
 
 __all__ = ["earliest_completion", "first_free"]
 

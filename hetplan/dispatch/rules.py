@@ -18,7 +18,7 @@ from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.dispatch.threshold import Threshold
 from hetplan.errors import InputError
 
-__all__ = ["ALIASES", "RULES", "Rule", "decide", "rule_name", "rule_of"]
+__all__ = ["ALIASES", "RULES", "Rule", "compile_kernels", "decide", "rule_name", "rule_of"]
 
 
 class Rule(Protocol):
@@ -104,3 +104,10 @@ def decide(snapshot: Snapshot, rule: Rule | str, **parameters: Any) -> tuple[Pai
     if isinstance(rule, str):
         return rule_of(rule, parameters).decide(snapshot)
     return rule.decide(snapshot)
+
+
+def compile_kernels() -> None:
+    """Decide once by each compiled rule, so that everything is compiled that a router needs."""
+    snapshot = Snapshot.of(waited_ms=[0.0, 0.0], service_ms=[[10, 20], [40, 200]], kind=[0, 1])
+    decide(snapshot, "matching/1", slo_ms=100.0, weight=(1.0, 0.2))
+    decide(snapshot, "earliest/1")

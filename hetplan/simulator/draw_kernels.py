@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 
 __all__ = [
     "BACKUP",
@@ -34,14 +34,14 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 _ONE = np.uint64(1)
 
 
-@bare_kernel
+@part
 def _mixed(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> _S30)) * _FIRST
     word = (word ^ (word >> _S27)) * _SECOND
     return word ^ (word >> _S31)
 
 
-@bare_kernel
+@part
 def draw_uniform(seed: int, query: int, serial: int, purpose: int) -> float:
     """A number strictly between 0 and 1."""
     word = _mixed((np.uint64(seed) + _ONE) * _GOLDEN)
@@ -50,7 +50,7 @@ def draw_uniform(seed: int, query: int, serial: int, purpose: int) -> float:
     return (float(word >> _S11) + 0.5) * (1.0 / 9007199254740992.0)
 
 
-@bare_kernel
+@part
 def draw_normal(seed: int, query: int, serial: int, purpose: int) -> float:
     """A standard normal number."""
     first = draw_uniform(seed, query, serial, purpose)
@@ -58,7 +58,7 @@ def draw_normal(seed: int, query: int, serial: int, purpose: int) -> float:
     return math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second)
 
 
-@bare_kernel
+@part
 def draw_exponential(seed: int, query: int, serial: int, purpose: int) -> float:
     """An exponential number of mean 1."""
     return -math.log(draw_uniform(seed, query, serial, purpose))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import bare_kernel, part
 from hetplan.simulator.heap_kernels import KIND_SHIFT, pop_event
 from hetplan.simulator.lane_kernels import flag_station, mark, remove_job, watch
 from hetplan.simulator.outcome_kernels import lose_job
@@ -21,10 +21,13 @@ from hetplan.simulator.world_kernels import (
     World,
 )
 
-__all__ = ["abort_worker", "advance", "evacuate", "settle"]
+__all__ = ["ABORT", "ADVANCE", "EVACUATE", "RETRY", "act"]
+
+# What `act` does; added to ABORT: the batches' jobs start over elsewhere.
+ADVANCE, EVACUATE, ABORT, RETRY = 0, 1, 2, 1
 
 
-@bare_kernel
+@part
 def settle(world: World) -> None:
     """Take the decisions of this instant: fill free servers, empty central queues, until nothing is left to decide."""
     clock = world.clock[0]
@@ -45,7 +48,7 @@ def settle(world: World) -> None:
         clock["dirty_routes"] = 0
 
 
-@bare_kernel
+@part
 def _complete(world: World, index: int) -> None:
     clock = world.clock[0]
     batch = world.parts[index]["batch"]
@@ -83,7 +86,7 @@ def _complete(world: World, index: int) -> None:
         job = after
 
 
-@bare_kernel
+@part
 def advance(world: World, until: float, most_events: int) -> int:
     """Handle every event before `until`; says whether that was reached, or which array must grow first."""
     clock = world.clock[0]
@@ -128,7 +131,7 @@ def advance(world: World, until: float, most_events: int) -> int:
             arrive(world, what)
 
 
-@bare_kernel
+@part
 def evacuate(world: World, lane: int) -> None:
     """Send every job that waits in a lane to where its route now leads; that may be the end of the same lane."""
     for _ in range(world.parts[lane]["lane"]["length"]):
@@ -139,7 +142,7 @@ def evacuate(world: World, lane: int) -> None:
         place_job(world, job)
 
 
-@bare_kernel
+@part
 def abort_worker(world: World, worker: int, retry: int) -> None:
     """End every batch in service on a worker unanswered; its jobs start over elsewhere, or are lost."""
     clock = world.clock[0]
@@ -167,3 +170,18 @@ def abort_worker(world: World, worker: int, retry: int) -> None:
             else:
                 lose_job(world, job, LOST)
             job = after
+
+
+@bare_kernel
+def act(world: World, what: int, number: int, until: float) -> int:
+    """The one compiled way into the world, so that all it needs is compiled once.
+
+    It advances to `until` by at most `number` events, sends on what waits in lane `number`, or aborts worker `number`.
+    """
+    if what == ADVANCE:
+        return advance(world, until, number)
+    if what == EVACUATE:
+        evacuate(world, number)
+    else:
+        abort_worker(world, number, what - ABORT)
+    return REACHED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.world_kernels import World
 
 __all__ = ["KIND_SHIFT", "pop_event", "push_event"]
@@ -11,7 +11,7 @@ KIND_SHIFT = 56
 """A heap key is kind << 56 | order: at one instant completions come before deliveries, those before arrivals."""
 
 
-@bare_kernel
+@part
 def _set(world: World, place: int, when: float, key: int, what: int) -> None:
     event = world.heap[place]
     event["time"] = when
@@ -19,7 +19,7 @@ def _set(world: World, place: int, when: float, key: int, what: int) -> None:
     event["what"] = what
 
 
-@bare_kernel
+@part
 def push_event(world: World, when: float, kind: int, what: int) -> None:
     """Set an event. The caller made sure that there is room."""
     clock = world.clock[0]
@@ -37,7 +37,7 @@ def push_event(world: World, when: float, kind: int, what: int) -> None:
     _set(world, place, when, key, what)
 
 
-@bare_kernel
+@part
 def pop_event(world: World) -> None:
     """Remove the first event (the caller has read it from place 0)."""
     clock = world.clock[0]

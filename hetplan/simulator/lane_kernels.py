@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.world_kernels import World
 
 __all__ = [
@@ -23,7 +23,7 @@ MEMORY_MS = 1000.0
 """Over how long the use of a worker is averaged."""
 
 
-@bare_kernel
+@part
 def mark(world: World, row: int, now: float, change: int) -> None:
     """Book that a count (jobs waiting, servers busy) changed; the timeline integrates it over its buckets."""
     clock = world.clock[0]
@@ -37,7 +37,7 @@ def mark(world: World, row: int, now: float, change: int) -> None:
     world.numbers[place + 3] += change
 
 
-@bare_kernel
+@part
 def watch(world: World, worker: int, change: int) -> None:
     """Keep the moving share of a worker's servers that online work keeps busy (where offline work asks for it)."""
     record = world.parts[worker]["worker"]
@@ -50,7 +50,7 @@ def watch(world: World, worker: int, change: int) -> None:
     record["online"] += change
 
 
-@bare_kernel
+@part
 def flag_station(world: World, station: int) -> None:
     """Remember to look at this station at the end of the instant."""
     if world.parts[station]["station"]["dirty"] == 0:
@@ -60,7 +60,7 @@ def flag_station(world: World, station: int) -> None:
         clock["dirty_stations"] += 1
 
 
-@bare_kernel
+@part
 def flag_route(world: World, route: int) -> None:
     """Remember to look at this route's central queue at the end of the instant."""
     if world.parts[route]["route"]["dirty"] == 0:
@@ -70,7 +70,7 @@ def flag_route(world: World, route: int) -> None:
         clock["dirty_routes"] += 1
 
 
-@bare_kernel
+@part
 def new_job(world: World, query: int, node: int) -> int:
     """Take a job record from the free ones; the caller made sure that there are enough."""
     clock = world.clock[0]
@@ -91,7 +91,7 @@ def new_job(world: World, query: int, node: int) -> int:
     return int(job)
 
 
-@bare_kernel
+@part
 def free_job(world: World, job: int) -> None:
     """Give a job record back."""
     clock = world.clock[0]
@@ -101,7 +101,7 @@ def free_job(world: World, job: int) -> None:
     clock["free_jobs"] += 1
 
 
-@bare_kernel
+@part
 def append_job(world: World, lane: int, job: int) -> None:
     """Put a job at the end of a lane."""
     queue = world.parts[lane]["lane"]
@@ -118,7 +118,7 @@ def append_job(world: World, lane: int, job: int) -> None:
     mark(world, queue["row"], world.clock[0]["now"], 1)
 
 
-@bare_kernel
+@part
 def remove_job(world: World, lane: int, job: int) -> None:
     """Take a job out of a lane, wherever in it it stands."""
     queue = world.parts[lane]["lane"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import free_job, remove_job
 from hetplan.simulator.world_kernels import (
@@ -20,7 +20,7 @@ from hetplan.simulator.world_kernels import (
 __all__ = ["close_job", "give_up", "lose_job"]
 
 
-@bare_kernel
+@part
 def _joined_quality(world: World, query: int) -> float:
     """The quality over a graph with joins: the nodes' mean qualities, multiplied or added."""
     asked = world.queries[query]
@@ -35,7 +35,7 @@ def _joined_quality(world: World, query: int) -> float:
     return float(total)
 
 
-@bare_kernel
+@part
 def _finish_query(world: World, query: int) -> None:
     clock = world.clock[0]
     asked = world.queries[query]
@@ -53,7 +53,7 @@ def _finish_query(world: World, query: int) -> None:
         app["next"] += 1
 
 
-@bare_kernel
+@part
 def close_job(world: World, job: int) -> None:
     """The job is over; when it was its query's last one, so is the query."""
     query = world.jobs[job]["query"]
@@ -64,7 +64,7 @@ def close_job(world: World, job: int) -> None:
         _finish_query(world, query)
 
 
-@bare_kernel
+@part
 def lose_job(world: World, job: int, status: int) -> None:
     """The job ends without an answer, and its query with it (its other jobs go on: they are under way)."""
     asked = world.queries[world.jobs[job]["query"]]
@@ -76,7 +76,7 @@ def lose_job(world: World, job: int, status: int) -> None:
     close_job(world, job)
 
 
-@bare_kernel
+@part
 def give_up(world: World, lane: int, job: int) -> None:
     """Drop a job that waits in a lane."""
     remove_job(world, lane, job)

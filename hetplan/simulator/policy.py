@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 
-__all__ = ["Balancing", "PolicyRun", "simulate_policy"]
+__all__ = ["Balancing", "PolicyRun", "compile_kernels", "simulate_policy"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -248,3 +248,12 @@ def _student(size: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(size - 1, 0.975))
+
+
+def compile_kernels() -> None:
+    """Serve a few queries under every balancing, so that everything is compiled that a simulated policy needs."""
+    latency, grid = np.array([[0.1, 0.2]]), np.array([0.0, 1.0])
+    form = QueueProcess(latency, np.array([0.5]), grid, 1, np.array([1.0]))
+    policy = QueuePolicy(np.zeros((1, 2), dtype=np.int64), np.ones((1, 2), dtype=np.int64))
+    for balancing in get_args(Balancing):
+        simulate_policy(form, [policy], workers=1, load_qps=1.0, balancing=balancing, queries=3, warm=0, seeds=(1,))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.compiled import kernel, part
 from hetplan.dispatch.policy_kernels import slack_index
 
 __all__ = [
@@ -33,7 +33,7 @@ QUERIES, LATE, DROPPED, ACCURACY, DECISIONS, BUSY, OVER = 0, 1, 2, 3, 4, 5, 6
 _ON_TIME_S = 1e-9
 
 
-@kernel
+@part
 def choose(
     waiting: int, slack_s: float, which: int, grid_s: Floats, model: Integers, batch: Integers, most: int
 ) -> tuple[int, int]:
@@ -44,7 +44,7 @@ def choose(
     return int(model[which, waiting - 1, place]), int(batch[which, waiting - 1, place])
 
 
-@kernel
+@part
 def service_s(latency_s: Floats, spread: Floats, draws: Floats, m: int, b: int, place: int) -> float:
     """The table's latency, or a lognormal draw with the table's mean and this spread of its logarithm."""
     if draws.size == 0:
@@ -53,7 +53,7 @@ def service_s(latency_s: Floats, spread: Floats, draws: Floats, m: int, b: int, 
     return float(latency_s[m, b - 1] * np.exp(sigma * draws[place % draws.size] - 0.5 * sigma * sigma))
 
 
-@kernel
+@part
 def settle(
     arrivals: Floats,
     first: int,
@@ -144,7 +144,7 @@ def unrolled(queues: Floats, first: Integers, length: Integers) -> Floats:
     return bigger
 
 
-@kernel
+@part
 def note_decision(tally: Floats, over: bool, dropped: bool, took_s: float) -> None:
     """Count a decision whose oldest query came after the warm-up."""
     tally[DECISIONS] += 1.0

@@ -9,13 +9,11 @@ served and when the last ended.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import bare_kernel, kernel
-from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, match
+from hetplan.compiled import kernel, part
+from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, pair_off
 from hetplan.dispatch.queue_kernels import earliest_completion, first_free
 
 __all__ = ["run_earliest", "run_matching", "run_queues"]
@@ -122,8 +120,8 @@ def run_earliest(
     return late, queries, end_ms
 
 
-@bare_kernel
-def free_instances(now_ms: float, ends_ms: Floats, expected_ms: Floats) -> tuple[int, Any]:
+@part
+def free_instances(now_ms: float, ends_ms: Floats, expected_ms: Floats) -> tuple[int, float]:
     """Set free the instances that end by now; how many those are, and when the next one ends."""
     freed, next_ms = 0, np.inf
     for instance in range(ends_ms.shape[0]):
@@ -179,7 +177,7 @@ def run_matching(
             return late + doomed, done, end_ms
         if idle == 0 or waiting == 0:
             continue
-        match(now_ms, window, waiting, arrival_ms, rows, predicted_ms, first, kind, expected_ms, costs, mates, room)
+        pair_off(now_ms, window, waiting, arrival_ms, rows, predicted_ms, first, kind, expected_ms, costs, mates, room)
         stay = 0
         for k in range(waiting):
             query, instance = window[k], mates[k]

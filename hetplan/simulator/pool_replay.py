@@ -19,7 +19,7 @@ from hetplan.simulator.pool import LATE_SLACK, Conditions, Floats, Integers, Poo
 from hetplan.simulator.pool_draws import Draws
 from hetplan.simulator.pool_queries import Queries
 
-__all__ = ["oracle_rate_qps", "replay", "simulate_pool"]
+__all__ = ["compile_kernels", "oracle_rate_qps", "replay", "simulate_pool"]
 
 _NEVER = 2**62  # more late queries than any run has: it is not stopped
 
@@ -190,3 +190,12 @@ def _utilisation(pool: Pool, queries: Queries, served_by: Integers, end_ms: floa
     service_ms = queries.actual_ms[queries.rows[done], served_by[done]]
     busy_ms = np.bincount(served_by[done], weights=service_ms, minlength=len(pool.counts))
     return tuple((busy_ms / np.maximum(np.asarray(pool.counts) * end_ms, 1e-300)).tolist())
+
+
+def compile_kernels() -> None:
+    """Serve two queries under every rule, so that everything is compiled that a pool needs."""
+    pool = Pool.of([[10.0, 40.0], [20.0, 200.0]], (1, 1), 100.0)
+    queries = Queries.of(pool, arrival_ms=[0.0, 1.0], bins=[0, 1])
+    for rule in ("matching/1", "fcfs/1", "earliest/1"):
+        replay(pool, queries, rule)
+    oracle_rate_qps(pool, queries)

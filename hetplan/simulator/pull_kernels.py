@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hetplan.dispatch.compiled import bare_kernel
-from hetplan.dispatch.matching_kernels import IDLE, match
+from hetplan.compiled import part
+from hetplan.dispatch.matching_kernels import IDLE, pair_off
 from hetplan.simulator.lane_kernels import append_job, remove_job
 from hetplan.simulator.outcome_kernels import give_up
 from hetplan.simulator.route_kernels import is_open, predicted_ms
@@ -18,7 +18,7 @@ WAITING, FIRST, KIND, MATES, LANE_OF, JOB_OF = 8, 9, 10, 11, 12, 13
 REAL_ROWS, WHOLE_ROWS = 12, 14
 
 
-@bare_kernel
+@part
 def _assign(world: World, route: int, target: int, lane: int, job: int) -> None:
     """Move one job from the route's central queue into a station's lane, to be begun at once."""
     remove_job(world, world.parts[route]["route"]["lane"], job)
@@ -27,7 +27,7 @@ def _assign(world: World, route: int, target: int, lane: int, job: int) -> None:
     append_job(world, lane, job)
 
 
-@bare_kernel
+@part
 def _first_idle(world: World, target: int) -> int:
     """The first open lane of a target with a free server, or -1. The cursor skips those known to be busy."""
     record = world.parts[target]["target"]
@@ -41,7 +41,7 @@ def _first_idle(world: World, target: int) -> int:
     return -1
 
 
-@bare_kernel
+@part
 def _pull_in_order(world: World, route: int) -> None:
     """First come, first served: the oldest job to the first idle station, in the order of the route's targets."""
     record = world.parts[route]["route"]
@@ -62,7 +62,7 @@ def _pull_in_order(world: World, route: int) -> None:
             begin_batch(world, lane, load, size)
 
 
-@bare_kernel
+@part
 def _list_instances(world: World, route: int, reals: Numbers, wholes: Numbers) -> int:
     """Write the open stations of a route, type by type, into the matching's tables; how many there are."""
     record = world.parts[route]["route"]
@@ -86,7 +86,7 @@ def _list_instances(world: World, route: int, reals: Numbers, wholes: Numbers) -
     return count
 
 
-@bare_kernel
+@part
 def _list_waiting(world: World, route: int, most: int, reals: Numbers, wholes: Numbers, predicted: Numbers) -> int:
     """Write the oldest waiting jobs of a route, and what each is expected to take on each type."""
     record = world.parts[route]["route"]
@@ -105,7 +105,7 @@ def _list_waiting(world: World, route: int, most: int, reals: Numbers, wholes: N
     return count
 
 
-@bare_kernel
+@part
 def _drop_hopeless_everywhere(world: World, route: int) -> None:
     """Give up the jobs that no type could answer in time any more."""
     record = world.parts[route]["route"]
@@ -121,7 +121,7 @@ def _drop_hopeless_everywhere(world: World, route: int) -> None:
         job = after
 
 
-@bare_kernel
+@part
 def _pull_matching(world: World, route: int) -> None:
     """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay."""
     record, clock = world.parts[route]["route"], world.clock[0]
@@ -142,7 +142,7 @@ def _pull_matching(world: World, route: int) -> None:
         return
     kinds = record["targets"]
     mates = wholes[MATES]
-    match(
+    pair_off(
         world.clock[0]["now"],
         wholes[WAITING],
         queries,
@@ -166,7 +166,7 @@ def _pull_matching(world: World, route: int) -> None:
         begin_batch(world, lane, world.parts[lane]["lane"]["load"], 1)
 
 
-@bare_kernel
+@part
 def pull_route(world: World, route: int) -> None:
     """Empty a route's central queue as far as its rule finds idle stations for it."""
     if world.parts[route]["route"]["rule"] != CENTRAL:

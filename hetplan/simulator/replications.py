@@ -12,10 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from hetplan.compiled import is_ready
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Event
+from hetplan.simulator.engine_kernels import act
 
 __all__ = ["run_all", "seed_of"]
+
+COMPILING = "compiling the simulator, which is kept for later: usually 10 s on one core"
 
 R = TypeVar("R")
 _LOOK_S = 0.1
@@ -43,6 +47,8 @@ def run_all(
     >>> run_all([lambda stop, told: 1, lambda stop, told: 2])
     [1, 2]
     """
+    if on_event is not None and not is_ready(act):
+        on_event(Event("compile", COMPILING))
     stop = threading.Event()
     done = [0.0] * len(jobs)
     started = time.monotonic()

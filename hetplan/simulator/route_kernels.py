@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import append_job, flag_route, flag_station
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-@bare_kernel
+@part
 def current_route(world: World, route: int) -> int:
     """The route that stands in for this one now (plans change; jobs under way keep the number they were given)."""
     while world.parts[route]["route"]["heir"] >= 0:
@@ -45,14 +45,14 @@ def current_route(world: World, route: int) -> int:
     return route
 
 
-@bare_kernel
+@part
 def is_open(world: World, lane: int) -> bool:
     """Whether the station behind a lane takes jobs."""
     station = world.parts[world.parts[lane]["lane"]["station"]]["station"]
     return bool(station["is_open"] == 1 and world.parts[station["worker"]]["worker"]["up"] == 1)
 
 
-@bare_kernel
+@part
 def has_open(world: World, route: int) -> bool:
     """Whether any station of a route takes jobs."""
     record = world.parts[route]["route"]
@@ -64,7 +64,7 @@ def has_open(world: World, route: int) -> bool:
     return False
 
 
-@bare_kernel
+@part
 def part_in_turn(world: World, route: int) -> int:
     """The route that a job of this one goes to now: of a divided one the next part that has a station open."""
     route = current_route(world, route)
@@ -84,14 +84,14 @@ def part_in_turn(world: World, route: int) -> int:
     return int(route + 1 + start)
 
 
-@bare_kernel
+@part
 def cell_of(world: World, load: int, kind: int, size: int) -> int:
     """Where the service law of a batch of this size of this class stands: mean, mu, sigma, most, predicted."""
     record = world.parts[load]["load"]
     return int(record["cell0"] + 5 * ((kind - record["kind0"]) * record["max_batch"] + size - 1))
 
 
-@bare_kernel
+@part
 def predicted_ms(world: World, load: int, query: int, size: int) -> float:
     """What the dispatcher believes that a batch of this size, of this query's class, takes."""
     clock = world.clock[0]
@@ -103,14 +103,14 @@ def predicted_ms(world: World, load: int, query: int, size: int) -> float:
     return float(mean)
 
 
-@bare_kernel
+@part
 def full_batch_ms(world: World, target: int, kind: int) -> float:
     """How long a full batch of this class takes at a target, on the mean: what plans count with."""
     load = world.parts[target]["target"]["load"]
     return float(world.numbers[cell_of(world, load, kind, world.parts[load]["load"]["max_batch"])])
 
 
-@bare_kernel
+@part
 def spare_of(world: World, backup: int) -> float:
     """What is left of a backup's spare capacity in the second under way; it comes back with every second."""
     record, now = world.parts[backup]["backup"], world.clock[0]["now"]
@@ -120,7 +120,7 @@ def spare_of(world: World, backup: int) -> float:
     return float(record["left"])
 
 
-@bare_kernel
+@part
 def _makes_up(world: World, route: int, kind: int, behind_ms: float, jobs: float) -> bool:
     """Whether all targets of a route, or a backup with room for so many jobs, are fast enough to make up the time."""
     record = world.parts[route]["route"]
@@ -137,7 +137,7 @@ def _makes_up(world: World, route: int, kind: int, behind_ms: float, jobs: float
     return False
 
 
-@bare_kernel
+@part
 def can_catch_up(world: World, job: int, behind_ms: float) -> bool:
     """Whether the stages that follow can make up for what a job will be behind its budget.
 
@@ -159,7 +159,7 @@ def can_catch_up(world: World, job: int, behind_ms: float) -> bool:
     return True
 
 
-@bare_kernel
+@part
 def _random_open(world: World, target: int, draw: float) -> int:
     """An open lane of a target, each with equal chance, or -1."""
     record = world.parts[target]["target"]
@@ -182,7 +182,7 @@ def _random_open(world: World, target: int, draw: float) -> int:
     return -1
 
 
-@bare_kernel
+@part
 def lane_in_target(world: World, target: int, draw: float) -> int:
     """An open lane of a target by the target's inner rule, or -1."""
     record = world.parts[target]["target"]
@@ -209,7 +209,7 @@ def lane_in_target(world: World, target: int, draw: float) -> int:
     return int(best)
 
 
-@bare_kernel
+@part
 def _by_share(world: World, route: int, query: int, serial: int) -> tuple[int, int]:
     record = world.parts[route]["route"]
     first, count = record["target0"], record["targets"]
@@ -233,7 +233,7 @@ def _by_share(world: World, route: int, query: int, serial: int) -> tuple[int, i
     return -1, -1
 
 
-@bare_kernel
+@part
 def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
     record = world.parts[route]["route"]
     first, count = record["target0"], record["targets"]
@@ -266,7 +266,7 @@ def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
     return int(best), int(best_target)
 
 
-@bare_kernel
+@part
 def _earliest(world: World, route: int, query: int) -> tuple[int, int]:
     record = world.parts[route]["route"]
     now = world.clock[0]["now"]
@@ -289,7 +289,7 @@ def _earliest(world: World, route: int, query: int) -> tuple[int, int]:
     return int(best), int(best_target)
 
 
-@bare_kernel
+@part
 def choose_lane(world: World, route: int, query: int, serial: int) -> tuple[int, int]:
     """The lane and the target that a job is sent to; (-1, -1) when it waits at the route."""
     rule = world.parts[route]["route"]["rule"]
@@ -304,7 +304,7 @@ def choose_lane(world: World, route: int, query: int, serial: int) -> tuple[int,
     return -1, -1
 
 
-@bare_kernel
+@part
 def wait_at_route(world: World, route: int, job: int) -> None:
     """Put a job into the route's own lane: a central queue, or the wait for a station to open."""
     record = world.parts[route]["route"]
@@ -313,7 +313,7 @@ def wait_at_route(world: World, route: int, job: int) -> None:
     flag_route(world, route)
 
 
-@bare_kernel
+@part
 def enter_lane(world: World, lane: int, job: int) -> bool:
     """Put a job into a lane; False when the lane has no room for it."""
     queue = world.parts[lane]["lane"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.draw_kernels import SERVICE, draw_exponential, draw_normal
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import MEMORY_MS, flag_route, mark, remove_job, watch
@@ -25,13 +25,13 @@ from hetplan.simulator.world_kernels import (
 __all__ = ["begin_batch", "drop_hopeless", "is_hopeless", "look_up", "mean_ms", "start_station"]
 
 
-@bare_kernel
+@part
 def mean_ms(world: World, load: int, query: int, size: int) -> float:
     """The mean time of a batch of this size whose members are all of this query's class."""
     return float(world.numbers[cell_of(world, load, world.queries[query]["kind"], size)])
 
 
-@bare_kernel
+@part
 def _service_ms(world: World, load: int, job: int, size: int) -> float:
     query = world.jobs[job]["query"]
     cell = cell_of(world, load, world.queries[query]["kind"], size)
@@ -53,7 +53,7 @@ def _service_ms(world: World, load: int, job: int, size: int) -> float:
     return float(min(drawn, world.numbers[cell + 3]))
 
 
-@bare_kernel
+@part
 def begin_batch(world: World, lane: int, load: int, size: int) -> None:
     """Take `size` jobs from the head of a lane into service on its station."""
     clock = world.clock[0]
@@ -92,7 +92,7 @@ def begin_batch(world: World, lane: int, load: int, size: int) -> None:
     push_event(world, clock["now"] + took, COMPLETE, index)
 
 
-@bare_kernel
+@part
 def look_up(world: World, policy: int, length: int, slack: float) -> tuple[int, int]:
     """The (load, batch) of a policy table for a queue length and the slack of its oldest query, floored to the grid."""
     record = world.parts[policy]["policy"]
@@ -111,7 +111,7 @@ def look_up(world: World, policy: int, length: int, slack: float) -> tuple[int, 
     return int(record["load0"] + world.indices[place]), int(min(length, world.indices[place + 1]))
 
 
-@bare_kernel
+@part
 def _serve_by_policy(world: World, lane: int) -> None:
     """Serve as the table says; a batch of 0 gives up the oldest."""
     queue = world.parts[lane]["lane"]
@@ -125,7 +125,7 @@ def _serve_by_policy(world: World, lane: int) -> None:
         give_up(world, lane, queue["head"])
 
 
-@bare_kernel
+@part
 def is_hopeless(world: World, load: int, job: int, size: int) -> bool:
     """Whether a job is given up rather than begun now, by its application's rule about late ones."""
     record = world.jobs[job]
@@ -141,7 +141,7 @@ def is_hopeless(world: World, load: int, job: int, size: int) -> bool:
     return False
 
 
-@bare_kernel
+@part
 def _ready_lane(world: World, number: int) -> int:
     """The lane whose oldest job has waited longest among those that may start now; online before offline."""
     station = world.parts[number]["station"]
@@ -166,7 +166,7 @@ def _ready_lane(world: World, number: int) -> int:
     return int(best)
 
 
-@bare_kernel
+@part
 def _offline_may_run(world: World, number: int, lane: int) -> bool:
     """Whether the worker was idle enough of late; if not, a timer is set for when it will have been."""
     index = world.parts[number]["station"]["worker"]
@@ -181,7 +181,7 @@ def _offline_may_run(world: World, number: int, lane: int) -> bool:
     return False
 
 
-@bare_kernel
+@part
 def start_station(world: World, number: int) -> None:
     """Fill the free servers of a station from its lanes; then let its central queue know what is still free."""
     station = world.parts[number]["station"]
@@ -207,7 +207,7 @@ def start_station(world: World, number: int) -> None:
             flag_route(world, station["route"])
 
 
-@bare_kernel
+@part
 def drop_hopeless(world: World, lane: int, load: int, size: int) -> None:
     """Give up the hopeless among the first jobs of a lane, until `size` others stand before it."""
     job = world.parts[lane]["lane"]["head"]

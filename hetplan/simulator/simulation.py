@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import is_compiled
+from hetplan.compiled import is_compiled
 from hetplan.errors import Cancelled
 from hetplan.simulator.building import Crew, WorldBuilder
-from hetplan.simulator.engine_kernels import abort_worker, advance, evacuate
+from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, act
 from hetplan.simulator.growth import empty_world, ensure_batches, grow_heap, grow_jobs
 from hetplan.simulator.lane_kernels import flag_route, flag_station
 from hetplan.simulator.pull_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
 from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
-from hetplan.simulator.system import Group, Load, Noise, Rule, System
+from hetplan.simulator.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
-__all__ = ["Observation", "RunResult", "Simulation", "Stream"]
+__all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels"]
 
 _SLICE = 200_000
 """Events handled between two looks at `cancel`."""
@@ -257,7 +257,7 @@ class Simulation:
         self.world.parts["worker"][row]["up"] = 0
         self._aborted += sum(int(self.world.parts["station"][station]["busy"]) for station in crew.stations[worker])
         self.world = self._make_room(self.world)
-        abort_worker(self.world, row, int(retry))
+        self._act(ABORT + RETRY * retry, row)
         self._empty(crew, worker)
         if crew.standby:
             # It was paid for all along, from the start of the run.
@@ -307,6 +307,10 @@ class Simulation:
         return Observation(now, span, counts, use, waiting, workers)
 
     # Inner workings
+
+    def _act(self, what: int, number: int, until: float = 0.0) -> int:
+        with _quiet():
+            return act(self.world, what, number, until)
 
     def _flush(self) -> None:
         builder, clock = self._builder, self.world.clock[0]
@@ -377,9 +381,9 @@ class Simulation:
             record = self.world.parts["station"][station]
             for lane in range(record["lane0"], record["lane0"] + record["lanes"]):
                 if self.world.parts["lane"][lane]["length"]:
-                    evacuate(self.world, lane)
+                    self._act(EVACUATE, lane)
             if record["route"] >= 0 and self._is_shut(int(record["route"])):
-                evacuate(self.world, int(self.world.parts["route"][record["route"]]["lane"]))
+                self._act(EVACUATE, int(self.world.parts["route"][record["route"]]["lane"]))
 
     def _is_shut(self, route: int) -> bool:
         """Whether a part of a divided route has no worker left: what waits there goes to the others."""
@@ -397,7 +401,7 @@ class Simulation:
             if routes[route]["rule"] == Rule.CENTRAL and routes[route]["heir"] < 0 and not self._is_shut(int(route)):
                 flag_route(world, int(route))
             else:
-                evacuate(world, int(routes[route]["lane"]))
+                self._act(EVACUATE, int(routes[route]["lane"]))
 
     def _rebalance(self) -> None:
         """Share a way among the batches of workers that a group was made of by how many of each are open."""
@@ -448,8 +452,7 @@ class Simulation:
         self, until: float, cancel: threading.Event | None, on_progress: Callable[[float], None] | None
     ) -> None:
         while True:
-            with _quiet():
-                code = advance(self.world, until, _SLICE)
+            code = self._act(ADVANCE, _SLICE, until)
             if code == REACHED:
                 return
             if code == NEED_JOBS:
@@ -462,6 +465,14 @@ class Simulation:
                     raise Cancelled("the simulation was cancelled")
                 if on_progress is not None and self.horizon_ms > 0:
                     on_progress(min(1.0, self.now_ms / self.horizon_ms))
+
+
+def compile_kernels() -> None:
+    """Simulate one query, so that everything is compiled that a simulation needs."""
+    load = Load("serve", {"ask": Service(np.array([[1.0]]))})
+    apps, groups = (App("ask", (Stage("only"),), slo_ms=1.0),), (Group("gpu", (load,)),)
+    routes = (Route("ask", "only", (Way("gpu", "serve"),)),)
+    Simulation(System(apps, groups, routes), [Stream("ask", np.array([0.0]))]).run()
 
 
 def _load_of(crew: Crew, name: str) -> Load:

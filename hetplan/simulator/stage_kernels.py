@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetplan.dispatch.compiled import bare_kernel
+from hetplan.compiled import part
 from hetplan.simulator.draw_kernels import BACKUP, FANOUT, OUTCOME, draw_uniform
 from hetplan.simulator.heap_kernels import push_event
 from hetplan.simulator.lane_kernels import new_job
@@ -38,7 +38,7 @@ from hetplan.simulator.world_kernels import (
 __all__ = ["arrive", "deliver", "finish_job", "place_job"]
 
 
-@bare_kernel
+@part
 def deliver(world: World, job: int) -> None:
     """A job reaches the lane that it was sent to (or looks for another one, when that has closed meanwhile)."""
     record = world.jobs[job]
@@ -54,7 +54,7 @@ def deliver(world: World, job: int) -> None:
         lose_job(world, job, LOST)
 
 
-@bare_kernel
+@part
 def _standing_in(world: World, route: int) -> int:
     """The route to which a job comes that was sent to this one: another if plans changed or a part shut meanwhile."""
     record = world.parts[route]["route"]
@@ -62,7 +62,7 @@ def _standing_in(world: World, route: int) -> int:
     return route if stays else part_in_turn(world, route)
 
 
-@bare_kernel
+@part
 def place_job(world: World, job: int) -> None:
     """Put a job into a lane of its route at once, without transfer."""
     record = world.jobs[job]
@@ -78,7 +78,7 @@ def place_job(world: World, job: int) -> None:
         lose_job(world, job, LOST)
 
 
-@bare_kernel
+@part
 def _transfer_ms(world: World, app: int, tier_from: int, tier_to: int, size: float) -> float:
     record = world.parts[app]["app"]
     if record["tiers"] == 0 or tier_from == tier_to:
@@ -87,7 +87,7 @@ def _transfer_ms(world: World, app: int, tier_from: int, tier_to: int, size: flo
     return float(record["hop"] + world.numbers[place] + world.numbers[place + 1] * size)
 
 
-@bare_kernel
+@part
 def _dispatch(world: World, job: int, lane: int, target: int, tier: int, size: float) -> None:
     """Set a job on its way to the lane (or to its route's central queue, lane -1)."""
     record = world.jobs[job]
@@ -105,7 +105,7 @@ def _dispatch(world: World, job: int, lane: int, target: int, tier: int, size: f
         deliver(world, job)
 
 
-@bare_kernel
+@part
 def _send(world: World, job: int, route: int, tier: int, size: float) -> None:
     record = world.jobs[job]
     route = part_in_turn(world, route)
@@ -116,7 +116,7 @@ def _send(world: World, job: int, route: int, tier: int, size: float) -> None:
     _dispatch(world, job, lane, target, tier, size)
 
 
-@bare_kernel
+@part
 def arrive(world: World, query: int) -> None:
     """A query comes in at the front end."""
     clock = world.clock[0]
@@ -140,7 +140,7 @@ def arrive(world: World, query: int) -> None:
         _send(world, job, route, app["tier"], app["bytes"])
 
 
-@bare_kernel
+@part
 def _backup_for(world: World, route: int, most_ms: float, query: int, serial: int) -> int:
     """A backup for a late request: fast enough to catch up, with capacity left this second, of best quality."""
     clock = world.clock[0]
@@ -159,7 +159,7 @@ def _backup_for(world: World, route: int, most_ms: float, query: int, serial: in
     return best
 
 
-@bare_kernel
+@part
 def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, size: float) -> None:
     """Send on a job that is behind its budget: where it was going if that makes up for it, else to a backup.
 
@@ -181,7 +181,7 @@ def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, 
     _dispatch(world, job, lane, target, tier, size)
 
 
-@bare_kernel
+@part
 def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: int, then: int) -> None:
     """`count` jobs of the edge's far node, each with its share of the parent's weight, by the routes at `then`.
 
@@ -210,7 +210,7 @@ def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: i
             _send(world, job, route, tier, size)
 
 
-@bare_kernel
+@part
 def _fan_out(world: World, job: int, edge_place: int, load: int) -> int:
     """How many jobs follow along one edge: the mean rounded down or up at random, so that the mean is kept."""
     mean = world.numbers[world.parts[load]["load"]["fan0"] + edge_place]
@@ -224,7 +224,7 @@ def _fan_out(world: World, job: int, edge_place: int, load: int) -> int:
     return whole
 
 
-@bare_kernel
+@part
 def _outcome_of(world: World, job: int, load: int) -> int:
     """What a job's answer comes to, drawn by the shares of its load; 0 where its stage has no outcomes."""
     record = world.jobs[job]
@@ -238,7 +238,7 @@ def _outcome_of(world: World, job: int, load: int) -> int:
     return chosen
 
 
-@bare_kernel
+@part
 def _follow_edges(world: World, job: int, load: int, outcome: int) -> bool:
     """Send on what follows a job; False where it ends here, because no edge leads on or none after this outcome."""
     record = world.jobs[job]
@@ -260,7 +260,7 @@ def _follow_edges(world: World, job: int, load: int, outcome: int) -> bool:
     return follows
 
 
-@bare_kernel
+@part
 def finish_job(world: World, job: int, load: int) -> None:
     """A job's service is done: its quality counts, and the jobs that follow it are sent on."""
     record = world.jobs[job]
@@ -288,7 +288,7 @@ def finish_job(world: World, job: int, load: int) -> None:
     close_job(world, job)
 
 
-@bare_kernel
+@part
 def _is_complete(world: World, joins: int, app: int, local: int) -> bool:
     """Whether nothing that leads to this node is under way or still to come."""
     record = world.parts[app]["app"]
@@ -301,7 +301,7 @@ def _is_complete(world: World, joins: int, app: int, local: int) -> bool:
     return True
 
 
-@bare_kernel
+@part
 def _release_joins(world: World, job: int, load: int) -> None:
     """Start the joins whose ancestors are all done: as many jobs as their edges bring on average, rounded up."""
     query = world.jobs[job]["query"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from hetplan.planner.contract import OnEvent
-    from hetplan.solvers.mdp_wide_matrix import WideMatrix
+    from hetplan.solvers.mdp_wide_kernels import WideMatrix
 
 __all__ = ["MatrixSweeps", "MdpModifiedPolicy", "MdpRelative", "MdpValue", "answer_of"]
 
@@ -93,12 +93,12 @@ class MatrixSweeps:
     mdp: Mdp
 
     def __post_init__(self) -> None:
-        from hetplan.dispatch.compiled import is_compiled
+        from hetplan.compiled import is_compiled
 
         self._wide: WideMatrix | None = None
         self._followed: tuple[Integers, csr_array] | None = None
         if self.mdp.moves.nnz >= _WIDE and is_compiled():
-            from hetplan.solvers.mdp_wide_matrix import WideMatrix
+            from hetplan.solvers.mdp_wide_kernels import WideMatrix
 
             self._wide = WideMatrix(self.mdp.moves)
 

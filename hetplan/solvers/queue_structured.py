@@ -15,24 +15,26 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.compiled import is_ready
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import PerWhat, QueuePolicy, QueueProcess
+from hetplan.planner.forms.queue_process import Batching, PerWhat, QueuePolicy, QueueProcess
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
     from hetplan.solvers.mdp_iteration import Iteration, Solved, Sweeps
-    from hetplan.solvers.queue_structured_tables import Tables
+    from hetplan.solvers.queue_structured_kernels import Tables
 
-__all__ = ["QueueStructured", "answer_queue"]
+__all__ = ["QueueStructured", "answer_queue", "compile_kernels"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LARGEST = 3e9
 """Bytes of tables that the engine allows itself."""
+_COMPILING = "compiling the policy engine, which is kept for later: usually 5 s on one core"
 
 
 class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
@@ -64,6 +66,7 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
         self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None, on_event: OnEvent | None
     ) -> Answer[QueuePolicy]:
         """The best policy, by modified policy iteration on compiled sweeps."""
+        _say_that_it_compiles(on_event)
         return answer_queue(form, _Compiled(form), limits, start=start, on_event=on_event, engine=self.name)
 
     def solve_all(
@@ -71,6 +74,7 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     ) -> list[Answer[QueuePolicy]]:
         """A family, on as many threads as the limits give: the sweeps run outside the interpreter's lock."""
         wanted = list(forms)
+        _say_that_it_compiles(on_event)
 
         def one(form: QueueProcess) -> Answer[QueuePolicy]:
             answer = self.solve(form, limits)
@@ -82,6 +86,21 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
             return [one(form) for form in wanted]
         with ThreadPoolExecutor(max_workers=limits.threads) as pool:
             return list(pool.map(one, wanted))
+
+
+def compile_kernels() -> None:
+    """Solve a small process of each kind, so that everything is compiled that a policy needs."""
+    latency, grid = np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]]), np.array([0.0, 0.25, 0.5, 1.0])
+    for batching in (Batching.MAX, Batching.VARIABLE):
+        form = QueueProcess(latency, np.array([0.5, 0.9]), grid, 2, np.array([4.0]), batching=batching)
+        QueueStructured().solve(form, Limits())
+
+
+def _say_that_it_compiles(on_event: OnEvent | None) -> None:
+    from hetplan.solvers import queue_structured_kernels as kernels
+
+    if on_event is not None and not is_ready(kernels.improve, kernels.follow, kernels.push):
+        on_event(Event("compile", _COMPILING))
 
 
 @dataclass

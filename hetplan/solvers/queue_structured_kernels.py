@@ -5,18 +5,55 @@ The mathematics stands at `planner/forms/queue_process_operator.py`; the numbers
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.queue_process_compiled import compiled
-from hetplan.solvers.queue_structured_tables import Tables
+from hetplan.compiled import part, summing_kernel
 
-__all__ = ["follow", "improve", "push"]
+__all__ = ["Tables", "follow", "improve", "land_rows", "mix_rows", "push"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+class Tables(NamedTuple):
+    """All that a sweep reads. A "row" is (low, first): entries low, low + 1, ... stand at first[i] .. first[i + 1]."""
+
+    queue: int
+    slacks: int
+    stages: int
+    rates: int
+    after_idling: int
+    """The state that an empty queue leads to."""
+    idle_state: int
+    """The state "empty" where idling is a decision, else -1."""
+    wait_low: Integers
+    wait_first: Integers
+    wait: Floats
+    """P(k stages in the stretch), k < K: stretch i (G - 1) + j is bucket j under rate i; services follow."""
+    land_low: Integers
+    land_first: Integers
+    land: Floats
+    """P(somebody came in the stretch, n' wait at the end of the service | x): row (stretch) K + x."""
+    land_over: Floats
+    service_order: Integers
+    service_start: Integers
+    """Services that begin in bucket j under rate i: service_order[service_start[i (G - 1) + j] : ...]."""
+    phase_low: Integers
+    phase_first: Integers
+    phase: Floats
+    """w(r | n, j): row (n - 1) G + j; the last row is that of "over"."""
+    action_first: Integers
+    action_service: Integers
+    """The service of a full action; for a partial one, -1 - its row of `partial`."""
+    partial_first: Integers
+    partial_state: NDArray[np.int32]
+    partial: Floats
+
+
+@part
 def _dot_product(left: Floats, right: Floats) -> float:
     """Sum of products; `right` is at least as long as `left`."""
     total = 0.0
@@ -25,6 +62,7 @@ def _dot_product(left: Floats, right: Floats) -> float:
     return total
 
 
+@part
 def _sparse_product(data: Floats, place: NDArray[np.int32], values: Floats) -> float:
     total = 0.0
     for i in range(data.size):
@@ -32,10 +70,7 @@ def _sparse_product(data: Floats, place: NDArray[np.int32], values: Floats) -> f
     return total
 
 
-_dot = compiled(_dot_product)
-_gather = compiled(_sparse_product)
-
-
+@part
 def _cross(
     counts: Floats,
     low: int,
@@ -51,21 +86,18 @@ def _cross(
     """out[x] = the worth of the rest of a service at the beginning of a stretch; `out` may be the head of `line`."""
     for x in range(land_over.size):
         numbers = land[land_first[x] : land_first[x + 1]]
-        settled = land_over[x] * over + _dot(numbers, by_queue[land_low[x] :])
+        settled = land_over[x] * over + _dot_product(numbers, by_queue[land_low[x] :])
         # Beyond K stand zeros: counts that bring somebody are in `settled`.
-        out[x] = settled + _dot(counts, line[x + low :])
+        out[x] = settled + _dot_product(counts, line[x + low :])
 
 
-_worth = compiled(_cross)
-
-
-def _backward(tables: Tables, values: Floats, wanted: NDArray[np.bool_]) -> Floats:
-    """U_tau(x) of every wanted service: a row each."""
+@part
+def _backward(
+    tables: Tables, values: Floats, wanted: NDArray[np.bool_], future: Floats, line: Floats, by_queue: Floats
+) -> None:
+    """U_tau(x) of every wanted service, a row of `future` each; `line` and `by_queue` are room to work in."""
     queue, slacks, stages = tables.queue, tables.slacks, tables.stages
     buckets = tables.rates * (slacks - 1)
-    future = np.zeros((wanted.size, stages))
-    by_queue = np.zeros(queue + 1)
-    line = np.zeros(2 * stages)
     over = values[queue * slacks]
     wait, wait_first, wait_low = tables.wait, tables.wait_first, tables.wait_low
     land, land_first, land_low, land_over = tables.land, tables.land_first, tables.land_low, tables.land_over
@@ -84,7 +116,7 @@ def _backward(tables: Tables, values: Floats, wanted: NDArray[np.bool_]) -> Floa
                         continue
                     stretch, out = buckets + service, future[service]
                 rows = slice(stretch * stages, (stretch + 1) * stages)
-                _worth(
+                _cross(
                     wait[wait_first[stretch] : wait_first[stretch + 1]],
                     wait_low[stretch],
                     land_first[stretch * stages :],
@@ -96,29 +128,26 @@ def _backward(tables: Tables, values: Floats, wanted: NDArray[np.bool_]) -> Floa
                     over,
                     out,
                 )
-    return future
 
 
-_futures = compiled(_backward)
-
-
+@part
 def _close(tables: Tables, values: Floats, future: Floats, over: float, idle: float, result: Floats) -> None:
     """The states that leave no choice."""
     place = tables.queue * tables.slacks
     phases = tables.phase[tables.phase_first[place] : tables.phase_first[place + 1]]
-    result[place] = over + _dot(phases, future[future.shape[0] - 1, tables.phase_low[place] :])
+    result[place] = over + _dot_product(phases, future[future.shape[0] - 1, tables.phase_low[place] :])
     if tables.idle_state >= 0:
         result[tables.idle_state] = idle + values[tables.slacks - 1]
 
 
-_finish = compiled(_close)
-
-
-def _improve(
+@summing_kernel
+def improve(
     tables: Tables, reward: Floats, over: float, idle: float, values: Floats, result: Floats, chosen: Integers
 ) -> tuple[float, float]:
     """result = the best of all actions, chosen = the first that attains it; least and largest change of a value."""
-    future = _futures(tables, values, np.ones(tables.service_order.size, dtype=np.bool_))
+    wanted = np.ones(tables.service_order.size, dtype=np.bool_)
+    future = np.zeros((wanted.size, tables.stages))
+    _backward(tables, values, wanted, future, np.zeros(2 * tables.stages), np.zeros(tables.queue + 1))
     for state in range(tables.queue * tables.slacks):
         phases = tables.phase[tables.phase_first[state] : tables.phase_first[state + 1]]
         low = tables.phase_low[state]
@@ -126,18 +155,19 @@ def _improve(
         for action in range(tables.action_first[state], tables.action_first[state + 1]):
             service, worth = tables.action_service[action], reward[action]
             if service >= 0:
-                worth += _dot(phases, future[service, low:])
+                worth += _dot_product(phases, future[service, low:])
             else:
                 begin, end = tables.partial_first[-1 - service], tables.partial_first[-service]
-                worth += _gather(tables.partial[begin:end], tables.partial_state[begin:end], values)
+                worth += _sparse_product(tables.partial[begin:end], tables.partial_state[begin:end], values)
             if which < 0 or worth > best:
                 best, which = worth, action
         result[state], chosen[state] = best, which
-    _finish(tables, values, future, over, idle, result)
-    return _change(values, result)
+    _close(tables, values, future, over, idle, result)
+    return _changes(values, result)
 
 
-def _follow(
+@summing_kernel
+def follow(
     tables: Tables, reward: Floats, over: float, idle: float, values: Floats, result: Floats, chosen: Integers
 ) -> tuple[float, float]:
     """result = the worth of the chosen actions; least and largest change of a value."""
@@ -146,21 +176,23 @@ def _follow(
     for state in range(tables.queue * tables.slacks):
         if tables.action_service[chosen[state]] >= 0:
             wanted[tables.action_service[chosen[state]]] = True
-    future = _futures(tables, values, wanted)
+    future = np.zeros((wanted.size, tables.stages))
+    _backward(tables, values, wanted, future, np.zeros(2 * tables.stages), np.zeros(tables.queue + 1))
     for state in range(tables.queue * tables.slacks):
         action = chosen[state]
         service = tables.action_service[action]
         if service >= 0:
             phases = tables.phase[tables.phase_first[state] : tables.phase_first[state + 1]]
-            result[state] = reward[action] + _dot(phases, future[service, tables.phase_low[state] :])
+            result[state] = reward[action] + _dot_product(phases, future[service, tables.phase_low[state] :])
         else:
             begin, end = tables.partial_first[-1 - service], tables.partial_first[-service]
-            after = _gather(tables.partial[begin:end], tables.partial_state[begin:end], values)
+            after = _sparse_product(tables.partial[begin:end], tables.partial_state[begin:end], values)
             result[state] = reward[action] + after
-    _finish(tables, values, future, over, idle, result)
-    return _change(values, result)
+    _close(tables, values, future, over, idle, result)
+    return _changes(values, result)
 
 
+@part
 def _changes(values: Floats, result: Floats) -> tuple[float, float]:
     least, most = result[0] - values[0], result[0] - values[0]
     for i in range(1, values.size):
@@ -169,11 +201,7 @@ def _changes(values: Floats, result: Floats) -> tuple[float, float]:
     return least, most
 
 
-_change = compiled(_changes)
-improve = compiled(_improve)
-follow = compiled(_follow)
-
-
+@part
 def _load_services(tables: Tables, mass: Floats, chosen: Integers, load: Floats, result: Floats) -> None:
     """Spreads every state's mass over the phases of the service that it starts; partial actions go straight on."""
     place = tables.queue * tables.slacks
@@ -191,9 +219,7 @@ def _load_services(tables: Tables, mass: Floats, chosen: Integers, load: Floats,
                 result[tables.partial_state[i]] += here * tables.partial[i]
 
 
-_spread = compiled(_load_services)
-
-
+@part
 def _cross_back(
     counts: Floats,
     low: int,
@@ -220,16 +246,14 @@ def _cross_back(
                 ahead[i] += here * counts[i]
 
 
-_settle = compiled(_cross_back)
-
-
-def _push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> float:
+@summing_kernel
+def push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> float:
     """result = where the mass is one decision later under a policy; returns the total change."""
     queue, slacks, stages = tables.queue, tables.slacks, tables.stages
     buckets = tables.rates * (slacks - 1)
     load = np.zeros((tables.service_order.size, stages))
     result[:] = 0.0
-    _spread(tables, mass, chosen, load, result)
+    _load_services(tables, mass, chosen, load, result)
     line, ahead, landed = np.zeros(stages), np.zeros(stages), np.zeros(queue + 2)
     wait, wait_first, wait_low = tables.wait, tables.wait_first, tables.wait_low
     land, land_first, land_low, land_over = tables.land, tables.land_first, tables.land_low, tables.land_over
@@ -246,7 +270,7 @@ def _push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> flo
                     service = tables.service_order[k]
                     stretch, source = buckets + service, load[service]
                 rows = slice(stretch * stages, (stretch + 1) * stages)
-                _settle(
+                _cross_back(
                     wait[wait_first[stretch] : wait_first[stretch + 1]],
                     wait_low[stretch],
                     land_first[stretch * stages :],
@@ -270,4 +294,53 @@ def _push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> flo
     return change
 
 
-push = compiled(_push)
+@summing_kernel
+def land_rows(
+    count_low: int,
+    probability: Floats,
+    queue: int,
+    stages: int,
+    settled: int,
+    table: Floats,
+    first: Integers,
+    last: Integers,
+) -> None:
+    """Row i: the distribution of floor((settled + i + arrivals) / K). Probabilities are summed from the nearer end."""
+    size = probability.size
+    upto, beyond = np.zeros(size + 1), np.zeros(size + 1)
+    for i in range(size):
+        upto[i + 1] = upto[i] + probability[i]
+    for i in range(size - 1, -1, -1):
+        beyond[i] = beyond[i + 1] + probability[i]
+    for row in range(table.shape[0]):
+        least = settled + row + count_low
+        table[row, queue + 1] = beyond[min(max((queue + 1) * stages - least, 0), size)]
+        first[row] = min(max(1, least // stages), queue + 1)
+        last[row] = queue if table[row, queue + 1] > 0.0 else first[row]
+        for number in range(first[row], queue + 1):
+            left = min(max(number * stages - least, 0), size)
+            right = min(max((number + 1) * stages - least, 0), size)
+            if left == size:
+                break
+            last[row] = number
+            if upto[left] < 0.5:
+                table[row, number] = upto[right] - upto[left]
+            else:
+                table[row, number] = beyond[left] - beyond[right]
+
+
+@summing_kernel
+def mix_rows(
+    count_low: int, probability: Floats, stages: int, table: Floats, first: Integers, last: Integers, rows: Floats
+) -> None:
+    """Row x: the mixture of the table's rows over counts k with x + k >= K."""
+    over = rows.shape[1] - 1
+    for x in range(stages):
+        for k in range(max(count_low, stages - x), count_low + probability.size):
+            share = probability[k - count_low]
+            if share > 1e-26:
+                place = x + k - stages
+                settled = table[place]
+                rows[x, over] += share * settled[over]
+                for number in range(first[place], last[place] + 1):
+                    rows[x, number] += share * settled[number]

@@ -7,60 +7,25 @@ is settled. Rows of different lengths stand one after another; entries below 1e-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.queue_process import Empty
 from hetplan.planner.forms.queue_process_arrivals import Window, phase_weights, poisson
-from hetplan.planner.forms.queue_process_compiled import compiled
 from hetplan.planner.forms.queue_process_operator import first_bucket
+from hetplan.solvers.queue_structured_kernels import Tables, land_rows, mix_rows
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.queue_process import QueueProcess
 
-__all__ = ["Tables", "prepare"]
+__all__ = ["prepare"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _NOTHING = 1e-22
-
-
-class Tables(NamedTuple):
-    """All that a sweep reads. A "row" is (low, first): entries low, low + 1, ... stand at first[i] .. first[i + 1]."""
-
-    queue: int
-    slacks: int
-    stages: int
-    rates: int
-    after_idling: int
-    """The state that an empty queue leads to."""
-    idle_state: int
-    """The state "empty" where idling is a decision, else -1."""
-    wait_low: Integers
-    wait_first: Integers
-    wait: Floats
-    """P(k stages in the stretch), k < K: stretch i (G - 1) + j is bucket j under rate i; services follow."""
-    land_low: Integers
-    land_first: Integers
-    land: Floats
-    """P(somebody came in the stretch, n' wait at the end of the service | x): row (stretch) K + x."""
-    land_over: Floats
-    service_order: Integers
-    service_start: Integers
-    """Services that begin in bucket j under rate i: service_order[service_start[i (G - 1) + j] : ...]."""
-    phase_low: Integers
-    phase_first: Integers
-    phase: Floats
-    """w(r | n, j): row (n - 1) G + j; the last row is that of "over"."""
-    action_first: Integers
-    action_service: Integers
-    """The service of a full action; for a partial one, -1 - its row of `partial`."""
-    partial_first: Integers
-    partial_state: NDArray[np.int32]
-    partial: Floats
 
 
 def prepare(form: QueueProcess) -> Tables:
@@ -175,7 +140,7 @@ def _landings(
                 rows = _landed(form, whole, form.stages, 0)[0]
             else:
                 rows = np.zeros((form.stages, form.queue + 2))
-                _mix(window.low, window.probability, form.stages, table, first, last, rows)
+                mix_rows(window.low, window.probability, form.stages, table, first, last, rows)
             kept = rows[:, 1:-1] > _NOTHING
             # A copy of the last column: a view would hold all the rows.
             parts.append((int(i), kept.argmax(axis=1) + 1, kept.sum(axis=1), rows[:, 1:-1][kept], rows[:, -1].copy()))
@@ -189,59 +154,5 @@ def _landed(form: QueueProcess, arrivals: Window, rows: int, settled: int) -> tu
     """Row i: the distribution of floor((settled + i + arrivals) / K), N + 1 and more in one; first and last entries."""
     table = np.zeros((rows, form.queue + 2))
     first, last = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    _land(arrivals.low, arrivals.probability, form.queue, form.stages, settled, table, first, last)
+    land_rows(arrivals.low, arrivals.probability, form.queue, form.stages, settled, table, first, last)
     return table, first, last
-
-
-def _land_rows(
-    count_low: int,
-    probability: Floats,
-    queue: int,
-    stages: int,
-    settled: int,
-    table: Floats,
-    first: Integers,
-    last: Integers,
-) -> None:
-    """What `_landed` says; sums of probabilities are taken from the nearer end."""
-    size = probability.size
-    upto, beyond = np.zeros(size + 1), np.zeros(size + 1)
-    for i in range(size):
-        upto[i + 1] = upto[i] + probability[i]
-    for i in range(size - 1, -1, -1):
-        beyond[i] = beyond[i + 1] + probability[i]
-    for row in range(table.shape[0]):
-        least = settled + row + count_low
-        table[row, queue + 1] = beyond[min(max((queue + 1) * stages - least, 0), size)]
-        first[row] = min(max(1, least // stages), queue + 1)
-        last[row] = queue if table[row, queue + 1] > 0.0 else first[row]
-        for number in range(first[row], queue + 1):
-            left = min(max(number * stages - least, 0), size)
-            right = min(max((number + 1) * stages - least, 0), size)
-            if left == size:
-                break
-            last[row] = number
-            if upto[left] < 0.5:
-                table[row, number] = upto[right] - upto[left]
-            else:
-                table[row, number] = beyond[left] - beyond[right]
-
-
-def _mix_rows(
-    count_low: int, probability: Floats, stages: int, table: Floats, first: Integers, last: Integers, rows: Floats
-) -> None:
-    """Row x: the mixture of the table's rows over counts k with x + k >= K."""
-    over = rows.shape[1] - 1
-    for x in range(stages):
-        for k in range(max(count_low, stages - x), count_low + probability.size):
-            share = probability[k - count_low]
-            if share > 1e-26:
-                place = x + k - stages
-                settled = table[place]
-                rows[x, over] += share * settled[over]
-                for number in range(first[place], last[place] + 1):
-                    rows[x, number] += share * settled[number]
-
-
-_land = compiled(_land_rows)
-_mix = compiled(_mix_rows)

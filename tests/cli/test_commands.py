@@ -16,8 +16,12 @@ from typer.main import get_command
 
 from hetplan.cli.app import build_app
 from hetplan.cli.doctor import clashes
+from hetplan.cli.long_work import progress
+from hetplan.cli.output import Output
 from hetplan.cli.page import Page, printable
 from hetplan.cli.plans import differences
+from hetplan.compiled import cache_folder, cache_size
+from hetplan.planner.contract import Event
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 NEED_ARGUMENTS = [
@@ -87,6 +91,28 @@ def test_doctor_finds_this_installation_in_order(run: Callable[..., Any]) -> Non
     assert ran.code == 0, ran.out
     assert "highspy" in ran.out
     assert run("doctor", "--json").lines[-1]["problems"] == []
+
+
+def test_doctor_says_where_compiled_code_is_kept_and_compiles_ahead(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr("hetplan.registry.compile_ahead", compiled.append)
+    monkeypatch.setattr("hetplan.registry.KERNELS", {"one": "", "two": ""})
+    kept = {"folder": cache_folder(), "bytes": cache_size()}
+    assert run("doctor", "--json").lines[-2]["compiled"] == kept
+    assert not compiled
+    ran = run("doctor", "--compile")
+    assert compiled == ["one", "two"]
+    assert "2 of 2: compiling two" in ran.err
+    assert f"MB in {cache_folder()}" in ran.out.replace("\n", "")
+
+
+def test_in_a_pipe_only_compiling_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(Output("simulate", as_json=False)) as show:
+        show(Event("simulate", "1 of 5 runs", done=0.2))
+        show(Event("compile", "compiling: 10 s"))
+    assert capsys.readouterr().err == "compiling: 10 s\n"
 
 
 def test_doctor_knows_what_clashes() -> None:

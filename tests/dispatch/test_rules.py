@@ -126,7 +126,7 @@ def test_numba_is_loaded_only_by_a_decision_that_needs_it() -> None:
 def test_without_numba_decisions_are_the_same() -> None:
     code = (
         "import sys; sys.modules['numba'] = None;"
-        "from hetplan.dispatch.compiled import is_compiled; assert not is_compiled();"
+        "from hetplan.compiled import is_compiled; assert not is_compiled();"
         "from hetplan.dispatch.rules import decide; from hetplan.dispatch.snapshot import Snapshot;"
         "snapshot = Snapshot.of(waited_ms=[0, 0], service_ms=[[10, 20], [40, 200]], kind=[0, 1]);"
         "print([tuple(pair) for pair in decide(snapshot, 'matching', slo_ms=100, weight=(1.0, 0.2))])"

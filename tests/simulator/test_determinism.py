@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.dispatch.compiled import is_compiled
+from hetplan.compiled import is_compiled
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulate import simulate_system

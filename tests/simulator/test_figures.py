@@ -15,6 +15,7 @@ import pytest
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
+from hetplan.simulator import replications
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
     HIGHEST_PERCENTILE,
@@ -386,3 +387,12 @@ def test_more_queries_than_memory_holds_are_refused(
     with pytest.raises(InputError, match=remedy):
         check_size([demand], length_s, seeds=seeds, asked=asked)
     check_size([demand], 0.01, seeds=1, asked=asked)
+
+
+def test_the_first_run_says_that_the_simulator_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    for ready in (False, True):
+        monkeypatch.setattr(replications, "is_ready", lambda _kernel, ready=ready: ready)
+        run_all([lambda _stop, _told: 1], on_event=lambda event: said.append(event.what))
+    assert said.count("compile") == 1
+    assert said[0] == "compile"

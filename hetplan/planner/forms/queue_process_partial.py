@@ -52,13 +52,13 @@ def partial_moves(form: QueueProcess) -> PartialMoves:
     """The rows of all partial actions."""
     from scipy.sparse import csr_array
 
-    from hetplan.planner.forms.queue_process_compiled import HAVE_NUMBA
+    from hetplan.compiled import is_compiled
 
     action = np.flatnonzero(form.actions.partial)
     if action.size == 0:
         return PartialMoves(action, csr_array((0, form.states)))
-    if HAVE_NUMBA:
-        from hetplan.planner.forms.queue_process_partial_rows import compiled_rows
+    if is_compiled():
+        from hetplan.planner.forms.queue_process_partial_kernels import compiled_rows
 
         return PartialMoves(action, compiled_rows(form, action))
     rows = [reference_row(form, int(i)) for i in action]

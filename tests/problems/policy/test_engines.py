@@ -8,7 +8,7 @@ from cases.policy import MDP_ENGINES, QUEUE_ENGINES, random_process, solve
 
 from hetplan.errors import NoSolver
 from hetplan.planner.answer import Limits, Status, Stop
-from hetplan.planner.forms import queue_process_compiled, queue_process_partial_rows
+from hetplan.planner.forms import queue_process_partial_kernels
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import (
     Batching,
@@ -95,7 +95,7 @@ def test_rows_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Incomplete beta functions and compiled recursions give the same rows."""
     form = random_process(6, queue=5, stages=4, batching=Batching.VARIABLE)
     compiled = form.partial_moves
-    monkeypatch.setattr(queue_process_compiled, "HAVE_NUMBA", False)
+    monkeypatch.setattr("hetplan.compiled.is_compiled", lambda: False)
     plain = partial_moves(form)
     assert (plain.action == compiled.action).all()
     assert np.abs(plain.moves - compiled.moves).max() < 1e-12
@@ -105,7 +105,7 @@ def test_rows_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_in_several_blocks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     form = random_process(6, queue=5, stages=4, batching=Batching.VARIABLE)
     whole = form.partial_moves.moves
-    monkeypatch.setattr(queue_process_partial_rows, "_BLOCK", 1)
+    monkeypatch.setattr(queue_process_partial_kernels, "_BLOCK", 1)
     blocks = partial_moves(form).moves
     assert (blocks.indptr == whole.indptr).all()
     assert (blocks.indices == whole.indices).all()

@@ -13,7 +13,7 @@ from hetplan.planner.certificate import Vouched
 from hetplan.planner.forms.mdp import Criterion, Mdp, average_of
 from hetplan.solvers import mdp_vi
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy
-from hetplan.solvers.mdp_wide_matrix import WideMatrix
+from hetplan.solvers.mdp_wide_kernels import WideMatrix
 
 
 def best_by_hand(form: Mdp) -> float:

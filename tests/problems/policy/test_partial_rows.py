@@ -5,7 +5,7 @@ import pytest
 
 from hetplan.planner.forms.queue_process import Batching, Late, QueueProcess
 from hetplan.planner.forms.queue_process_partial import reference_row
-from hetplan.planner.forms.queue_process_partial_rows import compiled_rows
+from hetplan.planner.forms.queue_process_partial_kernels import compiled_rows
 from hetplan.verifier.policy_chain import Chain, _Step
 
 

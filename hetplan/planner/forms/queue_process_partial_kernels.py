@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.compiled import part, summing_kernel
 from hetplan.planner.forms.queue_process_arrivals import phase_weights
-from hetplan.planner.forms.queue_process_compiled import compiled
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -71,7 +71,7 @@ def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
         while done < here.size:
             columns, data = rows.room()
             given: Any = (*process, *(part[done:] for part in parts), most, columns, data)
-            counts, used = _rows_of_queue(*given)
+            counts, used = _compute_rows(*given)
             rows.took(counts, used)
             done += counts.size
     begins, columns, data = rows.all()
@@ -156,6 +156,7 @@ def _joins(form: QueueProcess, action: Integers) -> tuple[Floats, Integers, Inte
     return np.concatenate([table.probability.ravel() for table in tables]), first, low, width
 
 
+@part
 def _edges_between(
     grid: Floats,
     start: float,
@@ -207,9 +208,7 @@ def _edges_between(
     return bottom, top
 
 
-_between = compiled(_edges_between)
-
-
+@part
 def _binomial_tails(
     bottom: int, top: int, k: int, h: int, odds: Floats, before: Floats, term: Floats, tail: Floats
 ) -> None:
@@ -245,9 +244,7 @@ def _binomial_tails(
         odds[e] = 1.0 / odds[e]
 
 
-_tails = compiled(_binomial_tails)
-
-
+@part
 def _mix_phases(
     bottom: int,
     top: int,
@@ -286,9 +283,7 @@ def _mix_phases(
         below[a, top] = below[a, last]
 
 
-_mix = compiled(_mix_phases)
-
-
+@part
 def _write_row(
     below: Floats, bottom: int, top: int, left: int, queue: int, slacks: int, columns: Places, data: Floats
 ) -> int:
@@ -314,9 +309,7 @@ def _write_row(
     return used
 
 
-_write = compiled(_write_row)
-
-
+@summing_kernel
 def _compute_rows(
     n: int,
     queue: int,
@@ -352,16 +345,13 @@ def _compute_rows(
             low += 1
         start, waited = grid[slack[i]] - latency[i], grid[slacks - 1] - grid[slack[i]]
         first = k_least + low
-        bottom, top = _between(
+        bottom, top = _edges_between(
             grid, start, waited, log_left[service[i]], first, k_least + stages - 1, h, log_factorial, odds, before
         )
-        _tails(bottom, top, first, h, odds, before, term, tail)
+        _binomial_tails(bottom, top, first, h, odds, before, term, tail)
         table = tables[first_of[i] + low * width : first_of[i] + stages * width]
-        _mix(bottom, top, first, h, phases[low:], table, odds, before, tail, below[:width])
+        _mix_phases(bottom, top, first, h, phases[low:], table, odds, before, tail, below[:width])
         left = n - taken[i] + low_of[i]
-        counts[i] = _write(below[:width], bottom, top, left, queue, slacks, columns[used:], data[used:])
+        counts[i] = _write_row(below[:width], bottom, top, left, queue, slacks, columns[used:], data[used:])
         used += counts[i]
     return counts, used
-
-
-_rows_of_queue = compiled(_compute_rows)

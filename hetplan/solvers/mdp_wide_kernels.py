@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.compiled import kernel
+from hetplan.compiled import kernel
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["WideMatrix"]
+__all__ = ["WideMatrix", "compile_kernels"]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.uint64]
@@ -72,3 +72,13 @@ def _times(first: Places, place: Places, data: Floats, values: Floats, result: F
     nothing = first[0] - first[0]
     for row in range(4 * part, result.size):
         result[row] = _finish_row(first, place, data, values, row, nothing, 0.0)
+
+
+def compile_kernels() -> None:
+    """Multiply a small matrix with places of either width, so that everything is compiled that a large one needs."""
+    from scipy.sparse import csr_array
+
+    for width in (np.int32, np.int64):
+        small = csr_array(np.eye(5))
+        small.indptr, small.indices = small.indptr.astype(width), small.indices.astype(width)
+        WideMatrix(small).times(np.ones(5))
