@@ -96,7 +96,7 @@ class Pool:
     @property
     def qos(self) -> float:
         """The latency target at the highest percentile, less the network, ms (infinite where there is none)."""
-        return self.wish.targets[-1].limit_ms if self.wish.targets else np.inf
+        return self.wish.targets[-1].limit_ms() if self.wish.targets else np.inf
 
     @property
     def eps(self) -> float:
@@ -106,7 +106,7 @@ class Pool:
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
         """(ms, share that may take longer) of every response target: eps at the highest percentile, all below it."""
-        lower = [(target.limit_ms, target.left) for target in self.wish.targets[:-1]]
+        lower = [(target.limit_ms(), target.left) for target in self.wish.targets[:-1]]
         return (*lower, (self.qos, self.eps))
 
     @cached_property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,15 @@ from hetplan.errors import Fault, InputError
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
-from hetplan.profiles.fields import NANO, money_text
+from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Hardware, Offer, Run, Variant
+from hetplan.profiles.profile import Hardware, Profile, Run, Variant
 from hetplan.profiles.tables import Table
+from hetplan.serving.law import settings_of
+from hetplan.serving.price import machine_price, price_of
+from hetplan.serving.runs import runs_on
+from hetplan.serving.times import law_of_table, statistic_of
 
 __all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "check_all", "read_columns", "read_types"]
 
@@ -91,7 +94,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         hardware = profile.hardware.get(name)
         if hardware is None or (limits.only_listed and name not in limits.instances):
             continue
-        run = _run_on(variant, name, f"$.variants.{wish.variant}.runs", faults)
+        run = _run_on(profile, wish.variant, name, faults)
         if run is None:
             continue
         least, most = limits.instances.get(name, (0, None))
@@ -191,76 +194,65 @@ def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notice
     return bool(short)
 
 
-def _run_on(variant: Variant, hardware: str, at: str, faults: Faults) -> Run | None:
-    """The run on a hardware; of several, the one measured with one query at a time."""
-    runs = [run for run in variant.runs if run.hardware == hardware]
-    settings = {**variant.knobs, "batch": 1}
+def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Run | None:
+    """The run on a hardware; of several, the one measured with one query at a time at the variant's own settings."""
+    runs = runs_on(profile, variant, hardware)
+    settings = {**profile.variants[variant].knobs, "batch": 1}
     fitting = [run for run in runs if all(settings.get(name) == value for name, value in run.at.items())]
     if len(runs) > 1 and not fitting:
-        remedy = 'Add one at {"batch": 1}, or keep one without `at`.'
-        faults.in_profile(at, f"several runs on {hardware}, and none says how long a single query takes", remedy)
+        why = f"several runs on {hardware}, and none says how long a single query takes"
+        faults.in_profile(f"$.variants.{variant}.runs", why, 'Add one at {"batch": 1}, or keep one without `at`.')
         return None
-    return (fitting or runs)[0]
+    return max(fitting or runs, key=lambda run: len(run.at))
 
 
 def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Faults) -> list[Column]:
-    """The run's own price wins; else every offer of the hardware; where the profile has none at all, each costs 1."""
+    """Whole machines: at the run's own price, or under every offer of the hardware, or for 1 without any offers."""
     profile = inputs.profile
-    if run.price_per_hour is not None:
-        return [Column(None, kind, run.price_per_hour, None)]
-    if not profile.offers:
-        return [Column(None, kind, NANO, None)]
+    if run.price_per_hour is not None or not profile.offers:
+        return [Column(None, kind, price_of(profile, run, None).nanos, None)]
     found = []
     for offer_id, offer in profile.offers.items():
-        if offer.hardware == run.hardware:
-            if offer.currency != inputs.slo.limits.currency:
-                faults.in_profile(
-                    f"$.offers.{offer_id}.currency",
-                    f"the SLO counts in {inputs.slo.limits.currency}",
-                    "Convert one of them; hetplan knows no exchange rates.",
-                    value=offer.currency,
-                )
-            price = _price(offer_id, offer, hardware, faults)
-            if price is not None:
-                found.append(Column(offer_id, kind, price, offer.stock))
+        if offer.hardware != run.hardware:
+            continue
+        if offer.currency != inputs.slo.limits.currency:
+            faults.in_profile(
+                f"$.offers.{offer_id}.currency",
+                f"the SLO counts in {inputs.slo.limits.currency}",
+                "Convert one of them; hetplan knows no exchange rates.",
+                value=offer.currency,
+            )
+        if offer.per is not None and offer.per not in hardware.provides:
+            faults.in_profile(
+                f"$.offers.{offer_id}.per",
+                f"{offer.hardware} does not say how much {offer.per} it provides",
+                f"Add it to hardware.{offer.hardware}.provides.",
+                value=offer.per,
+            )
+        found.append(Column(offer_id, kind, machine_price(offer, hardware), offer.stock))
     return found
 
 
-def _price(offer_id: str, offer: Offer, hardware: Hardware, faults: Faults) -> int | None:
-    if offer.per is None:
-        return offer.price_per_hour
-    units = hardware.provides.get(offer.per)
-    if units is None:
-        faults.in_profile(
-            f"$.offers.{offer_id}.per",
-            f"{offer.hardware} does not say how much {offer.per} it provides",
-            f"Add it to hardware.{offer.hardware}.provides.",
-            value=offer.per,
-        )
-        return None
-    return round(offer.price_per_hour * Fraction(str(units)))
-
-
 def read_columns(
-    inputs: Inputs, wish: Wish, types: Sequence[Type], statistic: LatencyStat, faults: Faults, notices: list[Notice]
+    inputs: Inputs, wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults, notices: list[Notice]
 ) -> Times:
     """Service times of every class on every type."""
     shape = (len(wish.points), len(types))
     mean, compared = np.full(shape, np.inf), np.full(shape, np.inf)
     std, largest = np.full(shape, np.nan), np.full(shape, np.nan)
     extrapolated = np.zeros(shape, dtype=bool)
+    knobs = inputs.profile.variants[wish.variant].knobs
+    named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
     for j, kind in enumerate(types):
-        table = inputs.profile.tables.get(kind.table_id)
-        if table is None:
-            faults.in_profile(
-                f"$.variants.{wish.variant}.runs", "the table is not in the profile", "Add it.", value=kind.table_id
-            )
+        table, at = inputs.profile.tables[kind.table_id], f"tables.{kind.table_id}"
+        settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
+        if not _covers(table, {**settings, **wish.points[0]}, kind, wish, faults):
             continue
-        points = [{**_settings(inputs, wish, kind.run), **point} for point in wish.points]
-        if not _covers(table, points[0], kind, wish, faults):
-            continue
+        law = law_of_table(table, at=settings)
+        points = [law.point(point) for point in wish.points]
         try:
-            read = table.read(points, "mean")
+            held, unlike = statistic_of(table, "mean", at=at)
+            read = table.read(points, held)
             extrapolated[:, j] = read.extrapolated
             if kind.is_rate:
                 serves = read.values > 0
@@ -270,7 +262,9 @@ def read_columns(
                 _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
-            compared[:, j] = read.values if statistic == "mean" else table.read(points, statistic).values
+            judged, unlike_too = statistic_of(table, options.latency_stat, named=named, at=at)
+            notices += dict.fromkeys((*unlike, *unlike_too))
+            compared[:, j] = read.values if judged == held else table.read(points, judged).values
             std[:, j] = np.nan if table.std is None else table.read(points, "std").values
             largest[:, j] = np.nan if table.max is None else table.read(points, "max").values
         except InputError as error:
@@ -278,15 +272,9 @@ def read_columns(
         _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
     if not faults.found:
-        notices += _doubts(wish, types, statistic, std, Times(mean, compared, None, None, extrapolated))
+        times = Times(mean, compared, None, None, extrapolated)
+        notices += _doubts(wish, types, options.latency_stat, std, times)
     return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
-
-
-def _settings(inputs: Inputs, wish: Wish, run: Run) -> dict[str, float]:
-    """What fixes the axes that the mix does not name: the run, the variant's knobs, and one query at a time."""
-    knobs = inputs.profile.variants[wish.variant].knobs
-    numbers = {name: float(value) for name, value in knobs.items() if isinstance(value, int | float)}
-    return {**run.at, **numbers, "batch": 1.0}
 
 
 def _if_known(values: Matrix) -> Matrix | None:
@@ -303,7 +291,7 @@ def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, fault
             value=table.quantity,
         )
         return False
-    missing = [axis for axis in table.axes if axis not in point]
+    missing = [axis for axis in table.axes if axis != "batch" and axis not in point]
     if missing:
         faults.in_slo(
             f"$.apps.{wish.app_id}.demand.mix.axes",

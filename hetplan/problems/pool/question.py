@@ -74,7 +74,7 @@ class PoolQuestion(Pool):
         faults, notices = Faults.of(inputs), list[Notice]()
         wish = read_wish(inputs, faults)
         types, columns = read_types(inputs, wish, faults, notices)
-        times = read_columns(inputs, wish, types, chosen.latency_stat, faults, notices)
+        times = read_columns(inputs, wish, types, chosen, faults, notices)
         check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), tuple(columns), times, chosen, formulation, tools, tuple(notices))

@@ -78,8 +78,8 @@ def _looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     order = np.argsort(-least)
     reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
     target = pool.wish.targets[k]
-    stated = pool.wish.app.latency[target.place].max_ms
-    to = float(least[order[int(np.argmax(reached))]]) + pool.wish.app.network_ms_per_hop
+    stated = target.max_ms
+    to = float(least[order[int(np.argmax(reached))]]) + target.hop_ms
     at = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].max_ms"
     return Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms")
 

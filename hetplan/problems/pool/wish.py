@@ -12,19 +12,12 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.wishes import variants_of
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.mix import AboveLargestBin, count_into_bins
-from hetplan.profiles.slo import App, Mix, RateRange, Slo
+from hetplan.profiles.mix import AboveLargestBin
+from hetplan.profiles.slo import App, RateRange, Slo
+from hetplan.serving.demand import Classes, classes_of
+from hetplan.serving.targets import Target, response_targets
 
-__all__ = ["Target", "Wish", "read_wish"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """A response target: its place in `app.latency`, its limit less the network's hop, and what share may be later."""
-
-    place: int
-    limit_ms: float
-    left: float
+__all__ = ["Wish", "read_wish"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class Wish:
     @property
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
-        return self.app.latency[self.targets[-1].place].max_ms if self.targets else None
+        return self.targets[-1].max_ms if self.targets else None
 
 
 def read_wish(inputs: Inputs, faults: Faults) -> Wish:
@@ -70,27 +63,25 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
             value=", ".join(names) or "none",
         )
         faults.settle()
-    points, p = read_mix(app.demand.mix, f"$.apps.{app_id}.demand.mix", faults)
+    classes, p = _read_mix(app, f"$.apps.{app_id}.demand.mix", faults)
     _refused(slo, app_id, app, faults)
     budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
-    return Wish(app_id, app, names[0], points, p, _targets(app_id, app, faults), budget, rate, then_cheapest)
+    targets = _targets(app_id, app, faults)
+    return Wish(app_id, app, names[0], classes.points, p, targets, budget, rate, then_cheapest)
 
 
 def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
-    found = []
-    for i, target in enumerate(app.latency):
-        if target.of != "response":
-            continue
-        limit = target.max_ms - app.network_ms_per_hop
-        if limit <= 0:
+    """The limits on the response time, the highest percentile last."""
+    found = response_targets(app)
+    for target in found:
+        if target.limit_ms() <= 0:
             faults.in_slo(
                 f"$.apps.{app_id}.network_ms_per_hop",
                 "the network alone takes the whole latency target",
-                f"Raise latency[{i}].max_ms above it.",
-                value=app.network_ms_per_hop,
+                f"Raise latency[{target.place}].max_ms above it.",
+                value=target.hop_ms,
             )
-        found.append(Target(i, limit, 1.0 - target.percentile / 100.0))
-    return tuple(sorted(found, key=lambda target: (app.latency[target.place].percentile, target.limit_ms)))
+    return found
 
 
 def _refused(slo: Slo, app_id: str, app: App, faults: Faults) -> None:
@@ -150,19 +141,14 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
     return None, float(rate), False
 
 
-def read_mix(mix: Mix | None, at: str, faults: Faults) -> tuple[tuple[Mapping[str, float], ...], NDArray[np.float64]]:
+def _read_mix(app: App, at: str, faults: Faults) -> tuple[Classes, NDArray[np.float64]]:
     """The classes of queries that come at all, and their shares (summing to 1)."""
-    if mix is None:
-        return ({},), np.ones(1)
     try:
-        counted = count_into_bins(mix)
+        found = classes_of(app.demand.mix).coming()
     except AboveLargestBin as error:
         remedy = "Add a bin that is at least this large."
         faults.in_slo(f"{at}.observed[{error.number}]", "this size is above the largest bin", remedy, value=error.size)
         faults.settle()
         raise
-    p = np.array(counted.share, dtype=float)
-    p = p / p.sum()
-    come = p > 0
-    points = tuple(dict(zip(mix.axes, size, strict=True)) for size, comes in zip(mix.bins, come, strict=True) if comes)
-    return points, p[come]
+    p = np.array(found.shares, dtype=float)
+    return found, p / p.sum()

@@ -258,13 +258,39 @@ def test_noise_and_dips_are_told() -> None:
     assert codes == {"W-noisy", "W-not-monotone"}
 
 
+def test_a_statistic_that_was_not_measured_is_answered_by_the_next_and_said() -> None:
+    case = files({"base": [10.0, 40.0]}, [0.75, 0.25], prices={"base": 1}, qos_ms=100, budget=2)
+    table = case[0]["tables"]["t-base"]
+    table["p99"] = table.pop("mean")
+    drafted = decide(case)
+    assert isinstance(drafted, Draft)
+    assert promise(drafted, "fluid_rate_qps") == pytest.approx(2 * 1000 / 17.5)
+    assert [notice.text for notice in drafted.warnings if notice.code == "W-statistic"] == [
+        "mean was not measured: p99 is taken in its place"
+    ]
+
+
+def test_the_point_of_a_run_wins_over_the_knobs_of_its_variant() -> None:
+    profile, slo = g1(budget=5)
+    profile["tables"]["t-base"] = {
+        "quantity": "latency_ms",
+        "axes": {"batch": [10, 20], "size": [320, 640]},
+        "mean": [[10, 20], [40, 80]],
+    }
+    (variant,) = profile["variants"].values()
+    variant["knobs"] = {"size": 320}
+    next(run for run in variant["runs"] if run["latency"] == "t-base")["at"] = {"size": 640}
+    problem = pose((profile, slo))
+    assert problem.L[:, [kind.hardware for kind in problem.types].index("base")].tolist() == [20.0, 80.0]
+
+
 def test_the_compared_statistic_decides_what_is_in_time() -> None:
     mean, p99 = {"base": [10.0, 40.0]}, {"base": [12.0, 110.0]}
     case = files(mean, [0.75, 0.25], prices={"base": 1}, qos_ms=100, p99_ms=p99, budget=2)
     assert promise(decide(case, latency_stat="mean"), "rate_qps") > 0
     assert isinstance(decide(case, latency_stat="p99"), Infeasible)
     del case[0]["tables"]["t-base"]["p99"]
-    with pytest.raises(InputError, match="has no p99"):
+    with pytest.raises(InputError, match="latency_stat asks for p99"):
         pose(case, latency_stat="p99")
 
 
