@@ -21,7 +21,7 @@ from hetplan.planner.answer import Answer, Limits, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, left_of, stopped
-from hetplan.solvers.milp_points import within_whole_bounds
+from hetplan.solvers.milp_points import feasible, within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class _Model:
         self.highs: Any = highspy.Highs()
         self.form = form
         self.hint: Vector | None = None
+        self.begun = False
+        """Whether HiGHS was given a feasible point to begin from."""
         for option, value in (("output_flag", False), ("small_matrix_value", SMALLEST), ("mip_abs_gap", 0.0)):
             self.highs.setOptionValue(option, value)
         self._pass()
@@ -143,10 +145,11 @@ class _Model:
     def begin_at(self, point: Vector) -> None:
         """Give HiGHS a first point of a mixed-integer program."""
         self.highs.setSolution(point.size, np.arange(point.size, dtype=np.int32), point)
+        self.begun = feasible(self.form, point)
 
     def become(self, form: Milp) -> None:
         """Hold another form: hand over only what differs, and keep the basis."""
-        old, self.form = self.form, form
+        old, self.form, self.begun = self.form, form, False
         if old.matrix.shape != form.matrix.shape or not np.array_equal(old.whole, form.whole):
             self.hint = None
             self._pass()
@@ -215,6 +218,8 @@ class _Model:
             ("mip_rel_gap", DEFAULT_GAP if limits.gap is None else limits.gap),
             ("mip_max_nodes", work),
             ("simplex_iteration_limit", work),
+            # It looks for a first point, and takes longer than all the rest of a small program.
+            ("mip_heuristic_run_feasibility_jump", not self.begun),
         ):
             self.highs.setOptionValue(option, value)
 
