@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,3 +202,18 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registry, "_plugins", never)
     outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy")
     assert outcome.exit_code == 0
+
+
+def test_a_solve_imports_the_question_and_the_engine_that_it_asks() -> None:
+    code = (
+        "import sys, hetplan as hp; hp.solve('pool/profile.json', 'pool/slo.json').require();"
+        "print(*(name for name in sys.modules if name.startswith('hetplan.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES, capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    engines = [name for name in loaded if name.startswith("hetplan.solvers.") and "milp" not in name]
+    assert engines == ["hetplan.solvers.highs"]
+    rooms = {name.split(".")[2] for name in loaded if name.startswith("hetplan.problems.")}
+    assert "pool" in rooms
+    assert not rooms & (LADDER.keys() - {"pool"})
+    assert not [name for name in loaded if name.split(".")[1] in ("simulator", "measure", "executor", "cli")]

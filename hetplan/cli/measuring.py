@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 
@@ -26,24 +24,7 @@ if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Evaluators", "History", "Hosts", "JournalFile", "Measurer", "measuring"]
-
-Evaluators = Annotated[
-    list[str] | None,
-    typer.Option("--evaluate", metavar="NAME", help="Measure plans with this evaluator of --hosts; may be repeated."),
-]
-Hosts = Annotated[
-    Path | None,
-    typer.Option("--hosts", metavar="TOML", readable=False, help="Trusted configuration: the commands of evaluators."),
-]
-JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and go on from what stands there."),
-]
-History = Annotated[
-    Path | None,
-    typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
-]
+__all__ = ["Measurer", "measuring"]
 
 
 @dataclass

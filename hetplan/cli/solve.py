@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,11 +24,11 @@ from hetplan.cli.arguments import (
     Unchecked,
     method_from,
 )
-from hetplan.cli.measuring import Evaluators, History, Hosts, JournalFile, measuring
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.cli.measuring import Measurer
     from hetplan.planner.outcome import Outcome
 
 __all__ = ["solve"]
@@ -59,6 +60,22 @@ Work = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads an engine may use.")]
+Evaluators = Annotated[
+    list[str] | None,
+    typer.Option("--evaluate", metavar="NAME", help="Measure plans with this evaluator of --hosts; may be repeated."),
+]
+Hosts = Annotated[
+    Path | None,
+    typer.Option("--hosts", metavar="TOML", readable=False, help="Trusted configuration: the commands of evaluators."),
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and go on from what stands there."),
+]
+History = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
+]
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
 
@@ -159,7 +176,13 @@ def _solve(
         from hetplan.cli.arguments import plan_from
 
         how["start"] = plan_from(how["start"])
-    with measuring(profiles, slo, **who, out=out) as measurer, quiet_engines(out), progress(out) as show:
+    if any(who.values()):
+        from hetplan.cli.measuring import measuring
+
+        at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, out=out)
+    else:
+        at_hand = nullcontext()
+    with at_hand as measurer, quiet_engines(out), progress(out) as show:
         outcome = interruptible(work, say=out.note)
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
 

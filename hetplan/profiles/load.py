@@ -21,14 +21,12 @@ from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.journal import document_of, is_journal, read_journal
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.merge import FileOf, Origins, merge
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References, known_ids
-from hetplan.profiles.sampled import refuse_foreign_measurements
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace
@@ -140,7 +138,10 @@ def _load_inputs(
         files=files,
         warnings=tuple(dict.fromkeys(warnings)),
     )
-    refuse_foreign_measurements(inputs)
+    if measured is not None:
+        from hetplan.profiles.sampled import refuse_foreign_measurements
+
+        refuse_foreign_measurements(inputs)
     return inputs
 
 
@@ -333,6 +334,8 @@ def _read_traces(slo: Slo, source: Given, name: str, traces: dict[str, Any], has
 
 def _journal(source: Given, name: str) -> Any:
     """The document of a journal of measurements (JSON lines), or None where the source is something else."""
+    from hetplan.profiles.journal import document_of, is_journal, read_journal
+
     if isinstance(source, str | os.PathLike):
         try:
             source = Path(source).read_bytes()

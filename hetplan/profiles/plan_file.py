@@ -16,7 +16,6 @@ from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.plan import Dispatch, Plan
 from hetplan.profiles.read_json import read_json
-from hetplan.profiles.schema import schema_of
 from hetplan.profiles.validate import validate
 
 __all__ = [
@@ -149,4 +148,6 @@ def _check_format(data: object, file: str) -> None:
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema of plan.json."""
     about = "What is to run, how queries reach it, what is promised and what is proved."
+    from hetplan.profiles.schema import schema_of
+
     return schema_of(Plan, kind="plan", version=VERSIONS["plan"], about=about)
