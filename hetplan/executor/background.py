@@ -7,7 +7,7 @@ step follows which.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.profiles.load import load_slo, read_profile
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.profile import Edge, Node, Profile, Run
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load
@@ -138,13 +138,19 @@ class Background:
     def _nodes(self, plan: Plan, app: str) -> dict[str, Any]:
         known = self._pipeline(app)
         if known:
-            return {
-                node: {"edges": [
-                    {"to": edge.to, "fanout": _fanout(edge.fanout)} for edge in known["edges"] if edge.from_ == node
-                ]}
-                for node in known["nodes"]
-            }  # fmt: skip
+            return {name: _node(name, node, known["edges"]) for name, node in known["nodes"].items()}
         return _nodes_by_routes(plan, app)
+
+
+def _node(name: str, node: Node, edges: Sequence[Edge]) -> dict[str, Any]:
+    """A step: what follows it, and the outcomes by which that may differ."""
+    follows: list[dict[str, Any]] = []
+    for edge in edges:
+        if edge.from_ == name:
+            only = {"on": [edge.on]} if edge.on is not None else {}
+            follows.append({"to": edge.to, "fanout": _fanout(edge.fanout), **only})
+    outcomes = {"outcomes": list(node.outcomes.share)} if node.outcomes is not None else {}
+    return {"edges": follows, **outcomes}
 
 
 def _fanout(given: float | Mapping[str, float]) -> dict[str, float]:
@@ -152,17 +158,30 @@ def _fanout(given: float | Mapping[str, float]) -> dict[str, float]:
 
 
 def _nodes_by_routes(plan: Plan, app: str) -> dict[str, Any]:
-    """Which step follows which, by the prefixes of the routes; every step sends on one query."""
-    node_of = {load.id: load.node or ONLY_STEP for worker in plan.workers for load in worker.loads}
+    """Which step follows which, by the routes' prefixes and by the outcomes they are for; each sends on one query."""
+    held = [load for worker in plan.workers for load in worker.loads]
+    node_of = {load.id: load.node or ONLY_STEP for load in held}
     routes = plan.routing.get(app, ())
     nodes: dict[str, Any] = {route.node or ONLY_STEP: {"edges": []} for route in routes}
-    for load, node in node_of.items():
-        if not routes and any(load == one.id and one.app == app for worker in plan.workers for one in worker.loads):
-            nodes.setdefault(node, {"edges": []})
+    if not routes:
+        nodes = {load.node or ONLY_STEP: {"edges": []} for load in held if load.app == app}
     for route in routes:
-        if route.prefix and route.prefix[-1] in node_of:
-            parent, child = node_of[route.prefix[-1]], route.node or ONLY_STEP
-            edges = nodes.setdefault(parent, {"edges": []})["edges"]
-            if child not in [edge["to"] for edge in edges]:
-                edges.append({"to": child, "fanout": {"*": 1.0}})
+        after = route.after or {}
+        named = [node_of[load] for load in route.prefix[-1:] if load in node_of] or list(after)[-1:]
+        for parent in named:
+            _follows(nodes.setdefault(parent, {"edges": []})["edges"], route.node or ONLY_STEP, after.get(parent))
+    for load in held:
+        if load.app == app and load.outcomes:
+            nodes.setdefault(node_of[load.id], {"edges": []})["outcomes"] = list(load.outcomes)
     return nodes
+
+
+def _follows(edges: list[dict[str, Any]], child: str, outcome: str | None) -> None:
+    """Note that a step follows, after one more outcome; after any where none is named."""
+    edge = next((edge for edge in edges if edge["to"] == child), None)
+    if edge is None:
+        edges.append({"to": child, "fanout": {"*": 1.0}, **({"on": [outcome]} if outcome is not None else {})})
+    elif outcome is None:
+        edge.pop("on", None)
+    elif "on" in edge and outcome not in edge["on"]:
+        edge["on"].append(outcome)

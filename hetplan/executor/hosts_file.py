@@ -148,10 +148,15 @@ class OnnxModel(_Match):
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
     sha256: str | None = Field(default=None, description="by default the plan's artifact, where it names one")
     passes: dict[Id, str] = Field(default_factory=dict, description="child node -> output split into its queries")
+    outcome: str | None = Field(default=None, description="the output that says what the answer comes to")
+    outcomes: tuple[Id, ...] = Field(default=(), description="names of the outcomes 0, 1, ... where it says numbers")
 
 
 class CommandModel(_Match):
-    """A command that answers JSON lines: {"load", "at", "inputs": [...]} in, {"outputs": [...]} out."""
+    """A command that answers JSON lines: {"load", "at", "inputs": [...]} in, {"outputs": [...]} out.
+
+    Where what follows depends on what an answer comes to, it says so: {"outputs": [...], "outcomes": ["unsure", ...]}.
+    """
 
     kind: Literal["command"]
     command: tuple[str, ...] = Field(

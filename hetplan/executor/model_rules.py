@@ -63,7 +63,7 @@ def _onnx(rule: OnnxModel, hosts: HostsFile, load: Load, names: Mapping[str, Any
     sha256 = rule.sha256 or (load.artifact or "").removeprefix("sha256:") or None
     return {
         "kind": "onnx", "path": str(path), "threads": rule.threads, "providers": list(rule.providers),
-        "sha256": sha256, "passes": dict(rule.passes),
+        "sha256": sha256, "passes": dict(rule.passes), "outcome": rule.outcome, "outcomes": list(rule.outcomes),
     }  # fmt: skip
 
 

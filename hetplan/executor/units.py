@@ -26,6 +26,7 @@ class LoadSpec:
     `model` is the entry of hosts.toml that serves it, with its words filled in: {"kind": "sleep", "law": {...}},
     {"kind": "onnx", "path": ...} or {"kind": "command", "command": [...]}. `expected` is how long a batch should take,
     by the profile: by it a query that could not be in time any more is given up, where its application does that.
+    `outcomes` are what its answers may come to, each with its share.
     """
 
     id: str
@@ -44,6 +45,7 @@ class LoadSpec:
     model: Mapping[str, Any] = field(default_factory=dict)
     expected: Law | None = None
     quality: float | None = None
+    outcomes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def servers(self) -> int:

@@ -69,6 +69,7 @@ def wanted(
     if placing.faults:
         raise InputError(dict.fromkeys(placing.faults))
     apps = {app: _app(plan, known, app) for app in _served(plan, workers)}
+    _check_outcomes(workers, apps)
     return Wanted(str(plan.digest), workers, units, apps, tuple(_notes(plan, known, chosen)))
 
 
@@ -111,6 +112,27 @@ def _check_names(plan: Plan, workers: Sequence[Worker]) -> None:
         wrong += [("$.policies", name, f"{worker.id} holds no such model") for name in sorted(map(str, chosen - held))]
     if wrong:
         raise InputError(Fault("plan", path, value, why, "Make the plan anew.") for path, value, why in wrong)
+
+
+def _check_outcomes(workers: Sequence[Worker], apps: Mapping[str, Any]) -> None:
+    """What answers may come to is the same in the plan and in the profile that says what follows each."""
+    faults = []
+    for worker in workers:
+        for load in worker.loads:
+            nodes = apps[load.app]["nodes"] if load.app is not None and load.app in apps else {}
+            known, stated = set(nodes.get(load.node or "", {}).get("outcomes", ())), set(load.outcomes or {})
+            if known != stated:
+                why = (
+                    f"its answers come to {_listed(stated)}; by the profile those of step {load.node}: {_listed(known)}"
+                )
+                remedy = "Make the plan from the profile that hosts.toml names."
+                faults.append(Fault("plan", f"$.workers[{worker.id}].loads.{load.id}.outcomes", "", why, remedy))
+    if faults:
+        raise InputError(faults)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
 
 
 class _Placing:
@@ -168,7 +190,7 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         instances=load.instances, concurrency=load.serve.concurrency, max_batch=load.serve.max_batch,
         max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
         share_cpu_cores=share.cpu_cores if share else None, enforce=share.enforce if share else "none",
-        model=model, expected=law, quality=known.quality(load),
+        model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
     )  # fmt: skip
 
 

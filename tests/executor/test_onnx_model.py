@@ -54,6 +54,29 @@ def serve(path: Path, queries: Sequence[Query], **fields: Any) -> list[Result]:
     return asyncio.run(run())
 
 
+def exits(folder: Path) -> Path:
+    """Says which of two inputs is larger: outcome 0 or 1."""
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("ArgMax", ["x"], ["exit"], axis=1, keepdims=0)], "exits",
+        [value("x", TensorProto.FLOAT, ["rows", 2])], [value("exit", TensorProto.INT64, ["rows"])],
+    )  # fmt: skip
+    path = folder / "exits.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def test_an_output_says_what_each_answer_comes_to(tmp_path: Path) -> None:
+    """Rows that disagree fail their own query, not the batch; a number beyond the names is passed on as it is."""
+    queries = [Query({}, [[2, 1]]), Query({}, [[1, 2], [3, 4]]), Query({}, [[1, 2], [2, 1]])]
+    made = serve(exits(tmp_path), queries, outcome="exit", outcomes=["sure", "unsure"])
+    assert [(one.outcome, one.step_outcome) for one in made] == [(SERVED, "sure"), (SERVED, "unsure"), (FAILED, "")]
+    assert b"2 outcomes" in made[2].body
+    assert serve(exits(tmp_path), queries[1:2], outcome="exit", outcomes=["sure"])[0].step_outcome == "1"
+
+
 def test_queries_of_a_batch_get_their_own_rows_back(tmp_path: Path) -> None:
     results = serve(
         twice(tmp_path), [Query({}, {"x": [[1, 2]]}), Query({}, {"x": [[3, 4], [5, 6]]}), Query({}, [[7, 8]])]

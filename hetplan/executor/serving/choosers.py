@@ -83,6 +83,23 @@ def by_class(routes: Iterable[Route], at: Mapping[str, float]) -> list[Route]:
     return [route for _, route in chosen.values()]
 
 
+def by_outcome(routes: Iterable[Route], outcomes: Mapping[str, str]) -> list[Route]:
+    """The routes for queries whose steps came to these outcomes: per (prefix, step), those that name most of them.
+
+    >>> routes = [Route(after={"small": "unsure"}, to={"a": 1.0}), Route(to={"b": 1.0})]
+    >>> [list(by_outcome(routes, {"small": outcome})[0].to) for outcome in ("unsure", "sure")]
+    [['a'], ['b']]
+    """
+    fitting = [
+        route for route in routes if all(outcomes.get(step) == name for step, name in (route.after or {}).items())
+    ]
+    most: dict[tuple[Any, ...], int] = {}
+    for route in fitting:
+        place = (route.prefix, route.node)
+        most[place] = max(most.get(place, 0), len(route.after or {}))
+    return [route for route in fitting if len(route.after or {}) == most[route.prefix, route.node]]
+
+
 class ShareChooser(_AtWorkers):
     """Shares of the path so far; inside a group a worker at random, in turn, or the one with least to do.
 
@@ -117,9 +134,11 @@ class ShareChooser(_AtWorkers):
         """The load whose turn it is."""
         if not self._routes:
             return self._random.choice(list(self._groups))
-        rule = self._rules.get(task.query.kind)
+        key = (task.query.kind, task.outcomes)
+        rule = self._rules.get(key)
         if rule is None:
-            rule = self._rules[task.query.kind] = PathShares(by_class(self._routes, task.query.at))
+            routes = by_outcome(self._routes, dict(task.outcomes))
+            rule = self._rules[key] = PathShares(by_class(routes, task.query.at))
         draw = self._random.random()
         chosen = rule.choose(task.path, self._key, draw)
         if chosen == _SHED:

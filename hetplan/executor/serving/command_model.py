@@ -2,6 +2,7 @@
 
 A batch goes in as one line, ``{"load", "knobs", "at": [...], "inputs": [...]}``, an entry per query; one line comes
 back: ``{"outputs": [...]}``, and, where the model says what follows, ``{"children": [{"step": [...]}, ...]}``.
+and, where what follows depends on what an answer comes to, ``{"outcomes": ["unsure", ...]}``.
 ``{"error": "..."}`` fails the batch. A first batch without entries asks whether the command is ready.
 """
 
@@ -15,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from hetplan.executor.serving.frames import FAILED, SERVED
-from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.models import Done, Result, as_outcome
 from hetplan.executor.serving.query_body import Query
 
 __all__ = ["CommandModel"]
@@ -97,8 +98,8 @@ class CommandModel:
             raise ValueError("the command answers a batch with an object")
         if "error" in answer:
             return [Result(FAILED, b"", str(answer["error"])[:500].encode())] * len(queries)
-        outputs, children = answer.get("outputs"), answer.get("children")
-        for name, given in (("outputs", outputs), ("children", children)):
+        outputs, children, outcomes = answer.get("outputs"), answer.get("children"), answer.get("outcomes")
+        for name, given in (("outputs", outputs), ("children", children), ("outcomes", outcomes)):
             if given is not None and not isinstance(given, list):
                 raise ValueError(f"{name} are a list, an entry per query")
             if given is not None and len(given) != len(queries):
@@ -110,6 +111,7 @@ class CommandModel:
                 SERVED,
                 json.dumps(children[place]).encode() if children is not None else b"",
                 json.dumps(outputs[place]).encode() if outputs is not None else b"",
+                as_outcome(outcomes[place]) if outcomes is not None else "",
             )
             for place in range(len(queries))
         ]

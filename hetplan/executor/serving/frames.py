@@ -8,11 +8,12 @@ kind   from     content
 ====== ======== ==================================================================================================
 ASK    router   query, how long it has waited, time left to its deadline and to where it is given up, load, body
 BATCH  router   load, then several (query, waited, body): to be served together, at once
-DONE   worker   query, outcome, waited in the worker, service time, size of its batch, load, children, body
+DONE   worker   query, outcome, waited in the worker, service, size of its batch, load, step outcome, children, body
 ====== ======== ==================================================================================================
 
 Times are ms as single floats; a time that there is no limit for is infinite. `children` is JSON, empty where the model
-does not say what follows: how many queries (or which) go to each child step.
+does not say what follows: how many queries (or which) go to each child step. The step outcome is what the model's
+answer came to ("unsure"), empty where it says none.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
     "read_done",
 ]
 
-PROTOCOL = "hetplan-frames/2"
+PROTOCOL = "hetplan-frames/3"
 ASK, BATCH, DONE = 1, 2, 3
 SERVED, DROPPED, FAILED = 0, 1, 2
 MOST_FRAME = 80 * 1024 * 1024
@@ -50,7 +51,7 @@ _HEAD = Struct("!IB")
 _ASK = Struct("!IffffB")
 _BATCH = Struct("!BI")
 _ITEM = Struct("!IffI")
-_DONE = Struct("!IBffIBI")
+_DONE = Struct("!IBffIBBI")
 
 
 class Asked(NamedTuple):
@@ -76,6 +77,7 @@ class Answered(NamedTuple):
     load: str
     children: bytes
     body: bytes
+    step_outcome: str = ""
 
 
 def ask_frame(
@@ -130,19 +132,24 @@ def read_batch(content: bytes) -> tuple[str, list[tuple[int, float, float, bytes
     return load, items
 
 
-def done_frame(
-    query: int, outcome: int, queue_ms: float, service_ms: float, batch: int, load: bytes, children: bytes, body: bytes
-) -> bytes:
+def done_frame(answered: Answered) -> bytes:
     """What became of a query.
 
-    >>> frame = done_frame(7, SERVED, 0.5, 12.0, 4, b"w1.a", b"", b"[1]")
+    >>> frame = done_frame(Answered(7, SERVED, 0.5, 12.0, 4, "w1.a", b"", b"[1]", "unsure"))
     >>> read_done(frame[5:])[3:]
-    (12.0, 4, 'w1.a', b'', b'[1]')
+    (12.0, 4, 'w1.a', b'', b'[1]', 'unsure')
     """
-    return b"%b%b%b%b%b" % (
-        _HEAD.pack(_DONE.size + len(load) + len(children) + len(body), DONE),
-        _DONE.pack(query, outcome, queue_ms, service_ms, batch, len(load), len(children)),
+    load, said, children, body = (
+        answered.load.encode(),
+        answered.step_outcome.encode(),
+        answered.children,
+        answered.body,
+    )
+    return b"%b%b%b%b%b%b" % (
+        _HEAD.pack(_DONE.size + len(load) + len(said) + len(children) + len(body), DONE),
+        _DONE.pack(*answered[:5], len(load), len(said), len(children)),
         load,
+        said,
         children,
         body,
     )
@@ -150,11 +157,11 @@ def done_frame(
 
 def read_done(content: bytes) -> Answered:
     """The content of a DONE frame."""
-    query, outcome, queue_ms, service_ms, batch, named, told = _DONE.unpack_from(content)
-    at = _DONE.size + named
+    query, outcome, queue_ms, service_ms, batch, *sizes = _DONE.unpack_from(content)
+    load, said, children = (slice(_DONE.size + sum(sizes[:n]), _DONE.size + sum(sizes[: n + 1])) for n in range(3))
     return Answered(
-        query, outcome, queue_ms, service_ms, batch, content[_DONE.size : at].decode(), content[at : at + told],
-        content[at + told :],
+        query, outcome, queue_ms, service_ms, batch, content[load].decode(), content[children],
+        content[children.stop :], content[said].decode(),
     )  # fmt: skip
 
 
@@ -163,7 +170,7 @@ class FrameReader:
 
     >>> got = []
     >>> reader = FrameReader(lambda kind, content: got.append((kind, content)))
-    >>> frame = done_frame(1, SERVED, 0, 0, 1, b"a", b"", b"")
+    >>> frame = done_frame(Answered(1, SERVED, 0, 0, 1, "a", b"", b""))
     >>> reader.feed(frame[:3]); reader.feed(frame[3:] + frame)
     >>> len(got), got[0][0] == DONE
     (2, True)

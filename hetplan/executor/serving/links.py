@@ -24,7 +24,7 @@ class Lane:
 
     __slots__ = (
         "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "judged", "link", "max_batch", "name", "node",
-        "owed_s", "quality", "servers", "standby", "unit", "variant", "worker",
+        "outcomes", "owed_s", "quality", "servers", "standby", "unit", "variant", "worker",
     )  # fmt: skip
 
     def __init__(self, link: Link, unit: Mapping[str, Any], load: Mapping[str, Any]) -> None:
@@ -40,6 +40,7 @@ class Lane:
         self.name, self.id = load["id"], load["id"].encode()
         self.app, self.node, self.variant = load["app"], load["node"], load["variant"]
         self.servers, self.max_batch = load["servers"], load["max_batch"]
+        self.outcomes: tuple[str, ...] = tuple(load.get("outcomes", ()))
         # A step that nobody judged does not change what the others come to, as in the simulator.
         self.judged = load["quality"] is not None
         self.quality: float = load["quality"] if self.judged else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
@@ -16,12 +17,24 @@ __all__ = ["Model", "Result", "SleepModel", "model_of"]
 
 
 class Result(NamedTuple):
-    """What a model made of one query: its outcome, what goes to child steps (JSON, or empty), and its answer (JSON)."""
+    """What a model made of one query: its outcome, what goes to child steps (JSON, or empty), and its answer (JSON).
+
+    `step_outcome` is what the answer comes to, where what follows depends on it ("unsure").
+    """
 
     outcome: int
     children: bytes = b""
     body: bytes = b""
+    step_outcome: str = ""
 
+
+def as_outcome(said: Any) -> str:
+    """What a model says that its answer comes to, as text that a frame has room for."""
+    return "" if said is None else str(said)[:_MOST_OUTCOME]
+
+
+_MOST_OUTCOME = 63
+"""As many letters as an id has; letters of more than one byte come in fours at most, which a frame still holds."""
 
 Done = Callable[[Sequence[Result]], None]
 
@@ -46,14 +59,17 @@ _LATE_S = 0.001
 
 
 class SleepModel:
-    """Takes the time that its table says, and nothing else.
+    """Takes the time that its table says, and nothing else; outcomes of its step come as often as the plan says.
 
     A batch that follows at once begins when the one before it was due to end, up to a millisecond ago: the time until
     this process woke up is not the machine's. Else ten batches in a row would take ten wake-ups longer than the table.
     """
 
-    def __init__(self, law: ServiceLaw, timer: PreciseTimer) -> None:
-        self._law, self._timer = law, timer
+    def __init__(
+        self, law: ServiceLaw, timer: PreciseTimer, *, outcomes: Mapping[str, float] | None = None, seed: int = 0
+    ) -> None:
+        self._law, self._timer, self._random = law, timer, Random(seed)
+        self._outcomes, self._shares = list(outcomes or ()), list((outcomes or {}).values())
         self._free_s: float | None = None
 
     async def prepare(self) -> None:
@@ -67,7 +83,13 @@ class SleepModel:
             done([Result(FAILED, b"", str(error).encode())] * len(queries))
             return
         due_s = (monotonic() if self._free_s is None else self._free_s) + took_ms / 1000.0
-        self._timer.call_at(due_s, self._over, due_s, [Result(SERVED)] * len(queries), done)
+        self._timer.call_at(due_s, self._over, due_s, self._results(len(queries)), done)
+
+    def _results(self, count: int) -> list[Result]:
+        if not self._outcomes:
+            return [Result(SERVED)] * count
+        drawn = self._random.choices(self._outcomes, self._shares, k=count)
+        return [Result(SERVED, step_outcome=outcome) for outcome in drawn]
 
     def _over(self, due_s: float, results: Sequence[Result], done: Done) -> None:
         self._free_s = max(due_s, monotonic() - _LATE_S)
@@ -86,7 +108,7 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
     servers = load["instances"] * load["concurrency"]
     if made["kind"] == "sleep":
         law = ServiceLaw(made["law"], statistic=made["statistic"], times=made["times"], seed=made["seed"] + serial)
-        return SleepModel(law, timer)
+        return SleepModel(law, timer, outcomes=load.get("outcomes"), seed=made["seed"] + serial)
     loop = asyncio.get_running_loop()
     if made["kind"] == "onnx":
         from hetplan.executor.serving.onnx_model import OnnxModel

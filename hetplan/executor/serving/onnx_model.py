@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.executor.serving.frames import FAILED, SERVED
-from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.models import Done, Result, as_outcome
 from hetplan.executor.serving.query_body import Query
 
 __all__ = ["OnnxModel"]
@@ -100,8 +100,25 @@ class OnnxModel:
         for query, count in zip(queries, rows, strict=True):
             own = {name: value[start : start + count] for name, value in outputs.items()}
             start += count
-            results.append(Result(SERVED, self._children(own), b"" if query.inputs is None else _json(own)))
+            answer = b"" if query.inputs is None else _json(own)
+            try:
+                results.append(Result(SERVED, self._children(own), answer, self._outcome(own)))
+            except ValueError as error:
+                results.append(Result(FAILED, b"", str(error).encode()))
         return results
+
+    def _outcome(self, outputs: Mapping[str, Array]) -> str:
+        """What the answer comes to, by the output that says it: a name, or the number of one of `outcomes`."""
+        if self._made.get("outcome") is None:
+            return ""
+        said = set(outputs[self._made["outcome"]].ravel().tolist())
+        if len(said) != 1:
+            raise ValueError(f"the rows of one query come to {len(said)} outcomes; send them as queries of their own")
+        (one,) = said
+        names: Sequence[str] = self._made["outcomes"]
+        if not isinstance(one, str):
+            return names[int(one)] if 0 <= int(one) < len(names) else as_outcome(one)
+        return as_outcome(one)
 
     def _children(self, outputs: Mapping[str, Array]) -> bytes:
         passes: Mapping[str, str] = self._made["passes"]

@@ -1,8 +1,9 @@
 """A query on its way through the steps of an application: its jobs, what follows each, and what it comes to.
 
 The same as in the simulator: a job of a step is followed, along each edge, by as many jobs as the model's answer says,
-or as its mean fan-out says (rounded down or up at random, so that the mean is kept). A step with several parents
-begins when all that leads to it is done. Quality is multiplied or added along a path, and averaged over its ends.
+or as its mean fan-out says (rounded down or up at random, so that the mean is kept). What the answer comes to may
+decide which edges are followed; a job that follows none ends there. A step with several parents begins when all that
+leads to it is done. Quality is multiplied or added along a path, and averaged over its ends.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ __all__ = ["Edge", "Hop", "Node", "QueryState", "Steps", "Task", "fan_out", "joi
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What a step sends on to another: queries per query, by the variant upstream ("*" for any other)."""
+    """What a step sends on to another: queries per query, by the variant upstream ("*" for any other).
+
+    `on` are the outcomes after which it is followed; empty where it always is.
+    """
 
     to: str
     fanout: Mapping[str, float]
+    on: tuple[str, ...] = ()
 
     def mean(self, variant: str | None) -> float:
         """Queries per query of this variant."""
@@ -31,12 +36,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Node:
-    """A step: what follows it."""
+    """A step: what follows it. `worth` is what a job counts by its outcome, more where it comes to fewer ends."""
 
     name: str
     edges: tuple[Edge, ...]
     parents: tuple[str, ...]
     ancestors: frozenset[str]
+    worth: Mapping[str, float] = field(default_factory=dict)
+
+    def followed(self, outcome: str) -> tuple[Edge, ...]:
+        """The edges that a job of this outcome follows."""
+        return tuple(edge for edge in self.edges if not edge.on or outcome in edge.on) if self.worth else self.edges
 
 
 class Steps:
@@ -48,19 +58,48 @@ class Steps:
     """
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
-        edges = {name: tuple(Edge(e["to"], e["fanout"]) for e in node["edges"]) for name, node in nodes.items()}
+        edges = {
+            name: tuple(Edge(e["to"], e["fanout"], tuple(e.get("on", ()))) for e in node["edges"])
+            for name, node in nodes.items()
+        }
         parents = {name: tuple(one for one in nodes if any(e.to == name for e in edges[one])) for name in nodes}
+        outcomes = {name: node.get("outcomes", ()) for name, node in nodes.items()}
         self.nodes = {
-            name: Node(name, edges[name], parents[name], frozenset(_ancestors(name, parents))) for name in nodes
+            name: Node(
+                name, edges[name], parents[name], frozenset(_ancestors(name, parents)), _worth(name, edges, outcomes)
+            )
+            for name in nodes
         }
         self.entries = tuple(name for name in nodes if not parents[name])
-        self.sinks = sum(not node.edges for node in self.nodes.values())
+        self.sinks = (
+            sum(_ends(name, edges, outcomes) for name in self.entries)
+            if any(outcomes.values())
+            else sum(not node.edges for node in self.nodes.values())
+        )
         self.joins = any(len(node.parents) > 1 for node in self.nodes.values())
 
     @cached_property
     def single(self) -> bool:
         """Whether there is one step only."""
         return len(self.nodes) == 1
+
+
+def _after(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any], outcome: str) -> int:
+    """To how many ends at most the jobs of a step come that have this outcome; 0 where nothing follows."""
+    return sum(_ends(edge.to, edges, outcomes) for edge in edges[name] if not edge.on or outcome in edge.on)
+
+
+def _ends(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any]) -> int:
+    """To how many ends at most a job of a step comes."""
+    return max(1, *(_after(name, edges, outcomes, outcome) for outcome in outcomes[name] or ("",)))
+
+
+def _worth(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any]) -> dict[str, float]:
+    """By outcome, what a job counts that comes to fewer ends than another outcome's."""
+    return {
+        outcome: _ends(name, edges, outcomes) / max(1, _after(name, edges, outcomes, outcome))
+        for outcome in outcomes[name]
+    }
 
 
 def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -86,17 +125,23 @@ class Hop:
     queue_ms: float
     service_ms: float
     batch: int
+    outcome: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One job: a query at one step. `path` are the loads that it has passed; at `asked_s` a worker was asked for it."""
+    """One job: a query at one step. At `asked_s` a worker was asked for it.
+
+    `path` are the loads that it has passed, `steps` the same as measured paths name them, `outcomes` what the answers
+    came to (step and outcome).
+    """
 
     query: QueryState
     node: str
     body: bytes
     path: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    outcomes: tuple[tuple[str, str], ...] = ()
     weight: float = 1.0
     quality: float = 1.0
     entered_s: float = 0.0

@@ -40,6 +40,7 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
                 "node": hop.node, "load": hop.load, "variant": hop.variant, "unit": hop.unit,
                 "router_ms": round(hop.router_ms, 3), "queue_ms": round(hop.queue_ms, 3),
                 "service_ms": round(hop.service_ms, 3), "batch": hop.batch,
+                **({"outcome": hop.outcome} if hop.outcome else {}),
             }
             for hop in query.hops
         ],

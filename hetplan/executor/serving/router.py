@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -26,7 +26,7 @@ from hetplan.executor.serving.http_server import Exchange, listen
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane, Link
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
-from hetplan.executor.serving.query_tree import Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
+from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import metrics, reply
 from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.executor.serving.worker import end_with_parent, spare_the_collector
@@ -282,6 +282,10 @@ class Router:
             counts["failed" if failed else "dropped"] += 1
             self._end(task, "failed" if failed else "dropped", answered.body.decode())
             return
+        if served_by.outcomes and answered.step_outcome not in served_by.outcomes:
+            counts["failed"] += 1
+            self._end(task, "failed", _no_outcome(served_by, answered.step_outcome))
+            return
         counts["served"] += 1
         if query.open <= 0:
             return  # given back to its client long ago
@@ -290,7 +294,7 @@ class Router:
         if not query.brief:
             query.hops.append(
                 Hop(task.node, served_by.name, served_by.variant, lane.unit, 1e3 * (task.asked_s - task.entered_s),
-                    answered.queue_ms, answered.service_ms, answered.batch)
+                    answered.queue_ms, answered.service_ms, answered.batch, _outcome_of(served_by, answered))
             )  # fmt: skip
         self._finish(task, served_by, answered)
 
@@ -309,26 +313,33 @@ class Router:
             meeting[0] -= 1.0
             meeting[1] += 1.0
             meeting[2] += lane.quality
-        path, told = (*task.path, lane.name), (*task.told, f"{task.node}={lane.variant}")
-        if not node.edges:
-            measured = app.paths.get("/".join(told)) if app.paths else None
+        outcome = _outcome_of(lane, answered)
+        mark = f":{outcome}" if outcome else ""
+        task.steps = (*task.steps, f"{task.node}={lane.variant}{mark}")
+        task.weight *= node.worth.get(outcome, 1.0)
+        edges = node.followed(outcome)
+        if not edges:
+            measured = app.paths.get("/".join(task.steps)) if app.paths else None
             query.judged = query.judged or measured is not None
             query.quality += task.weight * (task.quality if measured is None else measured)
             if not query.brief and answered.body:
                 query.outputs.append((task.node, answered.body))
         else:
-            self._spawn(task, lane, answered, path, told)
+            task.path = (*task.path, lane.name)
+            task.outcomes = (*task.outcomes, (task.node, outcome)) if outcome else task.outcomes
+            self._spawn(task, edges, lane, answered)
         if query.meetings is not None:
             self._join(query, task.body)
         self._close(query)
 
-    def _spawn(self, task: Task, lane: Lane, answered: Answered, path: tuple[str, ...], told: tuple[str, ...]) -> None:
+    def _spawn(self, task: Task, edges: Sequence[Edge], lane: Lane, answered: Answered) -> None:
+        """Send on what follows a job along these edges."""
         query = task.query
         app: Application = query.app
         children: Mapping[str, Any] = json.loads(answered.children) if answered.children else {}
         now = monotonic()
         behind_s = now - task.entered_s - app.budget_s.get(task.node, inf)
-        for edge in app.steps.nodes[task.node].edges:
+        for edge in edges:
             given = children.get(edge.to)
             mean = edge.mean(lane.variant)
             bodies: list[bytes] = []
@@ -347,7 +358,7 @@ class Router:
             for place in range(number):
                 body = bodies[place] if bodies else task.body
                 weight = task.weight / (number * reached)
-                child = Task(query, edge.to, body, path, told, weight, task.quality, now)
+                child = Task(query, edge.to, body, task.path, task.steps, task.outcomes, weight, task.quality, now)
                 query.open += 1
                 if query.meetings is not None:
                     query.meeting(edge.to)[0] += 1.0
@@ -443,6 +454,16 @@ _LINK_LIMIT_S = 5.0
 """How long new routes wait for their workers; whoever is not linked by then is left out until it is."""
 
 _PER_LOAD = ("arrived", "served", "dropped", "failed", "batches", "busy_ms", "queue_ms")
+
+
+def _outcome_of(lane: Lane, answered: Answered) -> str:
+    """What an answer came to, where the plan knows outcomes of this load."""
+    return answered.step_outcome if lane.outcomes else ""
+
+
+def _no_outcome(lane: Lane, said: str) -> str:
+    named = f"the outcome {said!r}" if said else "no outcome"
+    return f"the answer of {lane.name} names {named}; the plan knows {', '.join(lane.outcomes)}"
 
 
 def _child_body(item: Any, query: QueryState) -> bytes:

@@ -28,6 +28,7 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     FAILED,
     PROTOCOL,
     SERVED,
+    Answered,
     FrameReader,
     done_frame,
     read_ask,
@@ -198,6 +199,8 @@ class Worker:
                     "service_ms": 1e3 * took_s, "batch": batch}  # fmt: skip
             if served:
                 told["outputs"] = json.loads(result.body) if result.body else None
+                if result.step_outcome:
+                    told["step_outcome"] = result.step_outcome
             else:
                 told["why"] = result.body.decode()
             exchange.answer(200 if served else 503, json.dumps(told).encode())
@@ -260,7 +263,17 @@ class _Link:
             self._loop.call_soon(self._flush)
         self._out.append(
             done_frame(
-                query, result.outcome, 1e3 * waited_s, 1e3 * took_s, batch, load.encode(), result.children, result.body
+                Answered(
+                    query,
+                    result.outcome,
+                    1e3 * waited_s,
+                    1e3 * took_s,
+                    batch,
+                    load,
+                    result.children,
+                    result.body,
+                    result.step_outcome,
+                )
             )
         )
 
