@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.executor.serving.short_turns import ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
 from hetplan.measure.load_send import Target, send_load
 
 

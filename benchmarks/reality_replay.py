@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.executor.serving.short_turns import ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
 from hetplan.measure.load_figures import figures_of
 from hetplan.measure.load_report import load_report
 from hetplan.measure.load_send import Sent, Target, send_load

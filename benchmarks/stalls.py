@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from hetplan.executor.serving.short_turns import ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
 
 __all__ = ["StallWatch"]
 

@@ -140,8 +140,8 @@ IMPORTERS = {
 
 TARGETS = {
     "local": "hetplan.executor.local:Local",
-    "ssh": "hetplan.executor.ssh:SshTarget",
-    "kubernetes": "hetplan.executor.kubernetes:Kubernetes",
+    "ssh": "hetplan.executor.ssh.target:SshTarget",
+    "kubernetes": "hetplan.executor.kubernetes.target:Kubernetes",
     "ray": "hetplan.executor.ray:Ray",
 }
 """Kind of target in hosts.toml -> the class that runs things there."""

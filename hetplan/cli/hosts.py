@@ -17,7 +17,7 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Applied, Deployment, Progress
-    from hetplan.executor.difference import Difference
+    from hetplan.executor.steps import Difference
     from hetplan.profiles.plan import Plan
 
 __all__ = ["apply", "down", "show_difference", "status"]

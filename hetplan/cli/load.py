@@ -164,7 +164,7 @@ def _address(endpoint: str, app: str) -> str:
 
 def _send(out: Output, targets: list[Target], timeout_s: float) -> tuple[list[Sent], bool]:
     from hetplan.cli.long_work import interruptible, progress
-    from hetplan.executor.serving.short_turns import ask_for_short_turns
+    from hetplan.executor.serving.process import ask_for_short_turns
     from hetplan.measure.load_send import send_load
 
     stopped = threading.Event()

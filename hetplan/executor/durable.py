@@ -1,22 +1,28 @@
-"""Files that survive a kill and a power cut: written whole or not at all, on disk before anything relies on them."""
+"""What an apply keeps on disk: its record and its journal, and the lock that lets one command at a time change it.
+
+Files survive a kill and a power cut: they are written whole or not at all, and on disk before anything relies on them.
+The system itself lets go of the lock when its holder dies.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.executor.failures import ApplyFailed
+from hetplan.executor.failures import ApplyFailed, DeploymentLocked
 from hetplan.profiles.line_journal import LineJournal, line_bytes, read_lines
 from hetplan.profiles.plan_file import write_atomically
 
-__all__ = ["Journal", "Record", "Unfinished", "sync_folder", "write_durably"]
-
+__all__ = ["DeploymentLock", "Journal", "Record", "Unfinished", "sync_folder", "write_durably"]
 
 _WHAT, _FORMAT = "journal of an apply", "hetplan/apply-journal/1.0"
 
@@ -111,3 +117,39 @@ class Journal:
             return Unfinished(apply["plan"], apply["steps"], began, ended)
         except (InputError, KeyError, ValueError):
             return Unfinished("an unknown plan", 0, 0, 0)
+
+
+class DeploymentLock:
+    """Held within a `with` block; refuses at once, or after `wait_s`, naming who holds it."""
+
+    def __init__(self, path: Path, *, holder: str, wait_s: float = 0.0) -> None:
+        self._path, self._holder, self._wait_s = path, holder, wait_s
+        self._file = -1
+
+    def __enter__(self) -> DeploymentLock:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ApplyFailed(f"{self._path} cannot be made: {error.strerror}") from None
+        until = time.monotonic() + self._wait_s
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    told = os.pread(self._file, 500, 0).decode(errors="replace").strip()
+                    os.close(self._file)
+                    raise DeploymentLocked(told or "unknown") from None
+                time.sleep(0.05)
+        os.ftruncate(self._file, 0)
+        # On a full disk the lock holds without the name of its holder: `down` has to go on there.
+        with suppress(OSError):
+            os.pwrite(self._file, f"{self._holder}, process {os.getpid()}\n".encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)

@@ -7,15 +7,15 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.processes import MARK
 from hetplan.executor.shares import LocalMeans, enter_cgroup
 
-__all__ = ["KeptProcess", "StartFailed"]
+__all__ = ["MARK", "KeptProcess", "StartFailed", "end_all", "marked"]
 
 _PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 2.0, 2.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
@@ -261,3 +261,40 @@ async def _get(address: str, port: int, path: str) -> Any:
 
 def _python_path() -> str:
     return os.pathsep.join([str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+MARK = "HETPLAN_DEPLOYMENT"
+"""The variable whose value is the folder of the target that a process belongs to."""
+
+
+def marked(folder: Path) -> list[int]:
+    """The ids of all processes of this folder's deployment but the own one. Empty where the system has no /proc."""
+    if sys.platform != "linux":
+        return []
+    wanted = f"{MARK}={folder}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                environment = Path("/proc", entry, "environ").read_bytes()
+                state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if wanted in environment.split(b"\0") and state != "Z":
+                found.append(int(entry))
+    return sorted(found)
+
+
+def end_all(folder: Path, *, limit_s: float = 20.0) -> list[int]:
+    """Kill every process of the deployment that is left, looking until none is; the ids of those that were."""
+    ended: list[int] = []
+    until = time.monotonic() + limit_s
+    while (left := marked(folder)) and time.monotonic() < until:
+        for process in left:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            ended.append(process)
+        time.sleep(0.02)
+    return sorted(set(ended))

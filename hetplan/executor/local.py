@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from hetplan.executor.failures import TargetFailed
 from hetplan.executor.keeper import socket_path
-from hetplan.executor.processes import MARK, end_all, marked
+from hetplan.executor.kept_process import MARK, end_all, marked
 from hetplan.executor.shares import LocalMeans, refusals
 from hetplan.executor.target import Setting, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit

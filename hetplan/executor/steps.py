@@ -1,17 +1,18 @@
-"""From a difference to steps in a safe order: up before down as far as there is room, queries led away before a stop.
+"""What differs between what runs and what a plan wants, and the steps that lead from one to the other.
 
-The plan's own actions give the order where they lead from what runs to what is wanted; where they do not (something
-else runs than the plan was made from), the order is worked out anew (`planner/transition.py`). Hosts' room is heeded in
-both cases: what has no room waits until something has been stopped.
+Nothing is touched here. Steps are in a safe order: up before down as far as there is room, and queries are led away
+before a stop. The plan's own actions give the order where they lead from what runs to what is wanted. Where they do
+not (something else runs than the plan was made from), the order is worked out anew (`planner/transition.py`). What has
+no room on its host waits until something has been stopped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
-from hetplan.executor.difference import Difference
 from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.units import LoadSpec, Seen, Unit
@@ -21,7 +22,91 @@ from hetplan.profiles.plan import Action
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 
-__all__ = ["Step", "order_fits", "steps_of", "targets_of", "workers_of"]
+__all__ = ["Difference", "Step", "difference", "order_fits", "steps_of", "targets_of", "workers_of"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Units to start, to change in place, to stop, to keep; whether the router must be told something new."""
+
+    start: tuple[Unit, ...]
+    change: tuple[tuple[Seen, Unit], ...]
+    stop: tuple[Seen, ...]
+    keep: tuple[Seen, ...]
+    route: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.start or self.change or self.stop or self.route)
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """Rows for people: a sign, how many of which worker, and what of it."""
+        for key, units in _grouped(self.start):
+            yield "+", f"{len(units)} x {key[0]}", f"start on {key[1]}: {_loads(units[0].loads)}"
+        for seen, unit in self.change:
+            yield "~", unit.name, _changes(seen, unit)
+        stopped = [seen for seen in self.stop if seen.unit is not None]
+        for key, old in _grouped([seen.unit for seen in stopped if seen.unit is not None]):
+            yield "-", f"{len(old)} x {key[0]}", f"stop on {key[1]}: {_loads(old[0].loads)}"
+        for seen in self.stop:
+            if seen.unit is None:
+                yield "-", seen.name, "stop"
+        if self.route:
+            yield ">", "router", "follow the plan's routes"
+        if self.keep:
+            yield "=", f"{len(self.keep)} units", "go on as they are"
+
+
+def difference(seen: Sequence[Seen], wanted: Wanted, *, routed: bool) -> Difference:
+    """Compare; `routed` says whether the router follows the wanted routes already."""
+    here = {one.name: one for one in seen if not _on_its_way(one, wanted)}
+    start = tuple(unit for name, unit in wanted.units.items() if name not in here)
+    change = tuple(
+        (here[name], unit) for name, unit in wanted.units.items() if name in here and here[name].content != unit.content
+    )
+    keep = tuple(
+        here[name] for name, unit in wanted.units.items() if name in here and here[name].content == unit.content
+    )
+    stop = tuple(one for one in seen if one.name not in wanted.units)
+    return Difference(start, change, stop, keep, route=not routed)
+
+
+def _on_its_way(seen: Seen, wanted: Wanted) -> bool:
+    """Whether it still comes or goes for an apply that was cut off; to start it waits for that, too."""
+    unit = wanted.units.get(seen.name)
+    comes = seen.status == "starting" and unit is not None and seen.content == unit.content
+    return comes or seen.status == "stopping"
+
+
+def _grouped(units: Sequence[Unit]) -> Iterator[tuple[tuple[str, str], list[Unit]]]:
+    ordered = sorted(units, key=lambda unit: (unit.worker, unit.host, unit.index))
+    for key, members in groupby(ordered, key=lambda unit: (unit.worker, unit.host)):
+        yield key, list(members)
+
+
+def _loads(loads: Sequence[LoadSpec]) -> str:
+    return ", ".join(_described(load) for load in loads) or "nothing"
+
+
+def _described(load: LoadSpec) -> str:
+    what = load.variant or (f"{load.app}/{load.node}" if load.node else load.app or load.id)
+    knobs = "".join(f" {name}={value}" for name, value in load.knobs.items())
+    many = f" x{load.instances}" if load.instances > 1 else ""
+    batch = f" batch {load.max_batch}" if load.max_batch > 1 else ""
+    return f"{load.id} = {what}{knobs}{many}{batch}"
+
+
+def _changes(seen: Seen, unit: Unit) -> str:
+    if seen.unit is None:
+        return "hold " + _loads(unit.loads)
+    old: Mapping[str, LoadSpec] = {load.id: load for load in seen.unit.loads}
+    new: Mapping[str, LoadSpec] = {load.id: load for load in unit.loads}
+    told = [f"unload {name}" for name in old if name not in new]
+    told += [f"load {_described(load)}" for name, load in new.items() if name not in old]
+    told += [f"change {_described(load)}" for name, load in new.items() if name in old and old[name] != load]
+    if seen.unit.standby != unit.standby:
+        told.append("to standby" if unit.standby else "out of standby")
+    return "; ".join(told) or "other settings"
+
 
 _PARTS = 4
 """Where there is no room for old and new side by side, a quarter of the old makes way at a time."""

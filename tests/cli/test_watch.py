@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.executor.processes import end_all, marked
+from hetplan.executor.kept_process import end_all, marked
 from hetplan.planner.status import Exit
 
 PROFILE: dict[str, Any] = {

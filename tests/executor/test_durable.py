@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hetplan.executor.deployment_lock import DeploymentLock
-from hetplan.executor.durable import Journal, Record, write_durably
+from hetplan.executor.durable import DeploymentLock, Journal, Record, write_durably
 from hetplan.executor.failures import DeploymentLocked
 
 
@@ -82,7 +81,7 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from hetplan.executor.deployment_lock import DeploymentLock\n"
+        "from hetplan.executor.durable import DeploymentLock\n"
         f"with DeploymentLock(Path({str(lock)!r}), holder='apply of x'):\n"
         "    print('held', flush=True)\n    time.sleep(60)\n"
     )

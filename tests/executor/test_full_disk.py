@@ -13,7 +13,7 @@ from cases.deployments import Client, make_plan, make_worker
 
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.failures import ApplyFailed
-from hetplan.executor.processes import marked
+from hetplan.executor.kept_process import marked
 
 pytestmark = pytest.mark.slow
 

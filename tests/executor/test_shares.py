@@ -12,9 +12,8 @@ from cases.deployments import make_hosts, make_plan, make_worker
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import Machines
-from hetplan.executor.kept_process import StartFailed
-from hetplan.executor.local_slots import Slots
-from hetplan.executor.processes import marked
+from hetplan.executor.keeper import Slots
+from hetplan.executor.kept_process import StartFailed, marked
 from hetplan.executor.shares import LocalMeans, enter_cgroup, held, refusals
 from hetplan.executor.units import LoadSpec, Unit
 

@@ -11,9 +11,8 @@ from cases.deployments import make_hosts, make_plan, make_worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.executor.difference import difference
 from hetplan.executor.hosts_file import HostsFile
-from hetplan.executor.steps import Step, order_fits, steps_of, workers_of
+from hetplan.executor.steps import Step, difference, order_fits, steps_of, workers_of
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Action, Plan

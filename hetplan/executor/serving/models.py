@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import monotonic
@@ -13,7 +12,7 @@ from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.precise_timer import PreciseTimer
 from hetplan.executor.serving.query_body import Query
 
-__all__ = ["Model", "Result", "SleepModel", "model_of"]
+__all__ = ["Done", "Model", "Result", "SleepModel"]
 
 
 class Result(NamedTuple):
@@ -100,20 +99,3 @@ class SleepModel:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0) -> Model:
-    """The model of a load of a unit; what it needs is imported here."""
-    made = load["model"]
-    servers = load["instances"] * load["concurrency"]
-    if made["kind"] == "sleep":
-        law = ServiceLaw(made["law"], statistic=made["statistic"], times=made["times"], seed=made["seed"] + serial)
-        return SleepModel(law, timer, outcomes=load.get("outcomes"), seed=made["seed"] + serial)
-    loop = asyncio.get_running_loop()
-    if made["kind"] == "onnx":
-        from hetplan.executor.serving.onnx_model import OnnxModel
-
-        return OnnxModel(made, servers=servers, cores=cores, loop=loop)
-    from hetplan.executor.serving.command_model import CommandModel
-
-    return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)

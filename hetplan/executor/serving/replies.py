@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from hetplan.executor.serving.applications import Application
+from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import QueryState
 
-if TYPE_CHECKING:
-    from hetplan.executor.serving.router import Router
-
-__all__ = ["metrics", "reply"]
+__all__ = ["Counted", "reply"]
 
 _STATUS = {"served": 200, "late": 200, "dropped": 503, "lost": 503, "failed": 500}
 
@@ -61,38 +61,52 @@ def _listed(query: QueryState) -> bytes:
     return b"[" + b", ".join(items) + b"]"
 
 
-def metrics(router: Router, *, prometheus: bool = False) -> tuple[bytes, bytes]:
-    """The counters since the router started, as (content type, body)."""
-    now = monotonic()
-    apps = {
-        name: {
-            "arrived": app.tally.arrived, **app.tally.by_outcome, "under_way": app.tally.under_way,
-            "waiting": app.waiting, "rate_qps": round(app.monitor.rate_qps(now), 3),
-        }
-        for name, app in router.apps.items()
-    }  # fmt: skip
-    if prometheus:
+@dataclass(frozen=True)
+class Counted:
+    """What the router has counted since it started."""
+
+    uptime_s: float
+    revision: str
+    apps: Mapping[str, Application]
+    loads: Mapping[str, Mapping[str, float]]
+    lanes: Iterable[Lane]
+
+    def prometheus(self) -> tuple[bytes, bytes]:
+        """As (content type, body) in Prometheus' text format."""
         lines = [
             f'hetplan_queries{{app="{app}",what="{name}"}} {value}'
-            for app, values in apps.items()
+            for app, values in self._by_app().items()
             for name, value in values.items()
         ]
         lines += [
             f'hetplan_load{{load="{load}",what="{name}"}} {value:g}'
-            for load, values in router.loads.items()
+            for load, values in self.loads.items()
             for name, value in values.items()
         ]
         return b"text/plain; version=0.0.4", ("\n".join(lines) + "\n").encode()
-    told = {
-        "uptime_s": round(now - router.since_s, 6), "revision": router.routes["revision"], "apps": apps,
-        "loads": {
-            name: {key: round(value, 6) for key, value in counts.items()} for name, counts in router.loads.items()
-        },
-        "units": {lane.unit: {"ready": lane.link.ready} for lane in router.lanes.values()},
-        "edges": {
-            edge: {"incoming": seen[0], "outgoing": seen[1]}
-            for app in router.apps.values()
-            for edge, seen in app.tally.edges.items()
-        },
-    }  # fmt: skip
-    return b"application/json", json.dumps(told).encode()
+
+    def json(self) -> tuple[bytes, bytes]:
+        """As (content type, body) in JSON."""
+        counted = {
+            "uptime_s": round(self.uptime_s, 6), "revision": self.revision, "apps": self._by_app(),
+            "loads": {
+                name: {key: round(value, 6) for key, value in counts.items()} for name, counts in self.loads.items()
+            },
+            "units": {lane.unit: {"ready": lane.link.ready} for lane in self.lanes},
+            "edges": {
+                edge: {"incoming": seen[0], "outgoing": seen[1]}
+                for app in self.apps.values()
+                for edge, seen in app.tally.edges.items()
+            },
+        }  # fmt: skip
+        return b"application/json", json.dumps(counted).encode()
+
+    def _by_app(self) -> dict[str, dict[str, float]]:
+        now = monotonic()
+        return {
+            name: {
+                "arrived": app.tally.arrived, **app.tally.by_outcome, "under_way": app.tally.under_way,
+                "waiting": app.waiting, "rate_qps": round(app.monitor.rate_qps(now), 3),
+            }
+            for name, app in self.apps.items()
+        }  # fmt: skip

@@ -25,11 +25,10 @@ from hetplan.executor.serving.frames import FAILED, SERVED, Answered
 from hetplan.executor.serving.http_server import Exchange, listen
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane, Link
+from hetplan.executor.serving.process import ask_for_short_turns, end_with_parent, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
-from hetplan.executor.serving.replies import metrics, reply
-from hetplan.executor.serving.short_turns import ask_for_short_turns
-from hetplan.executor.serving.worker import end_with_parent, spare_the_collector
+from hetplan.executor.serving.replies import Counted, reply
 
 __all__ = ["Router", "main"]
 
@@ -179,7 +178,10 @@ class Router:
                     "units": ready, "pid": os.getpid()}  # fmt: skip
             exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
         else:
-            kind, body = metrics(self, prometheus="prometheus" in exchange.query)
+            counted = Counted(
+                monotonic() - self.since_s, self.routes["revision"], self.apps, self.loads, self.lanes.values()
+            )
+            kind, body = counted.prometheus() if "prometheus" in exchange.query else counted.json()
             exchange.answer(200, body, kind=kind)
 
     def _arrive(self, exchange: Exchange, app: Application | None) -> None:

@@ -8,13 +8,11 @@ in place. It ends with the process that started it.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from math import inf
@@ -36,13 +34,13 @@ from hetplan.executor.serving.frames import (  # fmt: skip
 )
 from hetplan.executor.serving.http_server import Exchange, listen
 from hetplan.executor.serving.law import ServiceLaw
-from hetplan.executor.serving.models import Result, model_of
+from hetplan.executor.serving.models import Model, Result, SleepModel
 from hetplan.executor.serving.precise_timer import PreciseTimer
+from hetplan.executor.serving.process import ask_for_short_turns, end_with_parent, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
-from hetplan.executor.serving.short_turns import ask_for_short_turns
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 
-__all__ = ["Worker", "end_with_parent", "main", "spare_the_collector"]
+__all__ = ["Worker", "main", "model_of"]
 
 _NAMES = {SERVED: "served", FAILED: "failed"}
 
@@ -288,19 +286,21 @@ def _report(file: int, told: Mapping[str, Any]) -> None:
     os.close(file)
 
 
-def end_with_parent(parent: int) -> None:
-    """Be killed when the parent dies, so that nothing is left of a deployment whose keeper was killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
+def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0) -> Model:
+    """The model of a load of a unit; what it needs is imported here."""
+    made = load["model"]
+    servers = load["instances"] * load["concurrency"]
+    if made["kind"] == "sleep":
+        law = ServiceLaw(made["law"], statistic=made["statistic"], times=made["times"], seed=made["seed"] + serial)
+        return SleepModel(law, timer, outcomes=load.get("outcomes"), seed=made["seed"] + serial)
+    loop = asyncio.get_running_loop()
+    if made["kind"] == "onnx":
+        from hetplan.executor.serving.onnx_model import OnnxModel
 
+        return OnnxModel(made, servers=servers, cores=cores, loop=loop)
+    from hetplan.executor.serving.command_model import CommandModel
 
-def spare_the_collector() -> None:
-    """What was loaded by now stays: going through it again and again would hold up queries for some 10 ms each time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
+    return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)
 
 
 def main(arguments: list[str]) -> None:

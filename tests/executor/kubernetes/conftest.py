@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.kubernetes import Kubernetes
+from hetplan.executor.kubernetes.target import Kubernetes
 from hetplan.executor.target import Setting
 
 HERE = Path(__file__).resolve().parent

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
-from hetplan.executor.kubernetes_export import manifests
-from hetplan.executor.kubernetes_groups import Group, grouped
-from hetplan.executor.kubernetes_manifests import Manifests
-from hetplan.executor.kubernetes_names import dns_name, label_value
-from hetplan.executor.kubernetes_settings import KubernetesSettings
+from hetplan.executor.kubernetes.groups import Group, dns_name, grouped, label_value
+from hetplan.executor.kubernetes.kubectl import KubernetesSettings
+from hetplan.executor.kubernetes.manifests import Manifests, manifests
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.plan_file import read_plan
 
@@ -165,7 +163,7 @@ def test_nothing_of_a_plan_stands_in_a_command() -> None:
         if one["kind"] == "Deployment":
             container = one["spec"]["template"]["spec"]["containers"][0]
             assert container["command"] == [
-                *("python", "-m", "hetplan.executor.kubernetes_worker"),
+                *("python", "-m", "hetplan.executor.kubernetes.pod", "worker"),
                 *("--config", "/etc/hetplan/config.json", "--port", "8080"),
             ]
             assert "reboot" not in json.dumps(one)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hetplan.executor.hosts_file import RouterSettings
-from hetplan.executor.kubernetes_router import PodAddresses, look_up
+from hetplan.executor.kubernetes.pod import PodAddresses, look_up
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint, LoadSpec, Unit, named
 
@@ -37,10 +37,10 @@ def free_ports() -> tuple[int, int]:
 def start(tmp_path: Path) -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
-    def run(module: str, content: dict[str, Any], port: int) -> subprocess.Popen[str]:
-        config = tmp_path / f"{module}.json"
+    def run(part: str, content: dict[str, Any], port: int) -> subprocess.Popen[str]:
+        config = tmp_path / f"{part}.json"
         config.write_text(json.dumps(content))
-        words = ["-m", f"hetplan.executor.{module}", "--config", str(config), "--port", str(port)]
+        words = ["-m", "hetplan.executor.kubernetes.pod", part, "--config", str(config), "--port", str(port)]
         running.append(subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True))
         return running[-1]
 
@@ -64,13 +64,13 @@ def ask(url: str, data: bytes | None = None) -> Any:
 
 def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start) -> None:
     worker_port, router_port = free_ports()
-    worker = start("kubernetes_worker", {"unit": UNIT.as_dict()}, worker_port)
+    worker = start("worker", {"unit": UNIT.as_dict()}, worker_port)
     assert ask(f"http://127.0.0.1:{worker_port}/healthz")["content"] == UNIT.content
     apps = {"rank": {"dispatch": {"rule": "shares/1"}, "predict": {}, "routes": [], "slo_ms": None, "late": "serve"}}
     apps["rank"] |= {"balancing": None, "combine": "product", "paths": {}, "nodes": {"serve": {"edges": []}}}
     apps["rank"]["routes"] = [{"when": {}, "prefix": [], "to": {"w1.a": 1.0}}]
     table = routing_table(apps, [(UNIT, Endpoint("localhost", worker_port))], RouterSettings())
-    router = start("kubernetes_router", {"routes": table}, router_port)
+    router = start("router", {"routes": table}, router_port)
     answer = ask(f"http://127.0.0.1:{router_port}/v1/rank", b"{}")
     assert answer["outcome"] == "served"
     assert answer["path"][0]["unit"] == UNIT.name
@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_told_in_the_log(start: Start) -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
-        worker = start("kubernetes_worker", {"unit": UNIT.as_dict()}, taken.getsockname()[1])
+        worker = start("worker", {"unit": UNIT.as_dict()}, taken.getsockname()[1])
         _, said = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert "in use" in said

@@ -14,7 +14,7 @@ import pytest
 
 from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.kubernetes import Kubernetes
+from hetplan.executor.kubernetes.target import Kubernetes
 from hetplan.executor.target import Setting
 from hetplan.executor.units import LoadSpec, Unit, named
 

@@ -189,7 +189,7 @@ def test_what_kubectl_says_is_in_the_failure(target: Make, cluster: Any, verb: s
 
 
 def test_a_kubectl_that_hangs_is_ended(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hetplan.executor.kubernetes_kubectl._GRACE_S", 0.1)
+    monkeypatch.setattr("hetplan.executor.kubernetes.kubectl._GRACE_S", 0.1)
     cluster.play(slow_s={"get": 30})
     with pytest.raises(TargetFailed, match="did not end within"):
         target(limits={"call_s": 0.2}).observe()

@@ -10,8 +10,8 @@ from typing import Any
 
 from hetplan import __version__
 from hetplan.executor.failures import TargetFailed
-from hetplan.executor.ssh_agent import serve
-from hetplan.executor.ssh_wire import answer, endpoints_from, healths_from, line_of, seen_from
+from hetplan.executor.ssh.agent import serve
+from hetplan.executor.ssh.wire import answer, endpoints_from, healths_from, line_of, seen_from
 from hetplan.executor.target import Setting, UnitHealth
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit, named
 

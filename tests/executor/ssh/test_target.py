@@ -14,10 +14,8 @@ import pytest
 from hetplan.errors import InputError
 from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.processes import end_all, marked
-from hetplan.executor.ssh import SshTarget
-from hetplan.executor.ssh_files import FilePlaces
-from hetplan.executor.ssh_line import control_folder
+from hetplan.executor.kept_process import end_all, marked
+from hetplan.executor.ssh.target import FilePlaces, SshTarget, control_folder
 from hetplan.executor.target import Setting
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.testing.target_checks import check_target

@@ -13,11 +13,9 @@ from typing import Any, ClassVar
 
 from hetplan.errors import InputError
 from hetplan.executor.failures import TargetFailed
-from hetplan.executor.kubernetes_groups import Group, group_name, grouped
-from hetplan.executor.kubernetes_kubectl import Kubectl
-from hetplan.executor.kubernetes_manifests import CONFIG_FILE, Manifests
-from hetplan.executor.kubernetes_names import LABEL_GROUP, LABEL_PART, selector
-from hetplan.executor.kubernetes_settings import KubernetesSettings
+from hetplan.executor.kubernetes.groups import LABEL_GROUP, LABEL_PART, Group, group_name, grouped, selector
+from hetplan.executor.kubernetes.kubectl import Kubectl, KubernetesSettings
+from hetplan.executor.kubernetes.manifests import CONFIG_FILE, Manifests
 from hetplan.executor.target import Setting, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.validate import validate

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from hetplan.executor.serving.short_turns import ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
 
 CODE = """
 import ctypes, os, struct, threading
-from hetplan.executor.serving.short_turns import ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
 
 def turn_ns():
     told = ctypes.create_string_buffer(48)

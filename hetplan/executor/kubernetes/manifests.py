@@ -15,12 +15,25 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
-from hetplan.executor.kubernetes_groups import Group
-from hetplan.executor.kubernetes_names import LABEL_GROUP, LABEL_INSTANCE, LABEL_PART, dns_name, label_value, labels
-from hetplan.executor.kubernetes_settings import KubernetesSettings
+from hetplan.executor.kubernetes.groups import (
+    LABEL_GROUP,
+    LABEL_INSTANCE,
+    LABEL_PART,
+    Group,
+    dns_name,
+    grouped,
+    label_value,
+    labels,
+)
+from hetplan.executor.kubernetes.kubectl import KubernetesSettings
+from hetplan.executor.routing_table import routing_table
+from hetplan.executor.units import Endpoint
+from hetplan.executor.wanted import wanted
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.validate import validate
 
-__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "Manifests"]
+__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "Manifests", "manifests"]
 
 Json = dict[str, Any]
 
@@ -233,3 +246,35 @@ def _selected(marks: Mapping[str, str]) -> dict[str, str]:
 
 def _env(values: Mapping[str, str]) -> list[Json]:
     return [{"name": name, "value": value} for name, value in sorted(values.items())]
+
+
+def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period: str | None = None) -> dict[str, Any]:
+    """Everything that `hetplan apply` would have in the cluster in the end, as one `List` (JSON, which is YAML).
+
+    `target` names one of several Kubernetes targets. A plan that these hosts cannot hold is an `InputError`.
+    """
+    name = _one(hosts, target)
+    settings = validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")
+    made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
+    groups = grouped(unit for unit in asked.units.values() if unit.target == name).values()
+    objects = [manifest for group in groups for manifest in made.group(group)]
+    if hosts.router_target == name:
+        at = {unit: made.address(made.group_object(group)) for group in groups for unit in group.units}
+        pairs = [(unit, Endpoint(at[key], settings.port)) for key, unit in asked.units.items() if key in at]
+        objects += made.router(routing_table(asked.apps, pairs, hosts.router))
+    return {"apiVersion": "v1", "kind": "List", "items": objects}
+
+
+def _one(hosts: HostsFile, target: str | None) -> str:
+    fitting = [name for name, entry in hosts.targets.items() if entry.kind == "kubernetes"]
+    if target is None and len(fitting) == 1:
+        return fitting[0]
+    if target is not None and target in fitting:
+        return target
+    raise InputError.one(
+        file="hosts.toml",
+        path="$.targets",
+        value=target or "",
+        why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
+        remedy="Name one of them.",
+    )

@@ -1,24 +1,58 @@
-"""The router in a pod: `python -m hetplan.executor.kubernetes_router --config FILE --port PORT`.
+"""What runs in pods: `python -m hetplan.executor.kubernetes.pod worker|router --config FILE --port PORT`.
 
-All units of a group come under one name, that of their headless Service. The cluster's DNS says which pods stand behind
-it; each unit is given one of them and keeps it for as long as it lives, so that dispatch sees single workers.
+A worker serves the unit that the mounted file names. For the router all units of a group come under one name, that of
+their headless Service. The cluster's DNS says which pods are behind it; each unit is given one of them and keeps it for
+as long as it lives, so that dispatch sees single workers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from argparse import ArgumentParser
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.kubernetes_pod import Serve, serve_in_pod
 from hetplan.executor.serving.router import Router
+from hetplan.executor.serving.worker import Worker
+from hetplan.executor.units import Unit
 from hetplan.profiles.canonical import digest
 
-__all__ = ["PodAddresses", "look_up", "router_in_pod"]
+__all__ = ["PodAddresses", "Serve", "look_up", "router_in_pod", "serve_in_pod", "worker_in_pod"]
+
+Serve = Callable[[int], Coroutine[Any, Any, None]]
+"""Serves until told to stop; writes to the open file that it is given where it listens, or why it cannot."""
+
+
+def serve_in_pod(arguments: list[str], made: Callable[[Any, int, Path], Serve]) -> None:
+    """Run `made(content of --config, --port, a folder to write to)`; `SystemExit` says why it could not start."""
+    parser = ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True, help="the mounted file that says what to serve")
+    parser.add_argument("--port", type=int, required=True)
+    given = parser.parse_args(arguments)
+    reading, writing = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="hetplan-") as folder:
+        asyncio.run(made(json.loads(given.config.read_text()), given.port, Path(folder))(writing))
+    # A failed start may leave the writing end open, a good one has closed it; by now all has been said.
+    os.set_blocking(reading, False)
+    told = json.loads(os.read(reading, 65536) or b"{}")
+    if "failed" in told:
+        raise SystemExit(told["failed"])
+
+
+def worker_in_pod(content: Mapping[str, Any], port: int, folder: Path) -> Serve:
+    """A worker that holds the unit."""
+    unit = Unit.from_dict(content["unit"])
+    config = {"content": unit.content, "bind": "0.0.0.0", "port": port, "cores": [], "unit": unit.as_dict()}
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return Worker(path).run
+
 
 LOOK_S = 1.0
 
@@ -102,4 +136,4 @@ def router_in_pod(content: Mapping[str, Any], port: int, folder: Path) -> Serve:
 
 
 if __name__ == "__main__":
-    serve_in_pod(sys.argv[1:], router_in_pod)
+    serve_in_pod(sys.argv[2:], {"worker": worker_in_pod, "router": router_in_pod}[sys.argv[1]])

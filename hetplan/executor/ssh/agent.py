@@ -1,6 +1,6 @@
 """The far end of an ssh target: reads calls as JSON lines, has a local target do them, writes replies.
 
-Started as ``python -m hetplan.executor.ssh_agent``, with no arguments; the first line says for which deployment. It
+Started as ``python -m hetplan.executor.ssh.agent``, with no arguments; the first line says for which deployment. It
 holds nothing itself: what it starts lives on without it, and the next one finds it running. It ends with its input.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.ssh_wire import answer, line_of, own_version
+from hetplan.executor.ssh.wire import answer, line_of, own_version
 from hetplan.executor.target import Setting, Target
 
 __all__ = ["serve"]
