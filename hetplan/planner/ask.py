@@ -97,7 +97,9 @@ class Asking:
         limits = self._limits(gap)
 
         def run(engine: Solver) -> list[Answer[Any]]:
-            return [engine.solve(form, limits, start=start, on_event=self.note)]
+            answer = engine.solve(form, limits, start=start, on_event=self.note)
+            prove = getattr(engine, "prove", None)
+            return [answer if prove is None else prove(form, answer, self._limits(gap))]
 
         record = self._record([form], run, about=about, limits=limits, solver=solver)
         return self._outcome(record)[0]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Status
+from hetplan.planner.bound_tree import BoundTree, bound_of_tree
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.safe_bound import dual_bound, proves_infeasible
-from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, OPTIMAL_GAP, VALUE
+from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, GAP, INTEGRALITY, VALUE
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector
@@ -107,9 +108,17 @@ def _check_value(verdict: _Verdict, answer: Answer[Vector]) -> None:
 
 def _check_bound(form: Milp, answer: Answer[Vector], verdict: _Verdict) -> None:
     better = 1.0 if form.sense == "min" else -1.0
+    proofs: list[float] = []
     if answer.row_duals is not None and np.shape(answer.row_duals) == form.row_lower.shape:
-        proved = dual_bound(form, answer.row_duals, value=verdict.value)
-        verdict.certified_bound = proved if np.isfinite(proved) else None
+        proofs.append(dual_bound(form, answer.row_duals, value=verdict.value))
+    tree = answer.proof.get("tree")
+    if isinstance(tree, BoundTree):
+        proved = bound_of_tree(form, tree, value=verdict.value)
+        if proved is None:
+            verdict.faults.append("the tree that is to prove the bound is not one of this form")
+        else:
+            proofs.append(proved)
+    verdict.certified_bound = max(filter(np.isfinite, proofs), key=lambda bound: better * bound, default=None)
     claimed = answer.bound if answer.bound is not None and np.isfinite(answer.bound) else None
     if claimed is not None and verdict.value is not None and _beyond(better * claimed, better * verdict.value):
         verdict.faults.append(f"stated bound {claimed:.12g} is refuted by the point's value {verdict.value:.12g}")
@@ -136,8 +145,8 @@ def _at_least(better: float, proved: float, claimed: float | None) -> bool:
 
 
 def _closes(value: float | None, proved: float) -> bool:
-    """The proved bound leaves no gap worth a claim."""
-    return value is not None and relative_gap(value, proved) <= OPTIMAL_GAP
+    """The proved bound is so near that a nearer one, which nobody can check, is not worth more."""
+    return value is not None and relative_gap(value, proved) <= GAP
 
 
 def _certify_infeasible(form: Milp, answer: Answer[Vector]) -> Certificate:

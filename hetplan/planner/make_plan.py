@@ -8,6 +8,7 @@ from typing import Any, Literal
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Status, Stop
 from hetplan.planner.ask import Asking, Record
+from hetplan.planner.bound_tree import BoundTree, written_tree
 from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
@@ -15,7 +16,7 @@ from hetplan.planner.forms.milp import Milp
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
-from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_ROWS
+from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
@@ -220,11 +221,17 @@ def _why_not_deterministic(record: Record) -> str:
 
 
 def _proof(record: Record) -> dict[str, Any] | None:
-    """The vectors by which the bound was re-proved, by name; left out, and said so, where nobody could read them."""
+    """What the bound was re-proved by, by name; left out, and said so, where it is too long for a plan."""
     answer, certificate = record.answers[-1], record.certificates[-1]
     form = record.form
     if not isinstance(form, Milp) or len(record.answers) > 1:
         return None
+    tree = answer.proof.get("tree")
+    if isinstance(tree, BoundTree) and certificate.vouched is Vouched.CERTIFIED:
+        numbers = int((tree.leaves != 0.0).sum()) + tree.splits.size
+        if numbers > PROOF_NUMBERS:
+            return {"left_out": f"tree: {len(tree.leaves)} leaves, {numbers} numbers"}
+        return {"tree": written_tree(form, tree)}
     vector, name = (answer.row_duals, "row_duals") if answer.ray is None else (answer.ray, "ray")
     if vector is None or Vouched.CERTIFIED not in (certificate.vouched, certificate.infeasible):
         return None

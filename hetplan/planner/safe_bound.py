@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.forms.milp import Milp, Vector
 
-__all__ = ["dual_bound", "implied_bounds", "proves_infeasible"]
+__all__ = ["cut_at", "dual_bound", "implied_bounds", "lagrangian", "proves_infeasible"]
 
 EPS = float(np.finfo(float).eps)
 MOST_EXACT = 20_000
@@ -45,14 +45,21 @@ def dual_bound(form: Milp, row_duals: Vector, *, value: float | None = None) -> 
     True
     """
     flip = 1.0 if form.sense == "min" else -1.0
-    cut = np.inf if value is None else flip * (value - form.offset)
-    cut += 1e-9 * (abs(cut) + 1.0) if np.isfinite(cut) else 0.0
+    cut = cut_at(form, value)
     lower, upper = implied_bounds(form, cut=cut)
-    bound = _lagrangian(form, flip * form.cost, flip * np.asarray(row_duals, dtype=float), lower, upper)
+    bound = float(lagrangian(form, flip * form.cost, flip * np.asarray(row_duals, dtype=float), lower, upper))
     bound = min(bound, cut)
     if form.offset:
         bound = np.nextafter(bound + flip * form.offset, -np.inf)
     return float(flip * bound)
+
+
+def cut_at(form: Milp, value: float | None) -> float:
+    """As a minimum and without its offset, a hair above the value of a known point (inf where none is known)."""
+    if value is None:
+        return np.inf
+    cut = (1.0 if form.sense == "min" else -1.0) * (value - form.offset)
+    return cut + 1e-9 * (abs(cut) + 1.0)
 
 
 def proves_infeasible(form: Milp, ray: Vector) -> bool:
@@ -66,57 +73,60 @@ def proves_infeasible(form: Milp, ray: Vector) -> bool:
     if not np.isfinite(scale) or scale == 0.0:
         return bool((lower > upper).any())
     candidates = (ray / scale, -ray / scale)
-    if any(_lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates):
+    if any(lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates):
         return True
     lower, upper = implied_bounds(form)
     if (lower > upper).any():
         return True
-    return any(_lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates)
+    return any(lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates)
 
 
-def _lagrangian(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector) -> float:
+def lagrangian(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector) -> Vector:
+    """The safe bound of min cost @ x for each row of multipliers y, over the box that is its row of lower and upper.
+
+    -inf where multipliers prove nothing. The last axis counts rows of the form (y) or its columns (lower, upper).
+    """
     # Multipliers that price a side the row does not have are worth nothing: drop them (any y is allowed).
     y = np.where(np.isinf(form.row_lower) & (y > 0) | np.isinf(form.row_upper) & (y < 0), 0.0, y)
     rows = np.where(y > 0, form.row_lower, form.row_upper)
     row_terms = np.where(y != 0, y * np.where(y != 0, rows, 0.0), 0.0)
 
     matrix = form.matrix
-    priced = matrix.T @ y
+    priced = (matrix.T @ y.T).T
     counts = np.diff(matrix.indptr) + 2
-    error = EPS * counts * (np.abs(cost) + abs(matrix).T @ np.abs(y)) * 2.0
+    error = EPS * counts * (np.abs(cost) + (abs(matrix).T @ np.abs(y).T).T) * 2.0
     d = cost - priced
-    error = _exact_where_unbounded(form, cost, y, d, error, lower, upper)
+    _exact_where_unbounded(form, cost, y, d, error, lower, upper)
     column_terms = np.minimum(_least(d - error, lower, upper), _least(d + error, lower, upper))
 
-    terms = np.concatenate([row_terms, column_terms])
-    total = float(terms.sum())
-    if not np.isfinite(total):
-        return -np.inf
-    slip = EPS * (terms.size + 2) * float(np.abs(terms).sum())
-    return float(np.nextafter(total - slip, -np.inf))
+    terms = np.concatenate([row_terms, column_terms], axis=-1)
+    total = terms.sum(axis=-1)
+    slip = EPS * (terms.shape[-1] + 2) * np.abs(terms).sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(total), np.nextafter(total - slip, -np.inf), -np.inf)
 
 
 def _exact_where_unbounded(
     form: Milp, cost: Vector, y: Vector, d: Vector, error: Vector, lower: Vector, upper: Vector
-) -> Vector:
-    """The errors, with zero in place where the sign of d matters for ever and exact arithmetic shows it harmless."""
-    doubtful = np.flatnonzero((np.abs(d) <= error) & (np.isinf(lower) | np.isinf(upper)))
-    if not 0 < doubtful.size <= MOST_EXACT:
-        return error
-    error = error.copy()
+) -> None:
+    """Where the sign of d matters for ever and exact arithmetic shows it harmless, write the exact d and its error."""
     matrix = form.matrix
-    for j in doubtful:
+    doubtful = np.argwhere((np.abs(d) <= error) & (np.isinf(lower) | np.isinf(upper)))
+    if len(doubtful) > MOST_EXACT:
+        return
+    lower, upper = np.broadcast_to(lower, d.shape), np.broadcast_to(upper, d.shape)
+    for at in map(tuple, doubtful.tolist()):
+        j = at[-1]
         part = slice(matrix.indptr[j], matrix.indptr[j + 1])
         exact = Fraction(float(cost[j])) - sum(
             (
-                Fraction(float(a)) * Fraction(float(y[i]))
+                Fraction(float(a)) * Fraction(float(y[(*at[:-1], i)]))
                 for a, i in zip(matrix.data[part], matrix.indices[part], strict=True)
             ),
             Fraction(0),
         )
-        if (exact >= 0 or np.isfinite(upper[j])) and (exact <= 0 or np.isfinite(lower[j])):
-            d[j], error[j] = float(exact), abs(float(exact)) * EPS
-    return error
+        if (exact >= 0 or np.isfinite(upper[at])) and (exact <= 0 or np.isfinite(lower[at])):
+            d[at], error[at] = float(exact), abs(float(exact)) * EPS
 
 
 def _least(d: Vector, lower: Vector, upper: Vector) -> Vector:

@@ -9,6 +9,7 @@ __all__ = [
     "INTEGRALITY",
     "LARGEST_GAP",
     "OPTIMAL_GAP",
+    "PROOF_NUMBERS",
     "PROOF_ROWS",
     "ROUNDING",
     "VALUE",
@@ -41,6 +42,9 @@ LARGEST_GAP = 0.05
 
 ROUNDING = 1e-12
 """What a gap of nothing may come to in floating point; a gap of 0 that is asked for is reached within this."""
+
+PROOF_NUMBERS = 16_000
+"""Trees of proofs with more numbers than this (some 256 KiB) stay out of the plan file (the solve says so)."""
 
 PROOF_ROWS = 500
 """Proof vectors with more nonzeros than this stay out of the plan file (the solve says so): people read plans."""

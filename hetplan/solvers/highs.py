@@ -20,9 +20,10 @@ from hetplan.errors import NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, left_of, stopped
+from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, stopped
 from hetplan.solvers.milp_points import feasible, within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine
+from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

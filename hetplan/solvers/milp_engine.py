@@ -23,18 +23,24 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import OPTIMAL_GAP
+from hetplan.solvers.bound_search import prove_bound
 from hetplan.solvers.milp_points import better, feasible, on_integers, seated, within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine, proof_of_infeasible, proof_of_unbounded
+from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
     from hetplan.planner.forms.form import Form
 
-__all__ = ["DEFAULT_GAP", "Found", "MilpEngine", "Word", "left_of", "stopped"]
+__all__ = ["DEFAULT_GAP", "Found", "MilpEngine", "Word", "stopped"]
 
 DEFAULT_GAP = OPTIMAL_GAP / 2
 """The relative gap at which an engine stops where the limits name none: half of what a plan calls optimal, since
 engines measure the gap each in its own way."""
+
+
+LARGEST_PROVED = 20_000
+"""Rows and columns together beyond which no tree is tried: one linear program takes longer than all of it may."""
 
 
 class Word(StrEnum):
@@ -119,6 +125,22 @@ class MilpEngine:
             ready = self.settled(form, found, left_of(limits, started), start=start)
         return self.signed(ready if start is None else better(form, ready, start), limits)
 
+    def prove(self, form: Milp, answer: Answer[Vector], limits: Limits) -> Answer[Vector]:
+        """The answer to a whole-number program with a tree by which anybody can check how good it is.
+
+        It is asked for where a single answer may become a claim, not for every member of a family. A better point that
+        is met on the way is taken.
+        """
+        if form.pure_lp or answer.value is None or answer.stop in (Stop.TIME, Stop.CANCELLED):
+            return answer
+        if sum(form.matrix.shape) > LARGEST_PROVED or not _installed("highspy", "highspy"):
+            return answer
+        found = prove_bound(form, answer.value, limits)
+        proved = replace(answer, proof={**answer.proof, "tree": found.tree})
+        if found.by_clock:
+            proved = replace(proved, deterministic=False)
+        return proved if found.better is None else _bettered(form, proved, found.better, limits)
+
     def solve_all(
         self, forms: Iterable[Milp], limits: Limits, *, on_event: OnEvent | None = None
     ) -> list[Answer[Vector]]:
@@ -185,13 +207,6 @@ def _installed(package: str, module: str) -> str:
         return ""
 
 
-def left_of(limits: Limits, started: float) -> Limits:
-    """The same limits with the seconds that are left since `started` (a `time.monotonic()`)."""
-    if limits.seconds is None:
-        return limits
-    return replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - started)))
-
-
 def stopped(limits: Limits) -> Answer[Vector] | None:
     """The answer of an engine that may not even begin, or None when it may."""
     if limits.cancel is not None and limits.cancel.is_set():
@@ -199,6 +214,18 @@ def stopped(limits: Limits) -> Answer[Vector] | None:
     if limits.seconds is not None and limits.seconds <= 0.0:
         return Answer(Status.NO_ANSWER, Stop.TIME)
     return None
+
+
+def _bettered(form: Milp, answer: Answer[Vector], better: Vector, limits: Limits) -> Answer[Vector]:
+    """The answer with a better point, where it is one; a bound that the point refutes goes."""
+    point = on_integers(form, better, limits)
+    if not feasible(form, point):
+        return answer
+    value, sign = form.value(point), 1.0 if form.sense == "min" else -1.0
+    if answer.value is not None and sign * value >= sign * answer.value:
+        return answer
+    refuted = answer.bound is not None and sign * (answer.bound - value) > 0
+    return replace(answer, point=point, value=value, bound=None if refuted else answer.bound)
 
 
 def not_a_number(form: Milp) -> str:
