@@ -163,7 +163,7 @@ def _load(load: LoadSpec) -> Load:
         )
     return Load(
         id=load.id, app=load.app, node=load.node, variant=load.variant, artifact=load.artifact, knobs=dict(load.knobs),
-        instances=load.instances, share=share,
+        at=None if load.at is None else dict(load.at), instances=load.instances, share=share,
         serve=Serve(max_batch=load.max_batch, max_wait_ms=load.max_wait_ms, concurrency=load.concurrency),
     )  # fmt: skip
 

@@ -33,6 +33,7 @@ class LoadSpec:
     app: str | None = None
     node: str | None = None
     variant: str | None = None
+    at: Mapping[str, float] | None = None
     artifact: str | None = None
     knobs: Mapping[str, Any] = field(default_factory=dict)
     instances: int = 1

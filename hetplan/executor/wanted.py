@@ -186,9 +186,9 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         faults.extend(error.faults)
     share = load.share
     return LoadSpec(
-        id=load.id, app=load.app, node=load.node, variant=load.variant, artifact=load.artifact, knobs=dict(load.knobs),
-        instances=load.instances, concurrency=load.serve.concurrency, max_batch=load.serve.max_batch,
-        max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
+        id=load.id, app=load.app, node=load.node, variant=load.variant, at=load.at, artifact=load.artifact,
+        knobs=dict(load.knobs), instances=load.instances, concurrency=load.serve.concurrency,
+        max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
         share_cpu_cores=share.cpu_cores if share else None, enforce=share.enforce if share else "none",
         model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
     )  # fmt: skip

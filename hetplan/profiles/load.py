@@ -32,6 +32,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
 from hetplan.profiles.validate import Located, located_faults
+from hetplan.profiles.workers import Load
 
 __all__ = ["Loaded", "load_inputs", "load_profile", "load_slo", "load_state", "read_profile"]
 
@@ -130,7 +131,7 @@ def _load_inputs(
     inputs = Inputs(
         profile=profile.model,
         slo=read_slo.model,
-        state=read_state.model if read_state else None,
+        state=_with_runs(read_state.model, profile.model) if read_state and read_state.model else None,
         measured=measured_document,
         traces=traces,
         digests=digests,
@@ -161,6 +162,21 @@ def load_slo(source: Given) -> Slo:
     if faults:
         raise InputError(faults)
     return slo
+
+
+def _with_runs(state: State, profile: Profile) -> State:
+    """The state with the run of each load that fits one only: files of version 1.0 do not say."""
+
+    def named(load: Load, hardware: str) -> Load:
+        variant = profile.variants.get(load.variant or "") if load.at is None else None
+        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
+        return load.model_copy(update={"at": dict(runs[0].at)}) if len(runs) == 1 else load
+
+    workers = (
+        worker.model_copy(update={"loads": tuple(named(load, worker.hardware) for load in worker.loads)})
+        for worker in state.workers
+    )
+    return state.model_copy(update={"workers": tuple(workers)})
 
 
 def load_state(source: Given) -> State:

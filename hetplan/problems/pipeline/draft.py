@@ -18,6 +18,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Worker
+from hetplan.serving.runs import at_of, run_of
 
 __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
 
@@ -107,8 +108,11 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Wanted], list[_Seat
                     if taken > 0:
                         left[g, offer.id] -= taken
                         need -= taken
-                        one = Wanted(tree.app, task.id, task.variants[task.variant[c]], fleet.hardware[g], offer.id,
-                                     int(task.batch[c]), taken)  # fmt: skip
+                        name = task.variants[task.variant[c]]
+                        at = at_of(problem.inputs.profile.variants[name].runs[task.run[c]])
+                        one = Wanted(
+                            tree.app, task.id, name, fleet.hardware[g], offer.id, int(task.batch[c]), at, taken
+                        )
                         wanted.append(one)
                         groups.append((one.name, float(taken)))
                 total = sum(part for _, part in groups)
@@ -294,11 +298,10 @@ def cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
     total = 0.0
     for worker in workers:
         g = fleet.hardware.index(worker.hardware)
-        runs = [run for run in profile.variants[worker.loads[0].variant or ""].runs if run.hardware == worker.hardware]
         if fleet.is_split(g):
             price = next((offer.price or 0) / NANO for offer in fleet.offers_of(g) if offer.id == worker.offer)
         else:
-            price = fleet.cost_of(runs[0])
+            price = fleet.cost_of(run_of(profile, worker.loads[0], worker.hardware))
         total += price * worker.count
     return total
 

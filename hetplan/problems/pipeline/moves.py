@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action
 from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.serving.runs import written
 
 __all__ = ["Wanted", "moved", "settle"]
 
@@ -24,6 +25,7 @@ class Wanted:
     hardware: str
     offer: str | None
     batch: int
+    at: Mapping[str, float]
     count: int
     worker: str = ""
     load: str = ""
@@ -31,12 +33,14 @@ class Wanted:
     @property
     def name(self) -> str:
         """What tells it from all others."""
-        return f"{self.app}/{self.node}/{self.variant}/{self.hardware}/{self.offer}/{self.batch}"
+        return f"{self.app}/{self.node}/{self.variant}/{self.hardware}/{self.offer}/{self.batch}/{written(self.at)}"
 
     def group(self) -> Worker:
         """The worker group."""
         serve = Serve(max_batch=self.batch)
-        load = Load(id=self.load, app=self.app, node=self.node, variant=self.variant, serve=serve)
+        load = Load(
+            id=self.load, app=self.app, node=self.node, variant=self.variant, at=dict(self.at), serve=serve
+        )  # fmt: skip
         return Worker(id=self.worker, hardware=self.hardware, offer=self.offer, count=self.count, loads=(load,))
 
 

@@ -198,9 +198,8 @@ def _limit_resources(m: Builder, trees: Sequence[Tree], fleet: Fleet, found: Ser
 def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
     """What one server of each configuration takes of a resource."""
     needs = []
-    for k, g in zip(task.variant, task.hardware, strict=True):
-        runs = fleet.inputs.profile.variants[task.variants[k]].runs
-        needs.append(next((run.needs.get(resource, 0.0) for run in runs if run.hardware == fleet.hardware[g]), 0.0))
+    for k, place in zip(task.variant, task.run, strict=True):
+        needs.append(fleet.inputs.profile.variants[task.variants[k]].runs[place].needs.get(resource, 0.0))
     return np.array(needs)
 
 

@@ -59,6 +59,8 @@ class Task:
     variant: Places
     hardware: Places
     batch: Places
+    run: Places
+    """Which of its variant's runs each configuration is."""
     ms: Vector
     qps: Vector
     """What one server carries: q = (1 - headroom) b / l."""
@@ -72,7 +74,7 @@ class Task:
 
     def keeping(self, mask: Mask) -> Task:
         """With some of the configurations only."""
-        cut = {name: getattr(self, name)[mask] for name in ("variant", "hardware", "batch", "ms", "qps", "cost")}
+        cut = {name: getattr(self, name)[mask] for name in ("variant", "hardware", "batch", "run", "ms", "qps", "cost")}
         return replace(self, **cut)
 
     def label(self, place: int, hardware: Sequence[str]) -> str:

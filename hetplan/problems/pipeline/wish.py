@@ -25,6 +25,9 @@ from hetplan.profiles.slo import App, RateRange
 
 __all__ = ["Wish", "order_of", "read_wish"]
 
+_Row = tuple[int, int, int, int, float, float]
+"""A configuration: variant, hardware, batch, the place of its run, milliseconds, cost."""
+
 MOST_TOLD = 8
 
 TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "moves")
@@ -209,7 +212,7 @@ class _Reader:
         wanted = self.pipeline.nodes[node].task
         names = [name for name, variant in profile.variants.items() if variant.task == wanted]
         usable: list[str] = []
-        rows: list[tuple[int, int, int, float, float]] = []
+        rows: list[_Row] = []
         for name in names:
             found = list(self._configurations(name, profile.variants[name], len(usable)))
             if found:
@@ -222,8 +225,8 @@ class _Reader:
                 f"({', '.join(self.fleet.hardware) or 'none'})",
                 "Measure one, or allow its hardware in limits.instances.",
             )
-        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), (), ()]
-        ms, batch = np.array(columns[3], dtype=float), np.array(columns[2], dtype=np.int64)
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 6
+        ms, batch = np.array(columns[4], dtype=float), np.array(columns[2], dtype=np.int64)
         return Task(
             id=node,
             parent=parent,
@@ -233,13 +236,14 @@ class _Reader:
             variant=np.array(columns[0], dtype=np.int64),
             hardware=np.array(columns[1], dtype=np.int64),
             batch=batch,
+            run=np.array(columns[3], dtype=np.int64),
             ms=ms,
             qps=(1.0 - self.options.headroom) * 1000.0 * batch / ms,
-            cost=np.array(columns[4], dtype=float),
+            cost=np.array(columns[5], dtype=float),
         )
 
-    def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[tuple[int, int, int, float, float]]:
-        """(variant, hardware, batch, ms, cost) of every way to run a variant."""
+    def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[_Row]:
+        """Every way to run a variant."""
         on = [run for run in variant.runs if run.hardware in self.fleet.hardware]
         timed = [run for run in on if run.latency is not None]
         if not timed:
@@ -252,7 +256,7 @@ class _Reader:
             place = self.fleet.hardware.index(run.hardware)
             cost = self.fleet.cost_of(run)
             for batch, ms in self._times(name, variant, run):
-                yield number, place, batch, ms, cost
+                yield number, place, batch, variant.runs.index(run), ms, cost
 
     def _times(self, name: str, variant: Variant, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""

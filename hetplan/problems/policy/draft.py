@@ -18,6 +18,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Notice, Promise, Valid
 from hetplan.profiles.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.serving.runs import at_of, runs_on
 
 __all__ = ["draft"]
 
@@ -68,6 +69,7 @@ def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
                 id=f"w{number}.{k}",
                 app=group.wish.app_id,
                 variant=name,
+                at=at_of(runs_on(profile, name, models.hardware)[0]),
                 artifact=f"sha256:{sha256}" if sha256 else None,
                 serve=Serve(max_batch=int(models.latency_s.shape[1])),
             )

@@ -18,6 +18,7 @@ from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, R
 from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.runs import at_of
 
 __all__ = ["draft", "waiting"]
 
@@ -132,9 +133,9 @@ def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
-        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant)
-        hardware = pool.types[column.type].hardware
-        worker = Worker(id="any", hardware=hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        run = pool.types[column.type].run
+        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run))
+        worker = Worker(id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
         groups.append((int(o), names.named(worker)))
     return groups
 
