@@ -8,7 +8,7 @@ neither does something go down before its replacement is up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
 from hetplan.profiles.plan import Action
@@ -23,6 +23,8 @@ WITHOUT_END = 10**9
 class Names:
     """Ids for groups and their loads: what runs already keeps its own, what is new gets the next free ``w1``, ``w2``.
 
+    A running group is the same where `alike` is: by default in everything but ids and count.
+
     >>> names = Names(())
     >>> two = (Load(id="any"), Load(id="any"))
     >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=two)).loads]
@@ -31,16 +33,24 @@ class Names:
     'w2'
     """
 
-    def __init__(self, running: Iterable[Worker]) -> None:
-        self._running = {_content(worker): worker for worker in running}
-        self._taken = {worker.id for worker in self._running.values()}
+    def __init__(
+        self, running: Iterable[Worker], *, alike: Callable[[Worker], tuple[object, ...]] | None = None
+    ) -> None:
+        self._alike = alike or _content
+        self._running: dict[tuple[object, ...], list[Worker]] = {}
+        for worker in running:
+            self._running.setdefault(self._alike(worker), []).append(worker)
+        self._taken = {worker.id for groups in self._running.values() for worker in groups}
         self._next = 1
 
     def named(self, wanted: Worker) -> Worker:
         """The group with its ids; those that it came with do not matter, nor does its count."""
-        kept = self._running.pop(_content(wanted), None)
-        if kept is not None:
-            return wanted.model_copy(update={"id": kept.id, "loads": kept.loads})
+        running = self._running.get(self._alike(wanted))
+        if running:
+            kept = running.pop(0)
+            pairs = zip(wanted.loads, kept.loads, strict=True)
+            same = tuple(load.model_copy(update={"id": old.id}) for load, old in pairs)
+            return wanted.model_copy(update={"id": kept.id, "loads": same})
         while f"w{self._next}" in self._taken:
             self._next += 1
         name = f"w{self._next}"

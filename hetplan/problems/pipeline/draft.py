@@ -9,16 +9,18 @@ from typing import Literal
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.transition import Names
 from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.moves import Wanted, moved, settle
+from hetplan.problems.pipeline.moves import actions_to, moved
 from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
-from hetplan.profiles.workers import Worker
-from hetplan.serving.runs import at_of, run_of
+from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.serving.price import worker_price
+from hetplan.serving.runs import at_of
 
 __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
 
@@ -41,13 +43,12 @@ class _Seats:
 def nothing_to_do(problem: Pipelines) -> Draft:
     """Nothing is asked for: no servers."""
     idle = tuple(Unserved(app=tree.app, rate_qps=0.0, why="nothing is asked for") for tree in problem.wish.trees)
-    workers, actions = settle([], problem.inputs)
     trees = [without_dominated(tree) for tree in problem.wish.trees]
     value = sum(tree.weight * best_quality(tree, prefixes(tree))[0] for tree in trees)
     best = Reported("quality", "max", "problem", value=value, bound=value, vouched="claimed")
     return Draft(
-        workers=workers,
-        actions=actions,
+        workers=(),
+        actions=actions_to((), problem.inputs),
         unserved=idle,
         promises=(Promise(quantity="servers", value=0.0, relation="=", model="no-queueing"),),
         reported=(best, Reported("servers", "min", "problem", value=0.0, bound=0.0, vouched="claimed")),
@@ -58,8 +59,7 @@ def nothing_to_do(problem: Pipelines) -> Draft:
 def draft(problem: Pipelines, found: Solved) -> Draft:
     """The plan of a choice."""
     found, routing_of, notices = _routed(problem, found)
-    wanted, seats = _wanted(problem, found)
-    workers, actions = settle(wanted, problem.inputs)
+    workers, seats = _wanted(problem, found)
     routing: dict[str, tuple[Route, ...]] = {}
     dispatch: dict[str, Dispatch] = {}
     promises: list[Promise] = []
@@ -79,10 +79,10 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         promises += _promises(problem, found, number, rate)
     promises += _totals(problem, workers)
     return Draft(
-        workers=workers,
+        workers=tuple(workers),
         routing=routing,
         dispatch=dispatch,
-        actions=actions,
+        actions=actions_to(workers, problem.inputs),
         promises=tuple(promises),
         reported=found.reported,
         unserved=_unserved(problem, found),
@@ -91,63 +91,54 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
     )
 
 
-def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Wanted], list[_Seats]]:
+def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
     """Worker groups that are wanted: one per configuration and offer in use."""
-    fleet = problem.wish.fleet
+    fleet, names = problem.wish.fleet, Names(problem.running, alike=_place)
     left = {(g, offer.id): offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)}
-    wanted: list[Wanted] = []
+    wanted: list[Worker] = []
     seats: list[_Seats] = []
     for (tree, _), counts in zip(found.forest, found.counts, strict=True):
         own, start = _Seats(), 0
         for t, task in enumerate(tree.tasks):
             for c in range(task.size):
                 need, g = int(counts[start + c]), int(task.hardware[c])
+                load = _load(problem, tree, t, c)
                 groups: list[tuple[str, float]] = []
                 for offer in fleet.offers_of(g):
                     taken = int(min(need, left[g, offer.id]))
                     if taken > 0:
                         left[g, offer.id] -= taken
                         need -= taken
-                        name = task.variants[task.variant[c]]
-                        at = at_of(problem.inputs.profile.variants[name].runs[task.run[c]])
-                        one = Wanted(
-                            tree.app, task.id, name, fleet.hardware[g], offer.id, int(task.batch[c]), at, taken
-                        )
-                        wanted.append(one)
-                        groups.append((one.name, float(taken)))
+                        group = Worker(id="any", hardware=fleet.hardware[g], offer=offer.id, count=taken, loads=(load,))
+                        wanted.append(names.named(group))
+                        groups.append((wanted[-1].loads[0].id, float(taken)))
                 total = sum(part for _, part in groups)
                 own.of[t, c] = [(name, part / total) for name, part in groups]
             start += task.size
         seats.append(own)
-    names = _name_apart(wanted, problem)
-    for own in seats:
-        own.of = {key: [(names[name], part) for name, part in groups] for key, groups in own.of.items()}
     return wanted, seats
 
 
-def _name_apart(wanted: list[Wanted], problem: Pipelines) -> dict[str, str]:
-    """Names of loads: those that the running state has for the same, else new ones."""
-    running = problem.inputs.state.workers if problem.inputs.state is not None else ()
-    known: dict[tuple[object, ...], list[Worker]] = {}
-    for worker in running:
-        if len(worker.loads) == 1:
-            load = worker.loads[0]
-            known.setdefault((load.app, load.node, load.variant, worker.hardware, worker.offer), []).append(worker)
-    taken = {worker.id for worker in running} | {load.id for worker in running for load in worker.loads}
-    names: dict[str, str] = {}
-    number = 0
-    for one in wanted:
-        old = known.get((one.app, one.node, one.variant, one.hardware, one.offer), [])
-        if old:
-            worker = old.pop(0)
-            one.worker, one.load = worker.id, worker.loads[0].id
-        else:
-            number += 1
-            while f"w{number}" in taken or f"w{number}.a" in taken:
-                number += 1
-            one.worker, one.load = f"w{number}", f"w{number}.a"
-        names[one.name] = one.load
-    return names
+def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
+    """What one server of a configuration runs."""
+    task = tree.tasks[t]
+    name = task.variants[task.variant[c]]
+    run = problem.inputs.profile.variants[name].runs[task.run[c]]
+    return Load(
+        id="any",
+        app=tree.app,
+        node=task.id,
+        variant=name,
+        at=at_of(run),
+        share=problem.wish.fleet.price_of(run).share,
+        serve=Serve(max_batch=int(task.batch[c])),
+    )
+
+
+def _place(worker: Worker) -> tuple[object, ...]:
+    """What makes a running group the same: a group that only changes its batch size goes on under its name."""
+    loads = tuple((load.app, load.node, load.variant) for load in worker.loads)
+    return worker.hardware, worker.offer, loads
 
 
 def _routed(problem: Pipelines, found: Solved) -> tuple[Solved, str, list[Notice]]:
@@ -281,7 +272,7 @@ def _promises(problem: Pipelines, found: Solved, number: int, rate: float) -> li
 def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     servers = float(sum(worker.count for worker in workers))
     found = [Promise(quantity="servers", relation="=", value=servers, model="no-queueing")]
-    cost = cost_of(problem, workers)
+    cost = _cost_of(problem, workers)
     if cost is not None:
         found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
     if problem.inputs.state is not None:
@@ -290,20 +281,11 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     return found
 
 
-def cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
+def _cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
     """Currency units per hour, where everything has a price."""
-    fleet, profile = problem.wish.fleet, problem.inputs.profile
-    if not fleet.priced:
+    if not problem.wish.fleet.priced:
         return None
-    total = 0.0
-    for worker in workers:
-        g = fleet.hardware.index(worker.hardware)
-        if fleet.is_split(g):
-            price = next((offer.price or 0) / NANO for offer in fleet.offers_of(g) if offer.id == worker.offer)
-        else:
-            price = fleet.cost_of(run_of(profile, worker.loads[0], worker.hardware))
-        total += price * worker.count
-    return total
+    return sum(worker.count * (worker_price(problem.inputs, worker) or 0) for worker in workers) / NANO
 
 
 def _unserved(problem: Pipelines, found: Solved) -> tuple[Unserved, ...]:

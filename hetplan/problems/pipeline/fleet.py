@@ -13,6 +13,7 @@ from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Run
+from hetplan.serving.price import Price, price_of
 
 __all__ = ["Fleet", "OfferOf", "read_fleet"]
 
@@ -54,16 +55,12 @@ class Fleet:
         """Whether the hardware is to be had under several offers."""
         return len(self.offers_of(hardware)) > 1
 
-    def cost_of(self, run: Run) -> float:
-        """Currency units per hour of one server with this run; 0 where the offers are priced one by one."""
-        if run.price_per_hour is not None:
-            return run.price_per_hour / NANO
+    def price_of(self, run: Run) -> Price:
+        """What one server with this run costs; nothing where the offers are priced one by one, or not at all."""
         offers = self.offers_of(self.hardware.index(run.hardware))
-        if len(offers) != 1 or offers[0].price is None:
-            return 0.0
-        offer = self.inputs.profile.offers[offers[0].id] if offers[0].id is not None else None
-        used = run.needs.get(offer.per, 0.0) if offer is not None and offer.per is not None else 1.0
-        return used * offers[0].price / NANO
+        if run.price_per_hour is None and (len(offers) != 1 or offers[0].price is None):
+            return Price(0)
+        return price_of(self.inputs.profile, run, offers[0].id)
 
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""

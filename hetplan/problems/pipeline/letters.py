@@ -36,6 +36,8 @@ from hetplan.problems.pipeline.tree import Tree, top_variants, with_least_loads,
 from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.workers import Worker
+from hetplan.serving.targets import strictest_ms
 
 __all__ = ["Pipelines"]
 
@@ -97,9 +99,14 @@ class Pipelines:
         multibatch = bool(getattr(self.options, "multibatch", False))
         return Asked(goal, slip=slip, whole=whole, multibatch=multibatch)
 
+    @property
+    def running(self) -> tuple[Worker, ...]:
+        """The workers that run now, as the state says."""
+        return self.inputs.state.workers if self.inputs.state is not None else ()
+
     def stated_ms(self, app: str) -> float:
         """The limit on response that the user states."""
-        return min(target.max_ms for target in self.inputs.slo.apps[app].latency if target.of == "response")
+        return strictest_ms(self.inputs.slo.apps[app])
 
     def hop_ms(self, app: str) -> float:
         """What the network takes per step."""

@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action
-from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.runs import written
+from hetplan.profiles.workers import Worker
 
-__all__ = ["Wanted", "moved", "settle"]
-
-
-@dataclass
-class Wanted:
-    """A group of alike servers that the plan wants. `worker` and `load` are the ids that it gets."""
-
-    app: str
-    node: str
-    variant: str
-    hardware: str
-    offer: str | None
-    batch: int
-    at: Mapping[str, float]
-    count: int
-    worker: str = ""
-    load: str = ""
-
-    @property
-    def name(self) -> str:
-        """What tells it from all others."""
-        return f"{self.app}/{self.node}/{self.variant}/{self.hardware}/{self.offer}/{self.batch}/{written(self.at)}"
-
-    def group(self) -> Worker:
-        """The worker group."""
-        serve = Serve(max_batch=self.batch)
-        load = Load(
-            id=self.load, app=self.app, node=self.node, variant=self.variant, at=dict(self.at), serve=serve
-        )  # fmt: skip
-        return Worker(id=self.worker, hardware=self.hardware, offer=self.offer, count=self.count, loads=(load,))
+__all__ = ["actions_to", "moved"]
 
 
 def moved(running: Iterable[Worker], planned: Iterable[Worker]) -> int:
@@ -57,10 +26,9 @@ def _placed(workers: Iterable[Worker]) -> Counter[tuple[str | None, ...]]:
     return found
 
 
-def settle(wanted: Sequence[Wanted], inputs: Inputs) -> tuple[tuple[Worker, ...], tuple[Action, ...]]:
-    """The worker groups, and the actions that lead to them from the running state."""
-    workers = tuple(one.group() for one in wanted)
-    return workers, tuple(_Way(workers, inputs).actions())
+def actions_to(workers: Sequence[Worker], inputs: Inputs) -> tuple[Action, ...]:
+    """The actions that lead from the running state to these worker groups."""
+    return tuple(_Way(workers, inputs).actions())
 
 
 class _Way:

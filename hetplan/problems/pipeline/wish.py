@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,10 +17,16 @@ from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
 from hetplan.problems.pipeline.rows import Goal
 from hetplan.problems.pipeline.tree import Task, Tree
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Pipeline, Run, Variant
 from hetplan.profiles.slo import App, RateRange
+from hetplan.serving.demand import stated_qps
+from hetplan.serving.law import OffTable
+from hetplan.serving.runs import table_of
+from hetplan.serving.targets import limit_ms, strictest, strictest_ms
+from hetplan.serving.times import law_of_run, statistic_of
 
 __all__ = ["Wish", "order_of", "read_wish"]
 
@@ -102,7 +107,7 @@ def _refused(inputs: Inputs, faults: Faults) -> None:
             )
         if app.demand.series is not None:
             faults.in_slo(f"{at}.demand.series", "pipelines are planned for one rate", "Write rate_qps.")
-        if not any(target.of == "response" for target in app.latency):
+        if strictest(app) is None:
             faults.in_slo(f"{at}.latency", "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
         if app.quality is not None and app.quality.max is not None:
             faults.in_slo(f"{at}.quality.max", "a ceiling on accuracy", "State a floor (min), or leave it out.")
@@ -112,8 +117,9 @@ def _rate(name: str, app: App, options: PipelineOptions, faults: Faults) -> floa
     demand, at = app.demand, f"$.apps.{name}.demand"
     if demand.history_qps is not None:
         return forecast(demand.history_qps, options.ewma_com)
-    if isinstance(demand.rate_qps, int | float):
-        return float(demand.rate_qps)
+    stated = stated_qps(app)
+    if stated is not None:
+        return stated
     given = demand.rate_qps if not isinstance(demand.rate_qps, RateRange) else "a range"
     faults.in_slo(f"{at}.rate_qps", "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
     return 0.0
@@ -196,16 +202,16 @@ class _Reader:
 
     def _limit_ms(self, hops: int) -> float:
         """H: what the execution times of a path may sum to."""
-        slo = min((target.max_ms for target in self.app.latency if target.of == "response"), default=math.inf)
-        network = hops * self.app.network_ms_per_hop
-        if network >= slo:
+        left = limit_ms(self.app, hops)
+        if left <= 0:
+            network, slo = hops * self.app.network_ms_per_hop, strictest_ms(self.app)
             self.faults.in_slo(
                 f"$.apps.{self.name}.network_ms_per_hop",
                 f"the network alone takes {network:g} ms of the limit of {slo:g} ms",
                 "Raise latency max_ms above it.",
                 value=self.app.network_ms_per_hop,
             )
-        return (slo - network) / self.options.slo_divisor
+        return left / self.options.slo_divisor
 
     def _task(self, node: str, place: Mapping[str, int], parent: int) -> Task:
         profile = self.inputs.profile
@@ -254,17 +260,15 @@ class _Reader:
                 self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {reason}"))
                 continue
             place = self.fleet.hardware.index(run.hardware)
-            cost = self.fleet.cost_of(run)
-            for batch, ms in self._times(name, variant, run):
+            cost = self.fleet.price_of(run).nanos / NANO
+            for batch, ms in self._times(name, run):
                 yield number, place, batch, variant.runs.index(run), ms, cost
 
-    def _times(self, name: str, variant: Variant, run: Run) -> Iterator[tuple[int, float]]:
+    def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""
-        assert run.latency is not None
-        table = self.inputs.profile.tables[run.latency]
-        settings = {**run.at, **variant.knobs}
-        sizes = table.axes.get("batch", (1.0,)) if "batch" not in run.at else (run.at["batch"],)
-        missing = [axis for axis in table.axes if axis != "batch" and not isinstance(settings.get(axis), int | float)]
+        table = table_of(self.inputs.profile, name, run)
+        law = law_of_run(self.inputs.profile, name, run)
+        missing = [axis for axis in table.axes if axis != "batch" and axis not in law.settings]
         if missing:
             self.faults.in_profile(
                 f"$.tables.{run.latency}.axes",
@@ -273,16 +277,25 @@ class _Reader:
                 value=missing[0],
             )
             return
-        for size in sizes:
-            point = {axis: float(settings.get(axis, size) if axis != "batch" else size) for axis in table.axes}
+        try:
+            statistic, unlike = statistic_of(
+                table, self.options.quantile, named=self._named, at=f"tables.{run.latency}"
+            )
+        except InputError as error:
+            self.faults.also(error)
+            return
+        self.notices += [notice for notice in unlike if notice not in self.notices]
+        for size in (run.at["batch"],) if "batch" in run.at else table.axes.get("batch", (1.0,)):
             try:
-                ms = float(table.read([point], self.options.quantile).values[0])
-            except InputError as error:
-                if getattr(table, self.options.quantile) is None:
-                    self.faults.also(error)
-                    return
+                ms = law.ms({}, int(size), statistic)
+            except OffTable:
                 continue  # a cell that was never measured is a batch size that is not used
             yield (int(size) if "batch" in table.axes else 1), ms
+
+    @property
+    def _named(self) -> str:
+        """The option by which the user named a statistic; "" where the default counts."""
+        return "quantile" if "quantile" in self.options.model_fields_set else ""
 
     def _quality(self, name: str, node: str) -> float:
         variant = self.inputs.profile.variants[name]

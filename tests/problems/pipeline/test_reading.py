@@ -8,6 +8,10 @@ from cases.pipelines import diamond
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.errors import InputError
+from hetplan.planner.contract import Tools
+from hetplan.problems.pipeline.options import ConfigOptions
+from hetplan.problems.pipeline.question import PipelineQuestion
+from hetplan.profiles.load import load_inputs
 
 
 def spoilt(change):
@@ -57,7 +61,6 @@ CASES = {
     ),
     "weights of 0": (lambda p, s: s["apps"]["x"].update(weight=0), "all weights are 0"),
     "unknown hardware": (lambda p, s: s["limits"]["instances"].update(zz=[0, 1]), "zz"),
-    "missing quantile": (lambda p, s: p["tables"]["a1-g"].pop("p50"), "p50"),
 }
 
 
@@ -67,6 +70,52 @@ def test_told(case):
     text = fail(change)
     assert told in text
     assert text.count(". ") >= 1  # a remedy follows
+
+
+def pose(files, **options):
+    inputs = load_inputs(*files)
+    return PipelineQuestion.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
+
+
+def test_a_statistic_that_was_named_must_be_measured():
+    text = fail(lambda p, s: p["tables"]["a1-g"].pop("p50"), options={"quantile": "p50"})
+    assert "quantile asks for p50" in text
+
+
+def test_a_statistic_that_was_not_named_is_answered_by_the_next():
+    def change(profile, slo):
+        profile["tables"]["a1-g"] = {"quantity": "latency_ms", "axes": {"batch": [1]}, "p95": [60], "mean": [50]}
+
+    problem = pose(spoilt(change))
+    assert problem.wish.trees[0].tasks[0].ms.tolist() == [60.0, 25.0]
+    said = [(n.at, n.text) for n in problem.wish.notices if n.code == "W-statistic"]
+    assert said == [("tables.a1-g", "p50 was not measured: p95 is taken in its place")]
+
+
+def test_the_point_of_a_run_wins_over_the_knobs_of_its_variant():
+    def change(profile, slo):
+        axes = {"batch": [1], "size": [320, 640]}
+        profile["tables"]["a1-g"] = {"quantity": "latency_ms", "axes": axes, "p50": [[30, 40]]}
+        profile["variants"]["a1"].update(knobs={"size": 320})
+        profile["variants"]["a1"]["runs"][0]["at"] = {"size": 640}
+
+    assert pose(spoilt(change)).wish.trees[0].tasks[0].ms.tolist() == [40.0, 25.0]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_table_per_batch_is_a_run_each_and_loads_name_theirs(turn):
+    def change(profile, slo):
+        runs = []
+        for batch, ms in ((1, 45), (4, 50))[::turn]:
+            table = {"quantity": "latency_ms", "axes": {"batch": [batch]}, "p50": [ms]}
+            profile["tables"][f"a1-{batch}"] = table
+            runs.append({"hardware": "g", "latency": f"a1-{batch}", "at": {"batch": batch}})
+        profile["variants"]["a1"]["runs"] = runs
+        slo["apps"]["x"]["demand"]["rate_qps"] = 30
+
+    plan = hp.solve(*spoilt(change), question="pipeline").require()
+    (load,) = (load for worker in plan.workers for load in worker.loads if load.variant == "a1")
+    assert (load.serve.max_batch, load.at) == (4, {"batch": 4.0})
 
 
 def test_a_variant_without_latency_here_is_left_out():
