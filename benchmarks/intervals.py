@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.system import App, Group, Load, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulate import simulate_system
-from hetplan.simulator.system import App, Group, Load, Route, Rule, Service, Stage, System, Way
 
 SERVICE_MS, SLO_MS = 10.0, 100.0
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)

@@ -36,11 +36,11 @@ from hetplan.measure.load_report import load_report
 from hetplan.measure.load_send import Sent, Target, send_load
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import read_plan
-from hetplan.simulator.plan_system import planned_systems
+from hetplan.serving.system import Service, System
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.replications import seed_of
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import Service, System
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

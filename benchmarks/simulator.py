@@ -21,9 +21,7 @@ import simpy
 
 from hetplan.compiled import is_compiled, kernel
 from hetplan.dispatch.matching import Matching
-from hetplan.simulator.draw_kernels import SERVICE, draw_exponential
-from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import (
+from hetplan.serving.system import (
     App,
     Edge,
     Group,
@@ -38,6 +36,8 @@ from hetplan.simulator.system import (
     System,
     Way,
 )
+from hetplan.simulator.draw_kernels import SERVICE, draw_exponential
+from hetplan.simulator.simulation import Simulation, Stream
 
 SERVICE_MS, LOAD = 10.0, 0.8
 REPEATS = 5

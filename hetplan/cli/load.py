@@ -79,7 +79,7 @@ def load(
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
-        from hetplan.simulator.plan_system import planned_systems
+        from hetplan.simulator.planned import planned_systems
         from hetplan.simulator.replications import seed_of
         from hetplan.simulator.simulate import demands_of
 

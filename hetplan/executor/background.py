@@ -8,39 +8,25 @@ step follows which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.profiles.load import load_slo, read_profile
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Edge, Node, Profile, Run
+from hetplan.profiles.profile import Edge, Node, Profile
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load
+from hetplan.serving.law import settings_of
+from hetplan.serving.runs import run_of, runs_on
+from hetplan.serving.targets import strictest
+from hetplan.serving.times import law_data, law_of_load
 
-__all__ = ["Background", "law_of"]
+__all__ = ["Background"]
 
 ONLY_STEP = "serve"
 """The name of the one step of an application without a pipeline."""
-
-
-def law_of(table: Table) -> dict[str, Any]:
-    """A table as plain data; `hetplan.executor.serving.law` reads it without loading anything heavy.
-
-    >>> law_of(Table(quantity="latency_ms", axes={"batch": (1, 8)}, mean=(6.1, 30.2)))
-    {'quantity': 'latency_ms', 'outside': 'refuse', 'axes': {'batch': [1.0, 8.0]}, 'mean': [6.1, 30.2]}
-    """
-    held: dict[str, Any] = {
-        name: _plain(getattr(table, name)) for name in STATISTICS if getattr(table, name) is not None
-    }
-    axes = {name: list(points) for name, points in table.axes.items()}
-    return {"quantity": table.quantity, "outside": table.outside, "axes": axes, **held}
-
-
-def _plain(grid: Any) -> Any:
-    return [_plain(cell) for cell in grid] if isinstance(grid, tuple | list) else grid
 
 
 @dataclass(frozen=True)
@@ -51,7 +37,6 @@ class Background:
     slo: Slo | None = None
     digest: str | None = None
     """Of the profile, to tell whether the plan was made from it."""
-    _laws: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, hosts: HostsFile) -> Background:
@@ -60,40 +45,42 @@ class Background:
         slo = load_slo(hosts.path(hosts.slo)) if hosts.slo else None
         return cls(loaded.model, slo, loaded.digest) if loaded is not None else cls(None, slo)
 
-    def run(self, load: Load, hardware: str) -> Run | None:
-        """How the profile says that a load runs on this hardware."""
-        variant = self.profile.variants.get(load.variant or "") if self.profile else None
-        return next((run for run in variant.runs if run.hardware == hardware), None) if variant else None
-
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
-        run = self.run(load, hardware)
-        if run is not None and self.profile is not None:
-            name = run.latency or run.rate or ""
-            law = self._laws.setdefault(name, law_of(self.profile.tables[name]))
-            variant = self.profile.variants[load.variant or ""]
-            fixed = {**variant.knobs, **load.knobs, **run.at}
-            return {**law, "at": {axis: fixed[axis] for axis in law["axes"] if axis in fixed}}
+        if self.profile is not None and runs_on(self.profile, load.variant, hardware):
+            return dict(law_of_load(self.profile, load, hardware, extend=load.app in plan.policies).data)
         for dispatch in plan.dispatch.values():
             found = getattr(dispatch, "predict", {}).get(f"{load.variant}@{hardware}")
             if found in plan.tables:
-                return {**law_of(plan.tables[found]), "at": {}}
+                return law_data(plan.tables[found], at=self.settings(load, hardware))
         return None
+
+    def settings(self, load: Load, hardware: str) -> dict[str, float]:
+        """Where a load is on the axes that no query names, as far as the plan and the profile say."""
+        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+            return settings_of(knobs=load.knobs, at=load.at or {}, variant_knobs={})
+        run = run_of(self.profile, load, hardware)
+        return settings_of(knobs=load.knobs, at=run.at, variant_knobs=self.profile.variants[load.variant or ""].knobs)
 
     def table(self, name: str) -> dict[str, Any] | None:
         """A table of the profile by its id."""
         table = self.profile.tables.get(name) if self.profile else None
-        return None if table is None else {**law_of(table), "at": {}}
+        return None if table is None else law_data(table)
 
-    @staticmethod
-    def table_of_plan(plan: Plan, name: str) -> dict[str, Any]:
-        """A table that the plan carries for its dispatch."""
+    def predicted(self, plan: Plan, key: str, name: str) -> dict[str, Any]:
+        """The law by which the plan's dispatch predicts ("variant@hardware"): a table that the plan carries."""
         if name not in plan.tables:
             raise InputError.one(
                 file="plan", path="$.dispatch", value=name, why="the plan predicts with a table that it does not hold",
                 remedy="Make the plan anew.",
             )  # fmt: skip
-        return law_of(plan.tables[name])
+        meant = (
+            self.settings(load, worker.hardware)
+            for worker in plan.workers
+            for load in worker.loads
+            if f"{load.variant}@{worker.hardware}" == key
+        )
+        return law_data(plan.tables[name], at=next(meant, None))
 
     def quality(self, load: Load) -> float | None:
         """The quality of a load's answers; None where nobody measured it. Additive pipelines weight it (`weight`)."""
@@ -113,13 +100,12 @@ class Background:
         """What the router must know of an application: steps, joins of qualities, deadline, what comes of late ones."""
         wanted = self.slo.apps.get(app) if self.slo else None
         dispatch = plan.dispatch.get(app)
-        limits = [target.max_ms for target in wanted.latency if target.of == "response"] if wanted else []
-        stated = getattr(dispatch, "slo_ms", None)
+        target = strictest(wanted) if wanted else None
         tables = [table.slo_ms for table in plan.policies.get(app, ())]
-        deadline = min(limits, default=stated if stated is not None else min(tables, default=None))
+        stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         quality = self._pipeline(app).get("quality")
         return {
-            "slo_ms": deadline,
+            "slo_ms": target.max_ms if target is not None else stated,
             "late": getattr(dispatch, "late", None) or (wanted.late if wanted else "serve"),
             "balancing": getattr(dispatch, "balancing", None) or (wanted.balancing if wanted else None),
             "combine": "additive" if quality is not None and quality.rule == "additive" else "product",

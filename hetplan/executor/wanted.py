@@ -178,9 +178,9 @@ class _Placing:
 
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
-    law = known.law(plan, load, worker.hardware)
-    model: Mapping[str, Any] = {}
+    law, model = None, {}
     try:
+        law = known.law(plan, load, worker.hardware)
         model = served_by(hosts, load, worker.hardware, law=law, table=known.table)
     except InputError as error:
         faults.extend(error.faults)
@@ -213,9 +213,7 @@ def _served(plan: Plan, workers: Sequence[Worker]) -> list[str]:
 def _app(plan: Plan, known: Background, app: str) -> dict[str, Any]:
     dispatch = plan.dispatch.get(app)
     rule = dispatch.model_dump(mode="json", exclude_none=True) if dispatch is not None else {"rule": "shares/1"}
-    predict = {
-        key: {**known.table_of_plan(plan, name), "at": {}} for key, name in getattr(dispatch, "predict", {}).items()
-    }
+    predict = {key: known.predicted(plan, key, name) for key, name in getattr(dispatch, "predict", {}).items()}
     routes = [route.model_dump(mode="json", exclude_none=True) for route in plan.routing.get(app, ())]
     return {"dispatch": rule, "predict": predict, "routes": routes, **known.app(plan, app)}
 

@@ -8,7 +8,7 @@ from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Mix, RateRange
 
-__all__ = ["Classes", "classes_of", "offered_qps", "stated_qps"]
+__all__ = ["Classes", "classes_of", "offered_qps", "points_of", "stated_qps"]
 
 
 @dataclass(frozen=True)

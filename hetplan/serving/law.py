@@ -84,9 +84,8 @@ class Law:
                 point[axis] = float(self.settings[axis])
             else:
                 raise OffTable(
-                    f"a latency table has the axis {axis}, and nothing says where on it queries are",
-                    'Add it to the application\'s "mix", or to the run\'s "at"; a request says it with '
-                    f'"at": {{"{axis}": ...}}.',
+                    f'nothing says where on the axis {axis} of its table a query is ("at": {{"{axis}": ...}})',
+                    'Add it to the application\'s "mix", or to the run\'s "at".',
                 )
         return point
 

@@ -4,8 +4,11 @@ One rule for every room. What one machine of a group costs is, in this order:
 
 1. the prices of its loads' own runs (``price_per_hour`` of a run, times the load's instances), where any has one;
 2. the price of the offer; where that is per unit of a resource, times the slices of it that the loads have (where each
-   load says its slice: ``share``), else times all that the hardware provides of it (1 where it does not say);
-3. 1 per hour where the profile knows no offers at all. Nothing is known where it does and the worker names none.
+   load says its slice: ``share``), else times all that the hardware provides of it;
+3. 1 per hour where the profile knows no offers at all.
+
+Nothing is known where there are offers and the worker names none, or where the hardware does not say how much it
+provides of what is paid by the unit.
 
 A product is rounded to a whole 1e-9 once per machine, half to even; a group costs its machines times that.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 
+from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Hardware, Offer, Profile, Run
@@ -48,26 +52,32 @@ def times(nanos: int, amount: float) -> int:
 
 
 def machine_price(offer: Offer, hardware: Hardware) -> int:
-    """What a whole machine costs under an offer."""
-    return offer.price_per_hour if offer.per is None else times(offer.price_per_hour, _all(hardware, offer.per))
-
-
-def _all(hardware: Hardware, resource: str) -> float:
-    return hardware.provides.get(resource, 1.0)
+    """What a whole machine costs under an offer; InputError where its hardware does not say how much of it is paid."""
+    if offer.per is None:
+        return offer.price_per_hour
+    if offer.per not in hardware.provides:
+        raise InputError.one(
+            file="profile", path=f"$.hardware.{offer.hardware}.provides", value=offer.per,
+            why=f"it is paid per unit of {offer.per}, and does not say how much of that it provides",
+            remedy=f'Add "{offer.per}" to it.',
+        )  # fmt: skip
+    return times(offer.price_per_hour, hardware.provides[offer.per])
 
 
 def price_of(profile: Profile, run: Run, offer: str | None) -> Price:
-    """What one instance of a run costs under an offer; the run's own price wins.
+    """What one instance of a run costs under an offer; the run's own price wins. InputError where nothing is known.
 
     A run that says how much it needs of a resource that is paid by the unit pays for that much; any other run pays for
-    the machine. Without an offer (None) a machine costs 1 where the profile has no offers at all, else nothing is known
-    and ValueError raised: a question names the offer that it rents.
+    the machine. Without an offer (None) a machine costs 1 where the profile has no offers at all.
     """
     if run.price_per_hour is not None:
         return Price(run.price_per_hour)
     if offer is None:
         if profile.offers:
-            raise ValueError(f"{run.hardware} is to be had under offers, and none is named")
+            raise InputError.one(
+                file="profile", path="$.offers", value=run.hardware,
+                why="the profile has offers, and none is named for this hardware", remedy="Add an offer of it.",
+            )  # fmt: skip
         return Price(NANO)
     sold = profile.offers[offer]
     if sold.per in SLICES and sold.per in run.needs:
@@ -106,9 +116,11 @@ def worker_price(inputs: Inputs, worker: Worker) -> int | None:
     if name is None:
         return None if profile.offers else NANO
     offer = profile.offers[name]
+    hardware = profile.hardware[worker.hardware]
     taken = _slices(inputs, worker, offer.per) if offer.per is not None else None
     if taken is None:
-        return machine_price(offer, profile.hardware[worker.hardware])
+        known = offer.per is None or offer.per in hardware.provides
+        return machine_price(offer, hardware) if known else None
     return int((offer.price_per_hour * taken).to_integral_value(ROUND_HALF_EVEN))
 
 

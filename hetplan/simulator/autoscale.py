@@ -24,14 +24,15 @@ import numpy as np
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
+from hetplan.serving.needs import load_s_of
+from hetplan.serving.service import NoiseName
+from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
+from hetplan.serving.targets import response_targets, strictest_ms
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.plan_service import NoiseName
-from hetplan.simulator.plan_system import planned_systems, slo_ms_of
-from hetplan.simulator.plan_transition import load_s_of
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.promises import lines_of
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
@@ -122,10 +123,10 @@ def _demands(
     found = []
     for number, (name, rates) in enumerate(sorted(series.items())):
         wanted = inputs.slo.apps[name]
-        percentile = max((t.percentile for t in wanted.latency if t.of == "response"), default=99.0)
+        percentile = max((target.percentile for target in response_targets(wanted)), default=99.0)
         found.append(
             AppDemand(
-                name, number, sum(rates) / len(rates), wanted.demand.arrivals, slo_ms_of(wanted), percentile,
+                name, number, sum(rates) / len(rates), wanted.demand.arrivals, strictest_ms(wanted), percentile,
                 mix=wanted.demand.mix, series_qps=tuple(rates), period_s=period_s,
             )
         )  # fmt: skip

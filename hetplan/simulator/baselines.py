@@ -22,18 +22,21 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
+from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Serve, Worker
+from hetplan.serving.law import answering
+from hetplan.serving.price import price_of
+from hetplan.serving.runs import at_of, same_point, table_of
+from hetplan.serving.service import NoiseName
+from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.plan_service import NoiseName
-from hetplan.simulator.plan_system import planned_systems
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Observation, Simulation
-from hetplan.simulator.system import App, Group, Rule, System
 
 __all__ = ["BASELINES", "Autoscaler", "Baseline", "baseline", "compare"]
 
@@ -104,11 +107,11 @@ def baseline(
     workers = tuple(
         Worker(
             id=_group_id(app, node),
-            hardware=hardware,
+            hardware=run.hardware,
             offer=offer,
-            loads=(PlannedLoad(id=f"{_group_id(app, node)}.a", app=app, node=node, variant=variant, serve=serve),),
+            loads=(_load(app, node, variant, run, serve),),
         )
-        for (app, node), (variant, hardware, offer, serve) in chosen.items()
+        for (app, node), (variant, run, offer, serve) in chosen.items()
     )
     routing: dict[str, tuple[Route, ...]] = {}
     for app, node in chosen:
@@ -148,10 +151,15 @@ def _stages(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str | None]]:
                     yield app, load.node
 
 
+def _load(app: str, node: str | None, variant: str, run: Run, serve: Serve) -> PlannedLoad:
+    name = f"{_group_id(app, node)}.a"
+    return PlannedLoad(id=name, app=app, node=node, variant=variant, at=at_of(run), serve=serve)
+
+
 def _choose(
     plan: Plan, inputs: Inputs, app: str, node: str | None, *, cheapest: bool
-) -> tuple[str, str, str | None, Serve]:
-    """Variant, hardware, offer and batching: the plan's best variant for the stage, on one type."""
+) -> tuple[str, Run, str | None, Serve]:
+    """Variant, run, offer and batching: the plan's best variant for the stage, on one type."""
     loads = [load for worker in plan.workers for load in worker.loads if load.app in (app, None) and load.node == node]
     known = [load for load in loads if load.variant in inputs.profile.variants]
     if not known:
@@ -168,21 +176,25 @@ def _choose(
         return told.value if told is not None else 0.0
 
     load = max(known, key=quality)
-    options: list[tuple[float, float, str, str | None]] = []
-    for run in inputs.profile.variants[load.variant or ""].runs:
-        offers = [
-            (offer.price_per_hour / NANO, name)
-            for name, offer in inputs.profile.offers.items()
-            if offer.hardware == run.hardware
-        ]
-        price, offer = min(offers, default=(math.inf if inputs.profile.offers else 1.0, None))
-        table = inputs.profile.tables[run.latency or run.rate or ""]
-        grid = np.asarray(table.mean if table.mean is not None else table.p50 or table.p95 or table.p99, dtype=float)
-        slowest = float(np.nanmax(grid if run.latency else 1000.0 / grid))
-        if math.isfinite(price):
-            options.append((price, slowest, run.hardware, offer))
+    options = list(_options(inputs.profile, load))
     best = min(options, key=lambda option: option[:2] if cheapest else (option[1], option[0]))
     return load.variant or "", best[2], best[3], load.serve
+
+
+def _options(profile: Profile, load: PlannedLoad) -> Iterator[tuple[int, float, Run, str | None]]:
+    """Price, longest time, run and offer of each way to run a variant: as the load runs, where that can be."""
+    runs = profile.variants[load.variant or ""].runs
+    alike = {run.hardware for run in runs if same_point(run.at, load.at or {})}
+    for run in runs:
+        if run.hardware in alike and not same_point(run.at, load.at or {}):
+            continue
+        offers: list[str | None] = [name for name, offer in profile.offers.items() if offer.hardware == run.hardware]
+        if profile.offers and not offers and run.price_per_hour is None:
+            continue
+        nanos, offer = min((price_of(profile, run, name).nanos, name) for name in offers or [None])
+        table = table_of(profile, load.variant or "", run)
+        grid = np.asarray(getattr(table, answering(table.statistics, "mean")), dtype=float)
+        yield nanos, float(np.nanmax(grid if run.latency else 1000.0 / grid)), run, offer
 
 
 def _sized(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> System:

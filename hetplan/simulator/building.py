@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.simulator.links import link_table
+from hetplan.serving.system import App, Group, Late, Load, Service, Stage, System, link_table
 from hetplan.simulator.row_writer import RowWriter
-from hetplan.simulator.system import App, Group, Late, Load, Service, Stage, System
 
 __all__ = ["Crew", "WorldBuilder"]
 

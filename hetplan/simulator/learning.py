@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hetplan.dispatch.latency_learner import LatencyLearner
 from hetplan.errors import InputError
+from hetplan.serving.system import Group, Load, Pull, Rule, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.system import Group, Load, Pull, Rule, System
 
 __all__ = ["learning"]
 

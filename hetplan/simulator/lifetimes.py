@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.serving.operators import is_operator
 from hetplan.simulator.arrivals import seeded
 from hetplan.simulator.figures import estimate
 from hetplan.simulator.holding import HoldingRun, simulate_holding
-from hetplan.simulator.plan_operators import is_operator
 from hetplan.simulator.report import Line, Verdict
 
 __all__ = ["lifetime_lines"]

@@ -24,16 +24,17 @@ from hetplan.profiles.plan import Action, Plan, Route
 from hetplan.profiles.plan_policy import QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.needs import load_s_of
+from hetplan.serving.service import NoiseName, noise_of
+from hetplan.serving.system import Service, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate, estimate_of_one
-from hetplan.simulator.plan_service import NoiseName, noise_of
-from hetplan.simulator.plan_system import planned_systems
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.policy_control import follow_load
 from hetplan.simulator.replications import run_all
 from hetplan.simulator.run_records import RunResult
 from hetplan.simulator.run_size import check_size
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.system import Service, System
 
 __all__ = ["OnTheWay", "Scene", "TransitionReport", "play_transition", "scenes_of"]
 
@@ -129,13 +130,6 @@ def _ends(
             active.add(load.id)
         ends[action.id] = max((ends.get(earlier, 0.0) for earlier in action.after), default=0.0) + takes_s
     return ends
-
-
-def load_s_of(inputs: Inputs, load: Load, hardware: str) -> float:
-    """How long a load takes to become active on a machine that is up; nothing where no run says."""
-    variant = inputs.profile.variants.get(load.variant or "")
-    runs = variant.runs if variant is not None else ()
-    return max((run.load_s for run in runs if run.hardware == hardware), default=0.0)
 
 
 def _apply(

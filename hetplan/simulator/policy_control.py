@@ -7,8 +7,8 @@ from collections import deque
 
 import numpy as np
 
+from hetplan.serving.system import System
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.system import System
 
 __all__ = ["follow_load"]
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.serving.system import Route, Rule, Stage, System, Way
 from hetplan.simulator.building import Crew, WorldBuilder
-from hetplan.simulator.system import Route, Rule, Stage, System, Way
 
 __all__ = ["add_routes"]
 

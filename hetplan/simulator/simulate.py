@@ -19,6 +19,11 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
+from hetplan.serving.demand import offered_qps
+from hetplan.serving.of_plan import PlannedSystem, served_apps
+from hetplan.serving.service import NOISES, NoiseName, noise_of
+from hetplan.serving.system import Rule, Service, System
+from hetplan.serving.targets import response_targets, strictest_ms
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
 from hetplan.simulator.figures import (
     BATCHES,
@@ -32,9 +37,8 @@ from hetplan.simulator.figures import (
 )
 from hetplan.simulator.learning import learning
 from hetplan.simulator.lifetimes import lifetime_lines
-from hetplan.simulator.plan_service import NOISES, NoiseName, noise_of
-from hetplan.simulator.plan_system import PlannedSystem, offered_qps, planned_systems, served_apps, slo_ms_of
 from hetplan.simulator.plan_transition import TransitionReport, play_transition
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.policy_control import follow_load
 from hetplan.simulator.promises import lines_of, unplayed_rates
 from hetplan.simulator.replications import run_all, seed_of
@@ -42,7 +46,6 @@ from hetplan.simulator.report import AppReport, SimulationReport
 from hetplan.simulator.run_size import check_size, is_settled, notices, settled_length_s
 from hetplan.simulator.simulation import Observation, Simulation
 from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
-from hetplan.simulator.system import Rule, Service, System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +95,7 @@ def simulate(
     """Run a plan under its demand, once per seed, and compare.
 
     The load is the wish's rate; where that is "max", the rate that the plan promises. `duration_s` defaults to what
-    the strictest percentile needs (`figures`). `noise` says how service times vary (`plan_service.NOISES`),
+    the strictest percentile needs (`figures`). `noise` says how service times vary (`serving.service.NOISES`),
     `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `queries_seed`
     every run plays the queries of that seed, and only service times and the draws of the dispatch differ. With `learn`
     the dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back
@@ -211,7 +214,7 @@ def demands_of(
                 number=number,
                 rate_qps=rate,
                 arrivals=process,
-                slo_ms=slo_ms_of(wanted),
+                slo_ms=strictest_ms(wanted),
                 percentile=_strictest(plan, app, wanted),
                 states_accuracy=_states_accuracy(plan, app, wanted),
                 mix=wanted.demand.mix,
@@ -228,7 +231,7 @@ def demands_of(
 def _strictest(plan: Plan, app: str, wanted: App) -> float:
     """The highest percentile that a wish, or a promise by simulation, is about; a share of late queries is one too."""
     promised = [one for one in plan.promises if one.app == app and one.model.startswith("simulation")]
-    percentiles = [target.percentile for target in wanted.latency if target.of == "response"]
+    percentiles = [target.percentile for target in response_targets(wanted)]
     percentiles += [one.percentile for one in promised if one.percentile is not None]
     shares = [one.value for one in promised if one.quantity == "violations"]
     shares += [wanted.violations.max] if wanted.violations is not None else []

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hetplan.compiled import is_compiled
 from hetplan.errors import Cancelled
+from hetplan.serving.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.building import Crew, WorldBuilder
 from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, act
 from hetplan.simulator.growth import empty_world, ensure_batches, grow_heap, grow_jobs
@@ -21,7 +22,6 @@ from hetplan.simulator.pull_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
 from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
-from hetplan.simulator.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
 __all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels"]
@@ -34,7 +34,7 @@ class Simulation:
     """A run under way. Times are milliseconds from its start; changes are asked for before or during the run.
 
     >>> import numpy as np
-    >>> from hetplan.simulator.system import App, Group, Load, Route, Service, Stage, System, Way
+    >>> from hetplan.serving.system import App, Group, Load, Route, Service, Stage, System, Way
     >>> load = Load("serve", {"ask": Service(np.array([[10.0]]))})
     >>> system = System(
     ...     apps=(App("ask", (Stage("only"),), slo_ms=15.0),),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetplan.serving.system import System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estimate, estimate_of_one, figures_of
 from hetplan.simulator.report import GroupReport, Timeline, cost_of
-from hetplan.simulator.system import System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

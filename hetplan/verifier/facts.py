@@ -11,7 +11,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["Facts", "Seat", "gather", "machines", "run_of"]
+__all__ = ["Facts", "Seat", "gather", "machines", "run_observed", "run_of", "runs_meant"]
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,31 @@ def machines(worker: Worker) -> int:
     return worker.count + worker.standby
 
 
-def run_of(profile: Profile, worker: Worker, load: Load) -> Run | None:
-    """How a load's variant runs on its worker's hardware; of several runs, the one measured at the load's settings."""
+def runs_meant(profile: Profile, worker: Worker, load: Load) -> list[Run]:
+    """The runs that a load can mean: those of its variant on its hardware, at the point that it names."""
     if load.variant is None:
-        return None
+        return []
     runs = [run for run in profile.variants[load.variant].runs if run.hardware == worker.hardware]
+    return runs if load.at is None else [run for run in runs if _written(run.at) == _written(load.at)]
+
+
+def _written(point: Mapping[str, float]) -> dict[str, str]:
+    # Plans carry 12 significant digits, profiles any number of them.
+    return {axis: f"{value:.12g}" for axis, value in point.items()}
+
+
+def run_of(profile: Profile, worker: Worker, load: Load) -> Run | None:
+    """The run that a load of a plan names; None where there is none, or where it fits two."""
+    runs = runs_meant(profile, worker, load)
+    return runs[0] if len(runs) == 1 else None
+
+
+def run_observed(profile: Profile, worker: Worker, load: Load) -> Run | None:
+    """The run of a load that was found running; one that names none is the run measured at its settings, or the first.
+
+    States of version 1.0 name no runs.
+    """
+    runs = runs_meant(profile, worker, load)
     settings = {**load.knobs, "batch": load.serve.max_batch}
     for run in runs:
         if all(settings.get(key) == value for key, value in run.at.items()):

@@ -40,7 +40,7 @@ def _on_processor(facts: Facts, seat: Seat) -> bool:
 def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:
     """What one machine costs: a price of its runs wins over the offer's; None where neither is stated.
 
-    Where the profile knows no offers at all, a machine costs 1.
+    Where the profile knows no offers at all, a machine costs 1. A product is rounded once per machine.
     """
     profile, seats = facts.inputs.profile, [facts.seats[load.id] for load in worker.loads]
     own = [
@@ -59,12 +59,12 @@ def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:
     if taken is None:
         provided = profile.hardware[worker.hardware].provides.get(offer.per)
         taken = None if provided is None else Decimal(repr(provided))
-    return None if taken is None else offer.price_per_hour * taken
+    return None if taken is None else (offer.price_per_hour * taken).to_integral_value(ROUND_HALF_EVEN)
 
 
 def _worker_nanos(facts: Facts, worker: Worker) -> int | None:
     price = _machine_nanos(facts, worker)
-    return None if price is None else int((machines(worker) * price).to_integral_value(ROUND_HALF_EVEN))
+    return None if price is None else machines(worker) * int(price)
 
 
 def cost_nanos(facts: Facts) -> int | None:

@@ -8,7 +8,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.tables import STATISTICS
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_options", "option", "slo_divisor", "statistics_of"]
+__all__ = ["check_options", "option", "says_another_statistic", "slo_divisor", "statistics_of"]
 
 # name -> (least, most) of what a plan may say; outside, its own options would make it look better than it is.
 _RANGES = {
@@ -35,6 +35,11 @@ def statistics_of(plan: Plan) -> tuple[str, str]:
     """Which statistics of a latency table stand for capacity and for the target."""
     quantile = plan.method.options.get("quantile", "mean")
     return str(quantile), str(plan.method.options.get("latency_stat", quantile))
+
+
+def says_another_statistic(plan: Plan) -> bool:
+    """Whether the plan says that some statistic was not measured, and another taken in its place."""
+    return any(notice.code == "W-statistic" for notice in plan.warnings)
 
 
 def check_options(plan: Plan) -> Iterator[Violation]:

@@ -13,8 +13,11 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Worker
+from hetplan.verifier.facts import run_of
+from hetplan.verifier.options import says_another_statistic
 from hetplan.verifier.policy_chain import Chain, enclosed
 from hetplan.verifier.policy_latency import batch_latencies_ms
+from hetplan.verifier.readings import along_batches, nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,16 +62,18 @@ class Choices:
 def latencies_s(plan: Plan, inputs: Inputs, worker: Worker, table: PolicyTable) -> Floats | None:
     """Seconds for batches of 1..N + 1 [model, batch - 1]; None where the profile does not say."""
     options = plan.method.options
+    wanted = str(options.get("percentile", "p95"))
     rows = []
     for name in table.models:
-        run = next((run for run in inputs.profile.variants[name].runs if run.hardware == worker.hardware), None)
-        measured = inputs.profile.tables.get(run.latency or "") if run is not None else None
-        if run is None or measured is None:
+        load = next((load for load in worker.loads if load.variant == name), None)
+        run = run_of(inputs.profile, worker, load) if load is not None else None
+        if run is None or run.latency is None:
             return None
+        measured = along_batches(inputs.profile, name, run)
         row = batch_latencies_ms(
             measured,
             run,
-            statistic=str(options.get("percentile", "p95")),
+            statistic=nearest(measured, wanted) if says_another_statistic(plan) else wanted,
             queue_max=table.queue_max,
             monotone=str(options.get("monotone", "safe")),
         )

@@ -56,9 +56,10 @@ from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Dispatch, Plan
 from hetplan.profiles.plan_dispatch import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
-from hetplan.verifier.facts import Facts, Seat, gather, run_of
+from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.options import option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
@@ -106,9 +107,20 @@ def _promised(facts: Facts, app: str) -> Iterator[Violation]:
 def _largest_bin_s(facts: Facts, seat: Seat, hardware: str, classes: Classes) -> float:
     """Mean seconds that the largest bin that comes at all takes on some hardware."""
     elsewhere = seat.worker.model_copy(update={"hardware": hardware})
-    service = service_of(facts, Seat(elsewhere, seat.load, run_of(facts.inputs.profile, elsewhere, seat.load)), classes)
+    service = service_of(facts, Seat(elsewhere, seat.load, _run_on(facts, seat, hardware)), classes)
     largest = max((size, number) for number, size in enumerate(classes.bins) if classes.share[number] > 0.0)
     return service.seconds[largest[1]]
+
+
+def _run_on(facts: Facts, seat: Seat, hardware: str) -> Run | None:
+    """The run on some hardware: that of the plan's load there, else the one measured with one query at a time."""
+    for other in facts.seats.values():
+        if (other.load.app, other.load.variant, other.worker.hardware) == (seat.load.app, seat.load.variant, hardware):
+            return other.run
+    variant = facts.inputs.profile.variants[seat.load.variant or ""]
+    runs = [run for run in variant.runs if run.hardware == hardware]
+    settings = {**variant.knobs, "batch": 1}
+    return next((run for run in runs if all(settings.get(k) == v for k, v in run.at.items())), (*runs, None)[0])
 
 
 def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:

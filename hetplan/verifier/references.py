@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,7 +13,7 @@ from hetplan.profiles.profile import Node, Pipeline, Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
-from hetplan.verifier.facts import run_of
+from hetplan.verifier.facts import run_of, runs_meant
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_inputs", "check_references"]
@@ -110,6 +111,17 @@ def _allows(runs: Runs | None, profile: Profile, node: str | None, name: str, va
     return runs.task in (None, variant.task)
 
 
+def _run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Violation]:
+    """A load means one run of the profile."""
+    meant = runs_meant(profile, worker, load)
+    if len(meant) > 1:
+        both = " and ".join(json.dumps(run.at) for run in meant)
+        yield Violation("run-unclear", at, f"{load.variant} has runs on {worker.hardware} at {both}: it names neither")
+    elif not meant:
+        point = f" at {json.dumps(load.at)}" if load.at else ""
+        yield Violation("no-run", at, f"the profile has no run of {load.variant} on {worker.hardware}{point}")
+
+
 def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     at, profile = f"workers.{worker.id}.loads.{load.id}", inputs.profile
     if load.app is not None and load.app not in inputs.slo.apps:
@@ -136,8 +148,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         if variant.knobs.get(knob, value) != value:
             text = f"sets {knob} to {value}; of {load.variant} it is {variant.knobs[knob]}"
             yield Violation("knob", at, text)
-    if run_of(profile, worker, load) is None:
-        yield Violation("no-run", at, f"the profile has no run of {load.variant} on {worker.hardware}")
+    yield from _run(profile, worker, load, at)
     sha256 = variant.artifact.sha256 if variant.artifact is not None else None
     if load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")

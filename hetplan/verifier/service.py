@@ -1,9 +1,10 @@
 """How long a load takes for each class of query, read from the measured tables.
 
-A query's own axes (those of the mix) give its point in a table; the others come from the load: its batch limit as
-``batch``, then its knobs, the variant's knobs, and the settings at which the run was measured. Where ``batch`` is not
-an axis of the mix, a load of batch limit b serves b queries in the table's time at b. Question ``variants`` goes by the
-measured saturation instead, where a run has it.
+A query's own axes (those of the mix) give its point in a table; of the others the first of these that names one says:
+the load (its batch limit as ``batch``, its knobs), the ``at`` of its run, the knobs of its variant. A batch below the
+smallest that was measured takes as long as that. Where ``batch`` is not an axis of the mix, a load of batch limit b
+serves b queries in the table's time at b. Question ``variants`` goes by the measured saturation instead, where a run
+has it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import Classes
 from hetplan.verifier.facts import Facts, Seat
-from hetplan.verifier.options import statistics_of
-from hetplan.verifier.readings import read
+from hetplan.verifier.options import says_another_statistic, statistics_of
+from hetplan.verifier.readings import along_batches, nearest, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,13 +39,13 @@ class Service:
     table: str
 
 
-def _columns(facts: Facts, seat: Seat, classes: Classes) -> dict[str, NDArray[np.float64] | float]:
+def _columns(facts: Facts, seat: Seat, classes: Classes, table: Table) -> dict[str, NDArray[np.float64] | float]:
     import numpy as np
 
     variant = facts.inputs.profile.variants[seat.load.variant] if seat.load.variant is not None else None
     settings = {
-        **(seat.run.at if seat.run is not None else {}),
         **(variant.knobs if variant is not None else {}),
+        **(seat.run.at if seat.run is not None else {}),
         **seat.load.knobs,
         "batch": seat.load.serve.max_batch,
     }
@@ -54,15 +55,13 @@ def _columns(facts: Facts, seat: Seat, classes: Classes) -> dict[str, NDArray[np
     bins = np.array(classes.bins, dtype=np.float64)
     for number, axis in enumerate(classes.axes):
         columns[axis] = bins[:, number]
+    if "batch" in table.axes:
+        columns["batch"] = np.maximum(columns["batch"], table.axes["batch"][0])
     return columns
 
 
 def _positive(values: NDArray[np.float64]) -> list[float]:
     return [value if value > 0.0 else math.nan for value in values.tolist()]
-
-
-def _table(facts: Facts, name: str | None) -> Table | None:
-    return facts.inputs.profile.tables[name] if name is not None else None
 
 
 def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
@@ -71,18 +70,20 @@ def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
     if run is None:
         return Service([math.nan] * size, [math.nan] * size, [False] * size, "")
     capacity_stat, target_stat = statistics_of(facts.plan)
-    columns = _columns(facts, seat, classes)
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
-    latency, rate = _table(facts, run.latency), _table(facts, run.rate)
-    if latency is not None:
-        values, outside = read(latency, capacity_stat, columns, size)
-        together = seat.load.serve.max_batch if "batch" in latency.axes and "batch" not in classes.axes else 1
+    table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
+    columns = _columns(facts, seat, classes, table)
+    if says_another_statistic(facts.plan):
+        capacity_stat, target_stat = nearest(table, capacity_stat), nearest(table, target_stat)
+    if run.latency is not None:
+        values, outside = read(table, capacity_stat, columns, size)
+        together = seat.load.serve.max_batch if "batch" in table.axes and "batch" not in classes.axes else 1
         seconds = _positive(values / 1000.0 / together)
-        judged = values if target_stat == capacity_stat else read(latency, target_stat, columns, size)[0]
+        judged = values if target_stat == capacity_stat else read(table, target_stat, columns, size)[0]
         latency_ms = _positive(judged)
         extrapolated = outside.tolist()
-    elif rate is not None:
-        values, outside = read(rate, "mean", columns, size)
+    else:
+        values, outside = read(table, "mean", columns, size)
         seconds = [1.0 / value for value in _positive(values)]
         extrapolated = outside.tolist()
     if run.saturation_qps is not None and facts.plan.question == "variants":

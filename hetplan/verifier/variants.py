@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,11 +37,11 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Plan
-from hetplan.profiles.profile import Run
+from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
-from hetplan.verifier.facts import Seat, gather, run_of
+from hetplan.verifier.facts import Seat, gather, run_observed, run_of
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -74,15 +74,16 @@ class _Reading:
         self.plan, self.inputs = plan, inputs
         self.allowed = _allowed(inputs)
         self.cache: dict[tuple[str | None, str, int, str], dict[str, float]] = {}
-        self.now = [held for worker in (inputs.state.workers if inputs.state else ()) for held in self._held(worker)]
-        self.then = [held for worker in plan.workers for held in self._held(worker)]
+        running = inputs.state.workers if inputs.state is not None else ()
+        self.now = [held for worker in running for held in self._held(worker, run_observed)]
+        self.then = [held for worker in plan.workers for held in self._held(worker, run_of)]
 
-    def _held(self, worker: Worker) -> Iterator[_Held]:
+    def _held(self, worker: Worker, found: Callable[[Profile, Worker, Load], Run | None]) -> Iterator[_Held]:
         for load in worker.loads:
             run = None
             if load.variant in self.inputs.profile.variants:
-                run = run_of(self.inputs.profile, worker, load)
-            knobs = str(sorted(load.knobs.items()))
+                run = found(self.inputs.profile, worker, load)
+            knobs = str((sorted(load.knobs.items()), run.at if run is not None else None))
             key = (load.variant, worker.hardware, load.serve.max_batch, knobs)
             if key not in self.cache:
                 self.cache[key] = self._rates(worker, load, run)

@@ -17,7 +17,7 @@ from benchmarks.reality_cells import RealCell, heading, write_page
 from benchmarks.reality_replay import replayed, spent
 from benchmarks.stalls import StallWatch
 from hetplan.measure.load_send import Sent
-from hetplan.simulator.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
+from hetplan.serving.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
 
 HOP_MS, SLO_MS, QUERIES = 1.0, 100.0, 4000
 Times = NDArray[np.float64]

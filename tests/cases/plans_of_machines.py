@@ -71,13 +71,13 @@ def variants() -> Json:
             "format": "hetplan/state/1.0",
             "workers": [
                 worker("old", "cpu", None, 1, load("old.a", "faces", "a")),
-                worker("w1", "inf", None, 1, load("w1.b", None, "b", serve={"max_batch": 8})),
+                worker("w1", "inf", None, 1, load("w1.b", None, "b", at={"batch": 8}, serve={"max_batch": 8})),
             ],
         },
         plan={
             "question": "variants",
             "method": {"formulation": "milp"},
-            "workers": [worker("w1", "inf", None, 2, load("w1.b", None, "b", serve={"max_batch": 8}))],
+            "workers": [worker("w1", "inf", None, 2, load("w1.b", None, "b", at={"batch": 8}, serve={"max_batch": 8}))],
             "routing": {"faces": [{"to": {"w1.b": 1.0}}], "thumbs": [{"to": {"w1.b": 1.0}}]},
             "actions": [
                 {"id": 1, "do": "start", "worker": "w1", "count": 1},

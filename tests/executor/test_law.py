@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.errors import InputError
-from hetplan.executor.background import law_of
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.profiles.tables import Table
+from hetplan.serving.times import law_data
 
 CELL = st.floats(0.5, 100.0)
 
@@ -28,7 +28,7 @@ def test_tables_are_read_as_profiles_read_them(
 ) -> None:
     axes = {"batch": (1.0, 8.0), "input_tokens": (16.0, 64.0, 256.0)}
     table = Table.model_validate({"quantity": "latency_ms", "axes": axes, "mean": cells, "outside": outside})
-    law = ServiceLaw(law_of(table), statistic="mean")
+    law = ServiceLaw(law_data(table), statistic="mean")
     try:
         wanted = float(table.read([{"batch": float(batch), "input_tokens": tokens}]).values[0])
     except InputError:
@@ -62,8 +62,8 @@ def test_a_rate_is_the_time_that_a_request_takes_and_times_slows_it_down() -> No
     ("law", "statistic", "why"),
     [
         ({"axes": {}, "p95": 3.0}, "p99", "has no p99"),
-        ({"axes": {"batch": [1]}, "mean": [None]}, "mean", "nothing was measured"),
-        ({"axes": {"tokens": [1]}, "mean": [2.0]}, "mean", "does not say its tokens"),
+        ({"axes": {"batch": [1]}, "mean": [None]}, "mean", "was never measured"),
+        ({"axes": {"tokens": [1]}, "mean": [2.0]}, "mean", "where on the axis tokens"),
     ],
 )  # fmt: skip
 def test_what_a_table_does_not_hold_is_told(law: dict[str, object], statistic: str, why: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
@@ -37,7 +38,8 @@ def worker(offer: str | None, *loads: dict[str, Any]) -> Worker:
 def test_an_own_price_of_a_run_wins_over_the_offer() -> None:
     known = inputs({"price_per_hour": "0.3"}, offers={"od": {"price_per_hour": "2"}})
     (run,) = known.profile.variants["m"].runs
-    assert price_of(known.profile, run, "od").nanos == 3 * NANO // 10
+    price = price_of(known.profile, run, "od")
+    assert price.nanos == 3 * NANO // 10
     assert worker_price(known, worker("od", {"instances": 3})) == 9 * NANO // 10
 
 
@@ -59,20 +61,24 @@ def test_by_the_unit_a_slice_is_paid_and_the_load_carries_it() -> None:
     assert needs_of(known, worker("od", {**shared, "instances": 2}).loads[0], "gpu") == {"gpu": 0.7}
 
 
-@pytest.mark.parametrize(("provides", "units"), [({"gpu": 2}, 2), ({}, 1)])
-def test_by_the_unit_without_a_slice_the_whole_machine_is_paid(provides: dict[str, float], units: int) -> None:
+@pytest.mark.parametrize(("provides", "nanos"), [({"gpu": 2}, 3 * NANO), ({}, None)])
+def test_by_the_unit_without_a_slice_the_whole_machine_is_paid(provides: dict[str, float], nanos: int | None) -> None:
     known = inputs({}, offers={"od": {"price_per_hour": "1.5", "per": "gpu"}}, provides=provides)
     (run,) = known.profile.variants["m"].runs
-    assert price_of(known.profile, run, "od").nanos == units * 15 * NANO // 10
-    assert worker_price(known, worker("od", {})) == units * 15 * NANO // 10
-    assert worker_price(known, worker("od")) == units * 15 * NANO // 10
+    if nanos is None:
+        with pytest.raises(InputError, match="paid per unit of gpu"):
+            price_of(known.profile, run, "od")
+    else:
+        assert price_of(known.profile, run, "od").nanos == nanos
+    assert worker_price(known, worker("od", {})) == nanos
+    assert worker_price(known, worker("od")) == nanos
 
 
 def test_without_any_offer_a_machine_costs_1_and_with_some_none_is_unknown() -> None:
     assert worker_price(inputs(), worker(None, {})) == NANO
     sold = inputs(offers={"od": {"price_per_hour": "2"}})
     assert worker_price(sold, worker(None, {})) is None
-    with pytest.raises(ValueError, match="none is named"):
+    with pytest.raises(InputError, match="none is named"):
         price_of(sold.profile, sold.profile.variants["m"].runs[0], None)
 
 

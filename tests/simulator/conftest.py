@@ -14,8 +14,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
+from hetplan.serving.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
-from hetplan.simulator.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

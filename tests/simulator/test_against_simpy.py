@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hetplan.serving.system import App, Edge, Group, Inner, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.draw_kernels import FANOUT, SERVICE, draw_exponential, draw_uniform
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import App, Edge, Group, Inner, Load, Noise, Route, Rule, Service, Stage, System, Way
 
 simpy = pytest.importorskip("simpy")
 SEED = 7

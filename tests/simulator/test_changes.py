@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import (
+from hetplan.serving.system import (
     App,
     Group,
     Inner,
@@ -25,6 +24,7 @@ from hetplan.simulator.system import (
     System,
     Way,
 )
+from hetplan.simulator.simulation import Simulation, Stream
 
 
 def test_a_new_worker_serves_when_it_has_loaded(queues: Any) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.system import App, Edge, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.arrivals import arrival_times, seeded
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import App, Edge, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 
 QUERIES = 200_000
 SERVICE_MS = 10.0
@@ -121,7 +121,7 @@ def test_two_exponential_servers_in_a_row(queues: Any) -> None:
 
 
 def test_random_split_gives_independent_queues(queues: Any) -> None:
-    from hetplan.simulator.system import Inner
+    from hetplan.serving.system import Inner
 
     base = queues.system(4)
     ways = (Way("gpu", "serve", inner=Inner.RANDOM),)

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hetplan.serving.system import App, Edge, Group, Late, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
-from hetplan.simulator.system import App, Edge, Group, Late, Load, Noise, Route, Rule, Service, Stage, System, Way
 
 SERVED, DROPPED, LOST = 1, 2, 3
 

@@ -13,16 +13,16 @@ import pytest
 
 from hetplan.compiled import is_compiled
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.system import Noise
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulate import simulate_system
-from hetplan.simulator.system import Noise
 
 SCRIPT = """
 import hashlib
 import numpy as np
 from hetplan.dispatch.matching import Matching
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import *
+from hetplan.serving.system import *
 
 def load(first, **more):
     mean = np.array([[first, 1.5 * first], [2 * first, 2.4 * first]])
@@ -90,7 +90,7 @@ def test_another_seed_is_another_run(queues: Any) -> None:
 
 def test_queries_meet_the_same_luck_under_another_rule(queues: Any) -> None:
     """With ample workers nobody waits, so every response is the query's own draw, whatever sends it where."""
-    from hetplan.simulator.system import Rule
+    from hetplan.serving.system import Rule
 
     times = queues.poisson_ms(0.05, 500)
     responses = [

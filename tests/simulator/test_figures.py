@@ -15,6 +15,8 @@ import pytest
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.service import noise_of
+from hetplan.serving.system import Late, Load, Rule, Service, Way
 from hetplan.simulator import replications
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
@@ -27,14 +29,12 @@ from hetplan.simulator.figures import (
     run_length_s,
     warm_up_queries,
 )
-from hetplan.simulator.plan_service import noise_of
 from hetplan.simulator.promises import lines_of
 from hetplan.simulator.replications import run_all, seed_of
 from hetplan.simulator.report import Verdict, judge
 from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size, is_settled, settled_length_s
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import Late, Load, Rule, Service, Way
 
 
 def test_students_interval_holds_the_mean_as_often_as_it_says() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hetplan.dispatch.latency_learner import LatencyLearner
 from hetplan.errors import InputError
 from hetplan.simulator.learning import learning
-from hetplan.simulator.plan_system import planned_systems
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation
 

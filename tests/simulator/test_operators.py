@@ -12,7 +12,7 @@ import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.journal import Journal
-from hetplan.simulator.plan_operators import input_bytes, operators_of
+from hetplan.serving.operators import input_bytes, operators_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
 FILES = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")

@@ -16,8 +16,8 @@ from cases.cascades import RATE_QPS, cascade, random_tree
 from cases.documents import read, spoil
 
 from hetplan.errors import InputError
+from hetplan.serving.system import App, Edge, Group, Late, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.simulate import simulate
-from hetplan.simulator.system import App, Edge, Group, Late, Load, Route, Service, Stage, System, Way
 from hetplan.verifier.facts import gather
 from hetplan.verifier.flow import follow
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import hetplan as hp
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.system import App, Group, Load, PolicyTable, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.arrivals import arrival_times, seeded
 from hetplan.simulator.report import Verdict
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import App, Group, Load, PolicyTable, Route, Rule, Service, Stage, System, Way
 
 SLO_MS = 60.0
 

@@ -11,12 +11,12 @@ from hetplan.dispatch.earliest import Earliest
 from hetplan.dispatch.fcfs import Fcfs
 from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, parts_of_pool, weights
 from hetplan.dispatch.threshold import Threshold
-from hetplan.simulator.plan_system import planned_systems
+from hetplan.serving.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
+from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.pool import Pool
 from hetplan.simulator.pool_queries import Queries
 from hetplan.simulator.pool_replay import replay
 from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
 
 HAND = ([[10.0, 40.0], [20.0, 200.0]], 100.0)
 THREE = ([[10.0, 20.0, 40.0], [10.0, 60.0, 200.0], [20.0, 200.0, 400.0]], 100.0)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
+from hetplan.serving.system import Rule, System
 from hetplan.simulator.promises import lines_of
 from hetplan.simulator.report import Line, Verdict
 from hetplan.simulator.simulate import Failure, simulate
 from hetplan.simulator.simulation import Observation
-from hetplan.simulator.system import Rule, System
 
 
 def line(report: Any, quantity: str, by: str | None = None) -> Line:
@@ -254,7 +254,7 @@ def test_periods_follow_each_other(plans: Any) -> None:
 def test_replanning_while_it_runs(plans: Any) -> None:
     """A re-planner that doubles the workers once it sees more than 90% use keeps the queue from growing."""
 
-    from hetplan.simulator.plan_system import planned_systems
+    from hetplan.simulator.planned import planned_systems
 
     plan, inputs = plans.pool((1, 0), rate=70.0)
     first = planned_systems(plan, inputs)[0].system
@@ -349,7 +349,8 @@ def test_plans_for_other_files_are_refused(plans: Any) -> None:
 
 
 def test_every_rule_of_the_engine_is_a_code_of_the_kernels() -> None:
-    from hetplan.simulator import system, world_kernels
+    from hetplan.serving import system
+    from hetplan.simulator import world_kernels
 
     assert [int(rule) for rule in Rule] == [
         world_kernels.BY_SHARE,

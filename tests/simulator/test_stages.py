@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.simulator.links import link_table
-from hetplan.simulator.simulation import Simulation, Stream
-from hetplan.simulator.system import (
+from hetplan.serving.system import (
     App,
     Backup,
     Combine,
@@ -24,7 +22,9 @@ from hetplan.simulator.system import (
     Stage,
     System,
     Way,
+    link_table,
 )
+from hetplan.simulator.simulation import Simulation, Stream
 
 
 def load(name: str, mean_ms: float, *, batches: int = 1, **more: Any) -> Load:

@@ -1,9 +1,9 @@
-"""What is simulated, in words of its own: loads, groups of workers, routes, stages and applications.
+"""What runs: loads, groups of workers, routes, stages, applications and links, in plain words.
 
-A plan file is one way to describe a system (`plan_system.py`); closed-form checks and baselines write theirs by hand::
+A plan is one way to describe a system (`of_plan.py`); closed-form checks and baselines write theirs by hand::
 
     >>> import numpy as np
-    >>> from hetplan.simulator.system import App, Group, Load, Route, Service, Stage, System, Way
+    >>> from hetplan.serving.system import App, Group, Load, Route, Service, Stage, System, Way
     >>> load = Load("serve", {"ask": Service(np.array([[10.0]]))})
     >>> system = System(
     ...     apps=(App("ask", (Stage("only"),), slo_ms=100.0),),
@@ -16,14 +16,18 @@ A plan file is one way to describe a system (`plan_system.py`); closed-form chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from hetplan.errors import InputError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from hetplan.profiles.plan_dispatch import MatchingDispatch
 
 __all__ = [
     "After",
@@ -45,11 +49,12 @@ __all__ = [
     "Stage",
     "System",
     "Way",
+    "link_table",
 ]
 
 
 class Rule(IntEnum):
-    """How a route chooses a lane; the numbers are those of `world_kernels`."""
+    """How a route chooses a lane; the simulator's kernels use the same numbers."""
 
     SHARES = 0
     ROUND_ROBIN = 1
@@ -220,7 +225,8 @@ class Route:
     """Where the jobs of an application's stage go; `kinds` restricts it to some classes of query.
 
     A central route may be divided into `parts`: the workers of each hardware are dealt out to them in turn, and so are
-    the jobs as they come, and each part has a queue of its own.
+    the jobs as they come, and each part has a queue of its own. `matching` is what a plan says of a pull by matching;
+    from it the simulator works out `limit_ms`, `merge`, `parts` and the ways' `late_cost`.
     """
 
     app: str
@@ -234,6 +240,7 @@ class Route:
     limit_ms: float = 0.0
     merge: bool = False
     parts: int = 1
+    matching: MatchingDispatch | None = None
 
 
 @dataclass(frozen=True)
@@ -313,3 +320,36 @@ class System:
     routes: tuple[Route, ...]
     tiers: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+
+
+def link_table(tiers: Sequence[str], links: Sequence[Link]) -> NDArray[np.float64]:
+    """For each pair of tiers (milliseconds, milliseconds per byte), along the path of fewest links.
+
+    A link given later replaces an earlier one between the same tiers.
+
+    >>> edge, cloud = Link(("device", "edge"), 50.0, 5.0), Link(("edge", "cloud"), 400.0, 10.0)
+    >>> link_table(("device", "edge", "cloud"), (edge, cloud))[0, 2].round(6).tolist()
+    [15.0, 0.00018]
+    """
+    import numpy as np
+
+    place = {tier: number for number, tier in enumerate(tiers)}
+    hops = np.full((len(tiers), len(tiers)), np.inf)
+    costs = np.zeros((len(tiers), len(tiers), 2))
+    np.fill_diagonal(hops, 0.0)
+    for link in links:
+        if not all(end in place for end in link.between):
+            continue
+        first, second = place[link.between[0]], place[link.between[1]]
+        hops[first, second] = hops[second, first] = 1.0
+        costs[first, second] = costs[second, first] = (link.latency_ms, 0.008 / link.bandwidth_mbps)
+    for middle in range(len(tiers)):
+        for start in range(len(tiers)):
+            for end in range(len(tiers)):
+                if hops[start, middle] + hops[middle, end] < hops[start, end]:
+                    hops[start, end] = hops[start, middle] + hops[middle, end]
+                    costs[start, end] = costs[start, middle] + costs[middle, end]
+    if np.isinf(hops).any():
+        apart = [f"{tiers[i]} and {tiers[j]}" for i, j in zip(*np.nonzero(np.isinf(hops)), strict=True) if i < j]
+        raise InputError.one(path="links", why=f"no link joins {', '.join(apart)}", remedy="Give each tier a link.")
+    return costs

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from hetplan.dispatch.matching import Matching, parts_of_pool
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
-from hetplan.simulator.plan_service import kinds_of
-from hetplan.simulator.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
+from hetplan.serving.demand import points_of
+from hetplan.serving.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
 
 __all__ = ["RULES", "routes_of"]
 
@@ -62,34 +61,13 @@ def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: An
 
 def _matching_route(app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> Route:
     """One matching of all workers, or of each part of a pool that the plan divides."""
-    hardware = list(dict.fromkeys(group.hardware for group, _ in members))
-    weight = {**dict.fromkeys(hardware, 1.0), **dispatch.weight}
-    matching = Matching(slo_ms=dispatch.slo_ms, weight=tuple(weight.values()) or (1.0,), xi=dispatch.xi,
-                        penalty=dispatch.penalty)  # fmt: skip
-    if dispatch.penalty_ms is not None:
-        matching = replace(matching, penalty_ms=dispatch.penalty_ms)
-    late = dict(zip(weight, matching.late_cost().tolist(), strict=False))
-    counts = [sum(group.count for group, _ in members if group.hardware == name) for name in hardware]
-    parts = 1
-    if dispatch.split_above is not None:
-        parts = parts_of_pool(counts, weight=[weight[name] for name in hardware], most=dispatch.split_above)
-    return Route(
-        app.id,
-        app.entry,
-        tuple(
-            Way(group.id, load, weight=weight[group.hardware], late_cost=late[group.hardware])
-            for group, load in members
-        ),
-        rule=Rule.CENTRAL,
-        pull=Pull.MATCHING,
-        limit_ms=matching.limit_ms,
-        merge=matching.merges,
-        parts=parts,
-    )
+    weight = dispatch.weight
+    ways = tuple(Way(group.id, load, weight=weight.get(group.hardware, 1.0)) for group, load in members)
+    return Route(app.id, app.entry, ways, rule=Rule.CENTRAL, pull=Pull.MATCHING, matching=dispatch)
 
 
 def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:
-    kinds = kinds_of(inputs.slo.apps[app.id].demand.mix)
+    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
     small = tuple(n for n, kind in enumerate(kinds) if kind.get("batch", 0.0) <= dispatch.threshold)
     large = tuple(n for n in range(len(kinds)) if n not in small)
     base = dispatch.base if isinstance(dispatch.base, str) else members[0][0].hardware
@@ -134,7 +112,7 @@ def _share_routes(
     workers: Mapping[str, Worker],
 ) -> list[Route]:
     entries = plan.routing.get(app.id, ()) or _to_every_worker(plan, app.id)
-    kinds = kinds_of(inputs.slo.apps[app.id].demand.mix)
+    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
     rule, inner = _balancing(inputs, app, dispatch)
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}

@@ -1,4 +1,4 @@
-"""From a plan file to the system that it describes: one `System` per period."""
+"""From a plan to the system that it describes: one `System` per period."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import InputError
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App as WantedApp
-from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
-from hetplan.simulator.plan_operators import Operator, input_bytes, is_operator, operators_of
-from hetplan.simulator.plan_routes import routes_of
-from hetplan.simulator.plan_service import NoiseName, kinds_of, run_of, service_of, slowdown_of
-from hetplan.simulator.system import App, Combine, Edge, Group, Late, Link, Load, PolicyTable, Service, Stage, System
+from hetplan.serving.demand import points_of
+from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of
+from hetplan.serving.price import worker_price
+from hetplan.serving.routes import routes_of
+from hetplan.serving.runs import run_of
+from hetplan.serving.service import NoiseName, service_of, slowdown_of
+from hetplan.serving.system import App, Combine, Edge, Group, Late, Link, Load, PolicyTable, Service, Stage, System
+from hetplan.serving.targets import strictest_ms
 
-__all__ = ["PlannedSystem", "offered_qps", "planned_systems", "served_apps", "slo_ms_of"]
+__all__ = ["PlannedSystem", "of_plan", "served_apps"]
 
 _LATE = {
     "serve": Late.SERVE,
@@ -44,39 +46,7 @@ class PlannedSystem:
     notes: tuple[tuple[str, str, str], ...] = field(default=())
 
 
-def slo_ms_of(app: WantedApp) -> float:
-    """The deadline by which an application's queries are judged: its strictest limit on response (else none)."""
-    limits = [target.max_ms for target in app.latency if target.of == "response"]
-    return min(limits) if limits else float("inf")
-
-
-def offered_qps(plan: Plan, app_id: str, wanted: WantedApp) -> float:
-    """The load to simulate: what the plan promises to carry where the wish is a maximum, else what is wished."""
-    demand = wanted.demand
-    if isinstance(demand.rate_qps, int | float):
-        return float(demand.rate_qps)
-    promised = [
-        promise.value
-        for promise in plan.promises
-        if promise.app == app_id and promise.quantity == "rate_qps" and _carries(promise)
-    ]
-    if promised:
-        return min(promised)
-    upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
-    if upper is not None:
-        return float(upper)
-    if isinstance(demand.rate_qps, RateRange):
-        return demand.rate_qps.high
-    if demand.history_qps:
-        return max(demand.history_qps)
-    return 0.0
-
-
-def _carries(promise: Promise) -> bool:
-    return promise.relation in (">=", "=")
-
-
-def planned_systems(
+def of_plan(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
@@ -138,8 +108,8 @@ def _app(
     return App(
         id=app_id,
         stages=stages,
-        slo_ms=slo_ms_of(wanted),
-        kinds=len(kinds_of(wanted.demand.mix)),
+        slo_ms=strictest_ms(wanted),
+        kinds=len(points_of(wanted.demand.mix)),
         late=_LATE.get(late, Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         combine=combine,
@@ -243,7 +213,7 @@ def _group(
         policies=_policies(plan, worker),
         hardware=worker.hardware,
         tier=hardware.tier or "",
-        price_nanos=_price(inputs, worker),
+        price_nanos=worker_price(inputs, worker) or 0,
         ready_ms=1000.0 * (hardware.startup_s + ready_s),
         offline_below=inputs.slo.change.offline_below,
     )
@@ -276,12 +246,12 @@ def _load(
     }
     given = services.get(load.id)
     if isinstance(given, Operator):
-        shapes = {app: (len(kinds_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
+        shapes = {app: (len(points_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
         laws = {app: Service(np.full(shape, given.mean_ms)) for app, shape in shapes.items()}
         return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
     if given is not None:
         return Load(services=dict.fromkeys(apps, given), **shared), 0.0
-    run = run_of(inputs, load, worker.hardware, at=at)
+    run = run_of(inputs.profile, load, worker.hardware, path=at)
     if run.rate is not None:
         notes.append(
             (
@@ -296,7 +266,7 @@ def _load(
     made = Load(
         services={app: _service(plan, inputs, worker, load, run, served[app], noise, app) for app in apps},
         quality=quality * _weight(inputs, served[apps[0]], load.node),
-        slowdown=slowdown_of(inputs, run),
+        slowdown=slowdown_of(inputs.profile, load, run),
         fanout=_fanouts(inputs, served[apps[0]], load),
         outcomes=_outcomes(inputs, served[apps[0]], load),
         **shared,
@@ -318,7 +288,8 @@ def _service(
     believed: Table | None = plan.tables.get(predict.get(f"{load.variant}@{worker.hardware}", ""))
     # Policies plan with batches beyond their tables, extrapolated, and say so (W-extrapolated).
     extended = app in plan.policies
-    return service_of(inputs, load, run, wanted.demand.mix, noise=noise, believed=believed, extended=extended)
+    points = points_of(wanted.demand.mix)
+    return service_of(inputs.profile, load, run, points, noise=noise, believed=believed, extended=extended)
 
 
 def _weight(inputs: Inputs, wanted: WantedApp, node: str | None) -> float:
@@ -341,45 +312,6 @@ def _outcomes(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str,
     pipeline = inputs.profile.pipelines.get((wanted.runs.pipeline if wanted.runs is not None else None) or "")
     node = pipeline.nodes.get(load.node or "") if pipeline is not None else None
     return node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
-
-
-def _price(inputs: Inputs, worker: Worker) -> int:
-    """What one worker costs per hour: the prices of its runs, else of its offer; 1 where nothing is offered at all."""
-    profile = inputs.profile
-    own = [
-        load.instances * run.price_per_hour
-        for load in worker.loads
-        for run in (profile.variants[load.variant].runs if load.variant in profile.variants else ())
-        if run.hardware == worker.hardware and run.price_per_hour is not None
-    ]
-    if own:
-        return sum(own)
-    offer = profile.offers.get(worker.offer or "")
-    if offer is None:
-        return 0 if profile.offers else NANO
-    return (
-        offer.price_per_hour if offer.per is None else round(offer.price_per_hour * _amount(inputs, worker, offer.per))
-    )
-
-
-def _amount(inputs: Inputs, worker: Worker, resource: str) -> float:
-    """How much is paid for of a resource that is paid by the unit: the loads' shares, or else the whole machine."""
-    slices: list[float | None] = [
-        0.0 if resource == "gpu" and _on_processor(inputs, load) else getattr(load.share, resource, None)
-        for load in worker.loads
-    ]
-    taken = [load.instances * part for load, part in zip(worker.loads, slices, strict=True) if part is not None]
-    if taken and len(taken) == len(slices):
-        return sum(taken)
-    return inputs.profile.hardware[worker.hardware].provides.get(resource, 1.0)
-
-
-def _on_processor(inputs: Inputs, load: PlannedLoad) -> bool:
-    """Whether a load is an operator that takes nothing of a GPU."""
-    app = inputs.slo.apps.get(load.app or "")
-    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs else None) or "")
-    node = pipeline.nodes.get(load.node or "") if pipeline is not None and load.variant is None else None
-    return node is not None and load.share is None and node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
 def _policies(plan: Plan, worker: Worker) -> tuple[PolicyTable, ...]:

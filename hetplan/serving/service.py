@@ -1,0 +1,93 @@
+"""How long the loads of a plan take: the service law, for every class of query and every batch size, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load as PlannedLoad
+from hetplan.serving.law import Law, OffTable, answering, settings_of
+from hetplan.serving.runs import table_of
+from hetplan.serving.system import Noise, Service
+from hetplan.serving.times import law_of_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["NOISES", "NoiseName", "noise_of", "service_of", "slowdown_of"]
+
+NoiseName = Literal["table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max"]
+NOISES: tuple[NoiseName, ...] = ("table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max")
+"""What service times are drawn as. `table`: lognormal where the table has a mean and a standard deviation, else its
+mean (or what answers for it, `law.answering`); a percentile: always exactly that."""
+
+
+def noise_of(name: NoiseName) -> Noise:
+    """The engine's law for a name."""
+    return {"table": Noise.LOGNORMAL, "lognormal": Noise.LOGNORMAL, "exponential": Noise.EXPONENTIAL}.get(
+        name, Noise.MEAN
+    )
+
+
+def service_of(
+    profile: Profile,
+    load: PlannedLoad,
+    run: Run,
+    points: Sequence[dict[str, float]],
+    *,
+    noise: NoiseName = "table",
+    believed: Table | None = None,
+    extended: bool = False,
+) -> Service:
+    """The load's service law at these classes of query, for batches of 1 up to its batch limit.
+
+    `believed` is the table that the plan's dispatcher predicts by. `extended` reads a table beyond its last batch along
+    a straight line, as the plan that serves such batches does.
+    """
+    variant = profile.variants[load.variant or ""]
+    settings = settings_of(knobs=load.knobs, at=run.at, variant_knobs=variant.knobs)
+    table = table_of(profile, load.variant or "", run)
+    law = law_of_table(table, at=settings, extend=extended)
+    wanted = "mean" if noise in ("table", "mean", "lognormal", "exponential") else noise
+    statistic = answering(law.statistics, wanted) if noise == "table" else wanted
+    if noise == "lognormal" and "std" not in law.data:
+        raise table.fault("lognormal noise needs std", "Add it, or simulate with noise mean.")
+    spread = noise == "lognormal" or (noise == "table" and law.has_spread)
+
+    def values(source: Table, law: Law, asked: str) -> NDArray[np.float64]:
+        import numpy as np
+
+        try:
+            rows = [[law.ms(point, size, asked) for size in range(1, load.serve.max_batch + 1)] for point in points]
+        except OffTable as error:
+            raise source.fault(error.why, error.remedy) from None
+        return np.array(rows, dtype=np.float64)
+
+    predicted = None
+    if believed is not None:
+        law_believed = law_of_table(believed, at=settings, extend=extended)
+        predicted = values(believed, law_believed, answering(law_believed.statistics, statistic))
+    return Service(
+        mean_ms=values(table, law, statistic),
+        std_ms=values(table, law, "std") if spread else None,
+        most_ms=values(table, law, "max") if spread and table.max is not None else None,
+        predicted_ms=predicted,
+    )
+
+
+def slowdown_of(profile: Profile, load: PlannedLoad, run: Run) -> tuple[float, ...]:
+    """By how much a load is slower beside 0, 1, 2, ... other busy servers of its worker; () where nothing is known.
+
+    The other axes of the table are read where the load is (`law`, order of precedence).
+    """
+    table = profile.tables.get(run.slowdown or "")
+    axis = table.axes.get("co_load") if table is not None else None
+    if table is None or axis is None:
+        return ()
+    settings = settings_of(knobs=load.knobs, at=run.at, variant_knobs=profile.variants[load.variant or ""].knobs)
+    settings.setdefault("batch", float(load.serve.max_batch))
+    points = [{**settings, "co_load": float(beside)} for beside in range(int(max(axis)) + 1)]
+    return tuple(float(value) for value in table.read(points).values)
