@@ -258,8 +258,8 @@ def plan_for(
     if outcome.plan is None:
         return outcome
     report = _verify(outcome.plan, inputs)
-    told = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
-    return outcome.judged(violations=told, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
+    found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
+    return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
 def _verify(plan: Plan, inputs: Inputs) -> Report:

@@ -107,7 +107,7 @@ CHECKS = {
     "variants": "hetplan.verifier.variants:check",
     "compound": "hetplan.verifier.compound:check",
 }
-"""Question -> the verifier's check of its own promise."""
+"""Question -> the check that the verifier makes of its promise."""
 
 TOOLS = {
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
@@ -156,7 +156,7 @@ def problem_names() -> list[str]:
 
 
 def problem(name: str) -> type[Problem]:
-    """The class of a question, by its name or its paper's."""
+    """The class of a question, by its name or by the name of its paper."""
     wanted = name.lower()
     wanted = ALIASES.get(wanted, wanted)
     found = _find(PROBLEMS, "problems", wanted)
@@ -258,7 +258,7 @@ def _on_first_call(where: str) -> Callable[..., Any]:
 
 
 def compile_ahead(what: str) -> None:
-    """Compile what a name of `KERNELS` stands for."""
+    """Compile one entry of `KERNELS`."""
     module, _, attribute = KERNELS[what].partition(":")
     getattr(import_module(module), attribute)()
 

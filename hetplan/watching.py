@@ -2,7 +2,7 @@
 
 Everything it touches is handed in: a clock, what runs (`Running`) and what plans (`Make`). When to plan is decided by
 `dispatch/replanning.py` alone. Whatever fails, what runs is kept: no plan, a plan that breaks its own promises and an
-apply that did not reach its end are told, and tried again later.
+apply that did not reach its end are reported, and tried again later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Applied", "Clock", "Ended", "Happened", "Make", "Running", "SystemCl
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of applying a plan; where `reached` is false, `why` says what stands instead."""
+    """What came of applying a plan; where `reached` is false, `why` says what came instead."""
 
     reached: bool
     changes: int = 0
@@ -154,13 +154,13 @@ class Watching:
         try:
             arrived = self.running.arrived()
         except (HetplanError, OSError) as error:
-            self._tell("blind", f"what arrives cannot be read: {error}; what runs stays", error=str(error))
+            self._say("blind", f"what arrives cannot be read: {error}; what runs stays", error=str(error))
             return None
         look = self.replanning.look(self.clock.now_s(), arrived)
-        told = ", ".join(f"{app} {rate:.4g}" for app, rate in look.forecast_qps.items())
-        self._tell(
+        rates = ", ".join(f"{app} {rate:.4g}" for app, rate in look.forecast_qps.items())
+        self._say(
             "look",
-            f"forecast in queries/s: {told}" if told else "nothing is measured yet",
+            f"forecast in queries/s: {rates}" if rates else "nothing is measured yet",
             rate_qps=dict(look.rate_qps),
             forecast_qps=dict(look.forecast_qps),
             demand_qps=dict(look.demand_qps),
@@ -179,8 +179,8 @@ class Watching:
                 return _INTERRUPTED
             if outcome.plan is None or outcome.exit_code not in (Exit.OK, Exit.GAP_NOT_REACHED):
                 code = outcome.exit_code or Exit.NO_PLAN
-                told = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
-                return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {told}")
+                reasons = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
+                return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {reasons}")
             return self._apply(outcome.plan, look, cancel)
         except Cancelled:
             cancel.set()
@@ -193,13 +193,13 @@ class Watching:
     def _apply(self, plan: Plan, look: Look, cancel: threading.Event) -> Ended:
         unserved = {one.app: one.rate_qps for one in plan.unserved}
         left = f"; leaves unserved {_rates(unserved)}" if unserved else ""
-        self._tell(
+        self._say(
             "plan", f"{look.why}: a plan, {plan.status}{left}", why=look.why, digest=plan.digest, unserved=unserved
         )
         if self.dry_run:
             changes = self.running.difference(plan)
             for change in changes:
-                self._tell("change", change)
+                self._say("change", change)
             self._accept(plan, look)
             return Ended(Exit.OK, f"dry run: {len(changes)} changes, none made")
         applied = self.running.apply(plan, cancel)
@@ -207,7 +207,7 @@ class Watching:
             return self._kept(Exit.APPLY_FAILED, f"the plan could not be applied: {applied.why}")
         self._accept(plan, look)
         text = f"applied, {applied.changes} steps" if applied.changes else "nothing to change"
-        self._tell("apply", text, steps=applied.changes, digest=plan.digest)
+        self._say("apply", text, steps=applied.changes, digest=plan.digest)
         return Ended(Exit.OK, "what runs is what is wanted")
 
     def _accept(self, plan: Plan, look: Look) -> None:
@@ -216,10 +216,10 @@ class Watching:
 
     def _kept(self, code: int, why: str) -> Ended:
         wait_s = self.replanning.failed(self.clock.now_s())
-        self._tell("kept", f"{why}; what runs is kept, next try in {wait_s:.3g} s", why=why, next_try_s=wait_s)
+        self._say("kept", f"{why}; what runs is kept, next try in {wait_s:.3g} s", why=why, next_try_s=wait_s)
         return Ended(code, why)
 
-    def _tell(self, what: str, text: str, **data: Any) -> None:
+    def _say(self, what: str, text: str, **data: Any) -> None:
         self.on_event(Happened(what, self.clock.now_s(), text, data))
 
 

@@ -74,7 +74,8 @@ MethodFile = Annotated[
     ),
 ]
 Unchecked = Annotated[
-    bool, typer.Option("--allow-unchecked", help="Accept a plugin's plan that no check of its own covers.")
+    bool,
+    typer.Option("--allow-unchecked", help="Accept a plan whose question comes from a package without a check."),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Write NDJSON to stdout: a format line, events, a last object with `exit`.")

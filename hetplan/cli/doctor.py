@@ -42,7 +42,7 @@ _PACKAGES = (
     _Package("onnxruntime", "onnxruntime", "the embedded model server", "serve"),
 )
 
-TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed package, in a process of its own.")]
+TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed package, each in a fresh process.")]
 
 
 Compile = Annotated[bool, typer.Option("--compile", help="Compile ahead what the first simulation would wait for.")]
@@ -67,8 +67,8 @@ def doctor(try_imports: TwoOf = False, compile_ahead: Compile = False, as_json: 
                     (f"{package.name} {version} does not import", f"pip install --force-reinstall {package.name}")
                 )
             rows.append((package.name, version or "-", package.extra or "core", package.purpose, state))
-            told = {"name": package.name, "version": version, "extra": package.extra or None, "state": state}
-            out.send({"package": told})
+            row = {"name": package.name, "version": version, "extra": package.extra or None, "state": state}
+            out.send({"package": row})
         out.people.line(f"hetplan {_version('hetplan') or '(not installed)'} on Python {sys.version.split()[0]}")
         out.people.table(("package", "version", "part of", "for", "state"), rows)
         _show_cache(out)
@@ -101,12 +101,12 @@ def _tell_faults(out: Output, faults: list[tuple[str, str]]) -> None:
     out.people.line()
     for fault, remedy in faults:
         out.people.line(f"problem: {fault}\n   mend: {remedy}")
-    told = [{"fault": fault, "remedy": remedy} for fault, remedy in faults]
+    problems = [{"fault": fault, "remedy": remedy} for fault, remedy in faults]
     if faults:
-        out.end(Exit.FAULT, f"{len(faults)} problem{'' if len(faults) == 1 else 's'}", problems=told)
+        out.end(Exit.FAULT, f"{len(faults)} problem{'' if len(faults) == 1 else 's'}", problems=problems)
     else:
         out.people.line("all is well")
-        out.end(Exit.OK, "all is well", problems=told)
+        out.end(Exit.OK, "all is well", problems=problems)
 
 
 def clashes(

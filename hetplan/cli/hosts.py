@@ -88,15 +88,15 @@ def _preview(out: Output, deployment: Deployment, plan: Plan | None, period: str
 def _act(
     out: Output, deployment: Deployment, plan: Plan | None, period: str | None, wait: float, cancel: threading.Event
 ) -> Applied:
-    def tell(event: Progress) -> None:
+    def show(event: Progress) -> None:
         out.send({"event": dict(vars(event))})
         if event.kind != "done":
             at = f"{event.number}/{event.of} " if event.number else ""
             out.note(f"{event.kind}: {at}{event.text}")
 
     if plan is None:
-        return deployment.undo(on_event=tell, wait_s=wait)
-    return deployment.apply(plan, period=period, on_event=tell, wait_s=wait, cancel=cancel)
+        return deployment.undo(on_event=show, wait_s=wait)
+    return deployment.apply(plan, period=period, on_event=show, wait_s=wait, cancel=cancel)
 
 
 def status(
@@ -130,12 +130,12 @@ def status(
             seen = deployment.observe()
             rows = [
                 (
-                    load.id, f"{worker.count} x {worker.hardware}", load.variant or load.node or "-", told.status,
-                    number(told.rate_qps), number(told.utilisation), number(told.latency_ms),
+                    load.id, f"{worker.count} x {worker.hardware}", load.variant or load.node or "-", figures.status,
+                    number(figures.rate_qps), number(figures.utilisation), number(figures.latency_ms),
                 )
                 for worker in state.workers
                 for load in worker.loads
-                if (told := state.observed[load.id])
+                if (figures := state.observed[load.id])
             ]  # fmt: skip
             if rows:
                 out.people.table(("load", "workers", "model", "status", "qps", "used", "ms"), rows)

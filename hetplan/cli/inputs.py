@@ -37,13 +37,13 @@ def check(
         for code, at, text in findings:
             out.send({"finding": {"code": code, "at": at, "text": text}})
         out.people.table(("finding", "where", "what"), findings)
-        told = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing to mend"
+        found = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing to mend"
         apps, variants = len(inputs.slo.apps), len(inputs.profile.variants)
         out.people.line(
-            f"{told}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
+            f"{found}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
             f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables"
         )
-        out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, told)
+        out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
 
 
 def _kinds() -> list[str]:

@@ -43,7 +43,7 @@ Process = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the queries that are sent, and simulated.")]
 Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Real seconds of load.")]
 TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A reply later than this is none.")]
-Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to stand beside; 0 for none.")]
+Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to compare with; 0 for none.")]
 Body = Annotated[
     Path | None,
     typer.Option(
@@ -89,7 +89,7 @@ def load(
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body))
         if simulations:
-            # What cannot be simulated is told before minutes of load, not after.
+            # What cannot be simulated is said before minutes of load, not after.
             planned_systems(tried, inputs)
         sent, cancelled = _send(out, targets, timeout)
         simulated = None
@@ -98,7 +98,7 @@ def load(
             how |= {"queries_seed": seed_of(seed, 0)}
             simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
         report = _report(tried, inputs, demands, sent, simulated, duration)
-        _tell(out, report, simulated)
+        _show(out, report, simulated)
         if cancelled:
             out.end(Exit.INTERRUPTED, "interrupted; this is of the requests that were sent", report=report.as_dict())
             return
@@ -220,7 +220,7 @@ def _report(
     return load_report(plan, measured, duration_s=duration_s, slo=inputs.slo, simulated=beside)
 
 
-def _tell(out: Output, report: LoadReport, simulated: SimulationReport | None) -> None:
+def _show(out: Output, report: LoadReport, simulated: SimulationReport | None) -> None:
 
     for code, at, text in (*report.warnings, *(simulated.warnings if simulated is not None else ())):
         out.warn(f"{code} {at}: {text}" if at else f"{code}: {text}")

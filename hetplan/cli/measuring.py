@@ -47,7 +47,7 @@ class Measurer:
         return Tools(evaluate=evaluate, extra={} if past is None else {"history": lambda: past})
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How much was measured, in words."""
         fresh = self.journal.held - self._held
         kept = f", kept in {self.journal.path}" if self.journal.path is not None else ""
@@ -108,7 +108,7 @@ def measuring(
         measurer.close()
         for _, at, text in measurer.journal.warnings:
             out.warn(f"{at}: {text}")
-        out.note(measurer.told)
+        out.note(measurer.summary)
 
 
 def _nobody(**given: Path | None) -> None:
@@ -131,7 +131,7 @@ def _measurer(
 
     if hosts is None:
         raise InputError.one(
-            file="--evaluate", value=", ".join(names), why="which command that is stands in trusted configuration",
+            file="--evaluate", value=", ".join(names), why="a trusted file says which command that is",
             remedy="Name it with --hosts hosts.toml ([evaluators.NAME], command = [...]).",
         )  # fmt: skip
     known = load_evaluators(hosts)

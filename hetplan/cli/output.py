@@ -40,7 +40,7 @@ from hetplan.planner.status import Exit
 __all__ = ["STREAM_FORMAT", "WRITES_A_PLAN", "Ending", "Exit", "Output", "ending_of"]
 
 WRITES_A_PLAN = frozenset({Exit.OK, Exit.GAP_NOT_REACHED, Exit.INTERRUPTED})
-"""A plan that failed a check, or misses a stated target, is told but never written."""
+"""A plan that failed a check, or misses a stated target, is shown but never written."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Ending:
 
     code: int
     reason: str
-    told: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     body: dict[str, Any] = field(default_factory=dict)
 
 
@@ -74,8 +74,8 @@ def ending_of(error: BaseException) -> Ending | None:
         return _of_the_system(error)
     if isinstance(error, Exception) and not isinstance(error, BrokenPipeError) and not _typers(error):
         reason = f"a fault of hetplan: {type(error).__name__}: {error}"
-        told = f"{reason}\nThis should not happen. HETPLAN_DEBUG=1 shows where; please report it with the input files."
-        return Ending(Exit.FAULT, reason, (told,))
+        line = f"{reason}\nThis should not happen. HETPLAN_DEBUG=1 shows where; please report it with the input files."
+        return Ending(Exit.FAULT, reason, (line,))
     return None
 
 
@@ -124,7 +124,7 @@ class Output:
             import traceback
 
             traceback.print_exception(error, file=sys.stderr)
-        for line in ending.told:
+        for line in ending.lines:
             self.warn(line, kind="error")
         if self.as_json:
             self.send({**ending.body, "exit": {"code": int(ending.code), "reason": ending.reason}})

@@ -61,7 +61,7 @@ class Page:
         return self.stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def line(self, text: object = "") -> None:
-        """One line (or several) as it stands."""
+        """One line (or several) as it is."""
         if not self._muted:
             print(printable(text), file=self.stream)
 

@@ -133,7 +133,7 @@ def _claims(plan: Plan, page: Page) -> None:
 def _binding(plan: Plan, page: Page) -> None:
     rows = [
         (f"{limit.block}[{limit.label}]" if limit.label else limit.block, limit.unit, number(limit.price))
-        for solve in _told_by_claims(plan)
+        for solve in _behind_the_claims(plan)
         for limit in solve.binding
     ]
     if rows:
@@ -141,7 +141,7 @@ def _binding(plan: Plan, page: Page) -> None:
         page.table(("limit", "one more of", "brings"), list(dict.fromkeys(rows)), right=["brings"])
 
 
-def _told_by_claims(plan: Plan) -> list[Solve]:
+def _behind_the_claims(plan: Plan) -> list[Solve]:
     """The solves behind the plan, where others of the same kind were tried before or after it."""
     begun = min((claim.solve for claim in plan.claims if claim.solve is not None), default=1)
     first_of: dict[str | None, Solve] = {}
@@ -161,10 +161,10 @@ def _unserved(plan: Plan, page: Page) -> None:
 
 def show_notices(notices: Iterable[Notice], page: Page) -> None:
     """Warnings, one line each."""
-    told = list(notices)
-    if told:
+    listed = list(notices)
+    if listed:
         page.heading("Warnings")
-        for notice in told:
+        for notice in listed:
             at = f" at {notice.at}" if notice.at else ""
             page.line(f"  {notice.code}{at}: {notice.text}")
 
@@ -198,7 +198,7 @@ def show_outcome(outcome: Outcome, page: Page) -> None:
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as the last JSON object tells it."""
+    """The outcome as the last JSON object says it."""
     return {
         "status": outcome.status,
         "why": list(outcome.why),

@@ -73,8 +73,8 @@ def verify(
         for what in report.skipped:
             out.people.line(f"not checked: {what}")
         sound = not report.violations and (allow_unchecked or not report.unchecked)
-        told = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
-        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **told)
+        parts = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
+        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **parts)
 
 
 RUNS = (
@@ -89,7 +89,7 @@ RUNS = (
     "actions",
     "unserved",
 )
-"""Keys of a plan that decide what runs; the others tell about it."""
+"""Keys of a plan that decide what runs; the others say something about it."""
 
 _NAMES = ("id", "app", "about", "quantity", "code")
 
@@ -108,7 +108,7 @@ def diff(
 ) -> None:
     """Compare two plans, or a plan with what runs (`--hosts`); nothing is touched.
 
-    Of two plans first what runs, then what is told about it. Workers, loads and routes are matched by name, not by
+    Of two plans first what runs, then what is said about it. Workers, loads and routes are matched by name, not by
     position.
     """
     with Output("diff", as_json=as_json) as out:
@@ -130,10 +130,10 @@ def _with_plan(out: Output, before: Path, after: Path) -> int:
     old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in (before, after))
     found = [change for change in differences(old, new) if change[0] != "digest"]
     runs = [change for change in found if change[0].split(".")[0].split("[")[0] in RUNS]
-    told = [change for change in found if change not in runs]
+    said = [change for change in found if change not in runs]
     for at, was, now in found:
         out.send({"difference": {"at": at, "before": was, "after": now}})
-    for title, changes in (("What runs", runs), ("What is told", told)):
+    for title, changes in (("What runs", runs), ("What is said about it", said)):
         if changes:
             out.people.line(f"{title}:")
             out.people.table(("where", "before", "after"), [(at, _short(was), _short(now)) for at, was, now in changes])
@@ -173,7 +173,7 @@ def _of_members(old: dict[Any, Any], new: dict[Any, Any], path: Any) -> Iterator
 
 
 def _named(members: list[Any]) -> dict[str, Any] | None:
-    """Members by name, where each is an object with a name of its own."""
+    """Members by name, where each is an object with a name."""
     named: dict[str, Any] = {}
     for member in members:
         if not isinstance(member, dict):

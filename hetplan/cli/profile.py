@@ -51,7 +51,7 @@ def profile(
         if fresh:
             journal.unlink(missing_ok=True)
         found = _measure(out, asked, folder, journal)
-        _tell(out, asked, found, output)
+        _finish(out, asked, found, output)
 
 
 def _check_target(output: Path, journal: Path, *, force: bool) -> None:
@@ -84,7 +84,7 @@ def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measuremen
         kept.close()
 
 
-def _tell(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
+def _finish(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
     import json
 
     from hetplan.measure.profile_document import profile_document
@@ -107,9 +107,9 @@ def _tell(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
     write_atomically(output, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
     _show(out, wish, found)
     out.people.line(f"written to {output}")
-    told = f"{len(measured)} cells measured" + (f", {found.resumed} of them earlier" if found.resumed else "")
-    told += f", {len(found.failed)} not" if found.failed else ""
-    out.end(Exit.OK if found.complete else Exit.INTERRUPTED, told, written=str(output), **body)
+    summary = f"{len(measured)} cells measured" + (f", {found.resumed} of them earlier" if found.resumed else "")
+    summary += f", {len(found.failed)} not" if found.failed else ""
+    out.end(Exit.OK if found.complete else Exit.INTERRUPTED, summary, written=str(output), **body)
 
 
 def _show(out: Output, wish: Wish, found: Measurements) -> None:

@@ -97,7 +97,7 @@ def simulate(
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
-        _tell(out, reports)
+        _show(out, reports)
         out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, _reason(report), report=report.as_dict())
 
 
@@ -177,7 +177,7 @@ def _write_svg(path: Path, report: SimulationReport) -> None:
         ) from error
 
 
-def _tell(out: Output, reports: dict[str, SimulationReport]) -> None:
+def _show(out: Output, reports: dict[str, SimulationReport]) -> None:
     from hetplan.cli.simulation_page import show_baselines, show_simulation
 
     for code, at, text in reports["plan"].warnings:

@@ -70,7 +70,7 @@ Hosts = Annotated[
 ]
 JournalFile = Annotated[
     Path | None,
-    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and go on from what stands there."),
+    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and use those that it has."),
 ]
 History = Annotated[
     Path | None,
@@ -135,7 +135,7 @@ def solve(
         )
         if simulated and outcome.plan is not None:
             outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _tell(out, outcome, output)
+        _show(out, outcome, output)
 
 
 def _ready(output: str | None, *, as_json: bool) -> None:
@@ -216,7 +216,7 @@ def _simulate(
     return outcome.tried(broken=tuple(str(line) for line in report.broken))
 
 
-def _tell(out: Output, outcome: Outcome, output: str | None) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None) -> None:
     from hetplan.cli.plan_page import outcome_body, show_outcome
 
     written = None

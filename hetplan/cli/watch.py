@@ -43,7 +43,7 @@ Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Plan fo
 Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass of the moving average, in looks.")]
 Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
 Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and tell the steps; apply nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
 
@@ -136,12 +136,12 @@ def _run(
             trigger,
             every_s=every_s,
             dry_run=dry_run,
-            on_event=lambda event: _tell(out, event),
+            on_event=lambda event: _show(out, event),
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
 
-def _tell(out: Output, event: Happened) -> None:
+def _show(out: Output, event: Happened) -> None:
     out.send({"event": {"what": event.what, "at_s": event.at_s, "text": event.text, **event.data}})
     if event.what != "look":
         out.people.line(f"{event.what}: {event.text}")
@@ -166,10 +166,10 @@ class _Deployed:
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        told = router_metrics(endpoint)
-        if told is None:
+        metrics = router_metrics(endpoint)
+        if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
-        return {app: int(counters["arrived"]) for app, counters in told["apps"].items()}
+        return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items()}
 
     def state(self) -> State | None:
         return self.deployment.state() if self.deployment.observe() else None

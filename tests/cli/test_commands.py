@@ -200,7 +200,7 @@ def test_diff_tells_what_runs_from_what_is_told(files: Any, run: Callable[..., A
     assert run("solve", files.profile, files.slo, "-o", other).code == 0
     ran = run("diff", files.plan, other)
     assert "What runs:" in ran.out
-    assert "What is told:" in ran.out
+    assert "What is said about it:" in ran.out
     assert any(
         line.get("difference", {}).get("at", "").startswith("workers[")
         for line in run("diff", files.plan, other, "--json").lines

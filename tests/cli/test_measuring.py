@@ -212,7 +212,7 @@ def test_measurements_of_other_knobs_are_refused(
     ("change", "why"),
     [
         (lambda a: [*a[:3], *a[5:]], "nothing is measured without --evaluate"),
-        (lambda a: [*a[:5], *a[7:]], "stands in trusted configuration"),
+        (lambda a: [*a[:5], *a[7:]], "a trusted file says which command"),
         (lambda a: [*a[:4], "other", *a[5:]], "there is no such evaluator"),
         (lambda a: [*a[:6], "missing.toml", *a[7:]], "missing.toml"),
         (lambda a: [*a[:8], "no/such/folder/j", *a[9:]], "the journal cannot be written"),
