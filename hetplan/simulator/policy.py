@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ Balancing = Literal["round_robin", "shortest_queue", "shared_fifo"]
 
 _NO_DRAWS = np.zeros(0)
 _MANY_DRAWS = 1 << 16
+_PERCENTILES = (50.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,17 @@ class _Traffic:
         unit = unit[unit < reached[-1]]
         return np.asarray(np.interp(unit, reached, self.piece_s * np.arange(reached.size)))
 
-    def own(self, queries: int, workers: int, rng: np.random.Generator) -> Floats:
+    def own(self, unit_gaps: Floats) -> Floats:
         """Arrival times at one of the workers under round robin: the sum of `workers` gamma gaps is a gamma gap."""
-        shape = self.shape * workers
-        return np.asarray(np.cumsum(rng.gamma(shape, 1.0 / (self.shape * self.load_qps), queries)))
+        return np.asarray(np.cumsum(unit_gaps * (1.0 / (self.shape * self.load_qps))))
+
+
+@lru_cache(maxsize=8)
+def _unit_gaps(seed: int, shape: float, queries: int) -> Floats:
+    """Gamma gaps of scale 1; kept, because the policies of one plan are tried on the same draws at many loads."""
+    gaps = np.random.default_rng(seed).standard_gamma(shape, queries)
+    gaps.setflags(write=False)
+    return gaps
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,12 @@ def simulate_policy(
     for seed in seeds:
         rng = np.random.default_rng(seed)
         draws = _NO_DRAWS if spread is None else rng.standard_normal(_MANY_DRAWS)
-        arrivals = traffic.own(queries, workers, rng) if alone else traffic.draw(queries, rng)
+        if alone and spread is None:
+            arrivals = traffic.own(_unit_gaps(seed, shape * workers, queries))
+        elif alone:
+            arrivals = traffic.own(rng.standard_gamma(shape * workers, queries))
+        else:
+            arrivals = traffic.draw(queries, rng)
         which, tick_s = np.zeros(1, dtype=np.int64), 1e9
         if len(policies) > 1:
             tick_s = 0.01
@@ -228,7 +242,9 @@ def _together(runs: Sequence[_One]) -> PolicyRun:
         goodput_interval=goodput_interval,
         accuracy_interval=accuracy_interval,
         violation_interval=violation_interval,
-        response_s={p: float(np.percentile(responses, p)) for p in (50.0, 95.0, 99.0)} if responses.size else {},
+        response_s=dict(zip(_PERCENTILES, np.percentile(responses, _PERCENTILES).tolist(), strict=True))
+        if responses.size
+        else {},
         model_share=tuple(float(x) for x in served / max(served.sum(), 1.0)),
         seeds=len(runs),
         rates_by_queue=_mean_rates(rates),

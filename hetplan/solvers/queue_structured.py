@@ -147,7 +147,7 @@ class _Compiled:
 
     def _only(self, chosen: Integers) -> Tables:
         """The tables of one policy, its rows side by side: it is followed many times on end."""
-        if self._followed is None or self._followed[0] is not chosen:
+        if self._followed is None or not np.array_equal(self._followed[0], chosen):
             service = self._tables.action_service[chosen]
             partial = np.flatnonzero(service < 0)
             rows = self.form.partial_moves.moves[-1 - service[partial]]
