@@ -18,7 +18,7 @@ __all__ = ["batch_latencies_ms"]
 
 def batch_latencies_ms(table: Table, run: Run, *, statistic: str, queue_max: int, monotone: str) -> list[float]:
     """Milliseconds for batches of 1..N + 1; empty where the table does not say."""
-    grid: Any = getattr(table, statistic, None)
+    grid: Any = getattr(table, _answering(table, statistic), None)
     for axis, points in table.axes.items():
         if axis != "batch" and run.at.get(axis) not in points:
             return []
@@ -41,6 +41,15 @@ def batch_latencies_ms(table: Table, run: Run, *, statistic: str, queue_max: int
         return [*values, max(values[0], measured[2]) if 2 in measured else 2 * values[0]]
     slope, level = _line([(i + 1, value) for i, value in enumerate(values)])
     return [*values, max(values[-1], slope * (queue_max + 1) + level)]
+
+
+def _answering(table: Table, wanted: str) -> str:
+    """The statistic that is planned with: the wanted one where it was measured, else the next higher, else lower."""
+    order = ["mean", "p50", "p90", "p95", "p99", "max"]
+    if wanted not in order:
+        return wanted
+    place = order.index(wanted)
+    return next((name for name in order[place:] + order[:place][::-1] if getattr(table, name) is not None), wanted)
 
 
 def _cells(grid: Any, axes: list[str], table: Table, at: Mapping[str, float]) -> dict[int, float]:

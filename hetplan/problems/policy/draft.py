@@ -18,7 +18,6 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Notice, Promise, Valid
 from hetplan.profiles.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.runs import at_of, runs_on
 
 __all__ = ["draft"]
 
@@ -61,7 +60,7 @@ def draft(
 def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
     profile, models = inputs.profile, group.models
     loads = []
-    for k, name in enumerate(models.names, start=1):
+    for k, (name, at) in enumerate(zip(models.names, models.ats, strict=True), start=1):
         variant = profile.variants[name]
         sha256 = variant.artifact.sha256 if variant.artifact is not None else None
         loads.append(
@@ -69,7 +68,7 @@ def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
                 id=f"w{number}.{k}",
                 app=group.wish.app_id,
                 variant=name,
-                at=at_of(runs_on(profile, name, models.hardware)[0]),
+                at=dict(at),
                 artifact=f"sha256:{sha256}" if sha256 else None,
                 serve=Serve(max_batch=int(models.latency_s.shape[1])),
             )

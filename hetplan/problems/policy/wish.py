@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,13 @@ from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.wishes import variants_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run, Variant
+from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App, RateRange
 from hetplan.profiles.tables import Table
+from hetplan.serving.law import Law, OffTable, answering
+from hetplan.serving.runs import at_of, runs_on, table_of, written
+from hetplan.serving.targets import limit_ms, strictest
+from hetplan.serving.times import law_of_run, statistic_of
 
 __all__ = [
     "AppWish",
@@ -99,11 +104,10 @@ class Models:
 
     hardware: str
     names: tuple[str, ...]
-    tables: tuple[str, ...]
+    ats: tuple[Mapping[str, float], ...]
+    """Which run of each."""
     latency_s: Floats
     accuracy: Floats
-    spread: Floats
-    """Standard deviation of the logarithm of the latency, where the tables have one (else 0)."""
     notices: tuple[Notice, ...] = ()
 
     def only(self, kept: Sequence[int]) -> Models:
@@ -112,10 +116,9 @@ class Models:
         return replace(
             self,
             names=tuple(self.names[i] for i in places),
-            tables=tuple(self.tables[i] for i in places),
+            ats=tuple(self.ats[i] for i in places),
             latency_s=self.latency_s[places],
             accuracy=self.accuracy[places],
-            spread=self.spread[places],
         )
 
     @property
@@ -211,11 +214,11 @@ def read_apps(inputs: Inputs, faults: Faults) -> tuple[AppWish, ...]:
 def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish | None:
     at = f"$.apps.{app_id}"
     before = len(faults.found)
-    targets = sorted((t for t in app.latency if t.of == "response"), key=lambda t: t.max_ms)
-    if not targets:
+    target = strictest(app)
+    if target is None:
         faults.in_slo(f"{at}.latency", "a policy decides by the slack to a response target", "Give one.")
         return None
-    slo_ms = targets[0].max_ms - app.network_ms_per_hop
+    slo_ms = limit_ms(app)
     if slo_ms <= 0:
         faults.in_slo(
             f"{at}.network_ms_per_hop",
@@ -230,7 +233,6 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         )
     shape, times, notices = _arrivals(inputs, app_id, app, slo_ms / 1000.0, faults)
     loads = _loads(app_id, app, times, faults)
-    allowed = 1.0 - targets[0].percentile / 100.0
     if app.quality is not None and app.quality.max is not None:
         faults.in_slo(f"{at}.quality.max", "a policy's accuracy is better when higher", "State a min.")
     if len(faults.found) > before:
@@ -245,7 +247,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         app.balancing or "round_robin",
         app.quality.min if app.quality is not None else None,
         app.violations.max if app.violations is not None else None,
-        allowed,
+        target.left,
         times,
         tuple(notices),
     )
@@ -337,130 +339,133 @@ def read_models(
     inputs: Inputs, app_id: str, app: App, hardware: str, options: PolicyOptions, faults: Faults
 ) -> Models | None:
     """The models that an application may run on some hardware; None where a fault was found."""
-    before = len(faults.found)
-    rows: list[tuple[str, str, float, Floats, Floats]] = []
-    notices: list[Notice] = []
+    before, reading = len(faults.found), _Reading(inputs, hardware, options, faults)
+    rows = []
     for name in variants_of(inputs.profile, app.runs):
-        variant = inputs.profile.variants.get(name)
-        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
-        if variant is None or not runs:
-            continue
         try:
-            rows.append(_read_one(inputs, name, variant, runs[0], options, faults, notices))
+            row = reading.model(name) if runs_on(inputs.profile, name, hardware) else None
         except InputError as error:
             faults.also(error)
+        else:
+            rows += [row] if row is not None else []
     if len(faults.found) > before:
         return None
     if not rows:
-        faults.in_slo(
-            f"$.apps.{app_id}.runs",
-            f"no variant that it may run has a run on {hardware}",
-            "Profile one, or name others.",
-        )
+        why = f"no variant that it may run has a run on {hardware}"
+        faults.in_slo(f"$.apps.{app_id}.runs", why, "Profile one, or name others.")
         return None
-    rows.sort(key=lambda row: (row[3][0], -row[2], row[0]))
-    latency = np.stack([row[3] for row in rows])
+    rows.sort(key=lambda row: (row.latency_s[0], -row.accuracy, row.name))
     models = Models(
         hardware,
-        tuple(row[0] for row in rows),
-        tuple(row[1] for row in rows),
-        latency,
-        np.array([row[2] for row in rows]),
-        np.stack([row[4] for row in rows]),
-        tuple(notices),
+        tuple(row.name for row in rows),
+        tuple(row.at for row in rows),
+        np.stack([row.latency_s for row in rows]),
+        np.array([row.accuracy for row in rows]),
+        tuple(reading.notices),
     )
-    return models.only(pareto(latency[:, 0], models.accuracy)) if options.pareto else models
+    return models.only(pareto(models.latency_s[:, 0], models.accuracy)) if options.pareto else models
 
 
-def _read_one(
-    inputs: Inputs, name: str, variant: Variant, run: Run, options: PolicyOptions, faults: Faults, notices: list[Notice]
-) -> tuple[str, str, float, Floats, Floats]:
-    profile = inputs.profile
-    place = f"$.variants.{name}"
-    accuracy = variant.quality.value if variant.quality is not None else None
-    if accuracy is None or not 0 <= accuracy <= 1:
-        hint = "is this a percentage? Write a fraction." if accuracy is not None and 1 < accuracy <= 100 else ""
-        faults.in_profile(
-            f"{place}.quality", "a policy weighs models by accuracy, a fraction", hint or "Add it.", value=accuracy
-        )
-    table = profile.tables.get(run.latency or "")
-    if run.latency is None or table is None:
-        faults.in_profile(f"{place}.runs", "a policy needs a latency table", "Give the run a table of latency_ms.")
-        return name, "", 0.0, np.ones(1), np.zeros(1)
-    batches, cells, std = _cells(table, run, options, f"$.tables.{run.latency}", faults)
-    if batches.size == 0:
-        return name, run.latency, 0.0, np.ones(1), np.zeros(1)
-    if batches.size < 2 and options.queue_max > 1:
-        faults.in_profile(
-            f"$.tables.{run.latency}",
-            "one batch size says nothing of the others",
-            "Measure at least two, or set queue_max=1.",
-        )
-        return name, run.latency, 0.0, np.ones(1), np.zeros(1)
-    try:
-        latency_ms, repairs = repair(batches, cells, queue_max=options.queue_max, monotone=options.monotone)
-    except ValueError as error:
-        faults.in_profile(
-            f"$.tables.{run.latency}.{options.percentile}{error}",
-            "latencies grow with the batch",
-            "Measure again, or set monotone=safe.",
-        )
-        return name, run.latency, 0.0, np.ones(1), np.zeros(1)
-    at = f"tables.{run.latency}"
-    notices.extend(Notice(code="W-table-repaired", at=at, text=text) for text in repairs)
-    if options.queue_max > batches.max():
-        text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
-        notices.append(Notice(code="W-extrapolated", at=at, text=text))
-    sizes = np.arange(1, options.queue_max + 2, dtype=float)
-    spread = np.interp(sizes, batches, std / cells) if std is not None else np.zeros(sizes.size)
-    return name, run.latency, float(accuracy or 0.0), latency_ms / 1000.0, np.sqrt(np.log1p(spread**2))
+@dataclass(frozen=True)
+class _Row:
+    """One model."""
+
+    name: str
+    at: Mapping[str, float]
+    accuracy: float
+    latency_s: Floats
 
 
-def _cells(
-    table: Table, run: Run, options: PolicyOptions, place: str, faults: Faults
-) -> tuple[Floats, Floats, Floats | None]:
-    """Batches and latencies (ms) that were measured at the run's settings; and their spread where it was."""
-    grid: Any = getattr(table, options.percentile)
-    if grid is None:
-        planned = [name for name in table.statistics if name not in ("std", "min")]
-        faults.in_profile(
-            f"{place}.{options.percentile}",
-            f"policies are made from {options.percentile}, which the table lacks",
-            f"Measure it, or set percentile to one that is there: {', '.join(planned)}.",
-        )
-        return np.zeros(0), np.zeros(0), None
-    std: Any = table.std
-    for axis, points in table.axes.items():
-        if axis == "batch":
-            continue
-        if run.at.get(axis) not in points:
-            faults.in_profile(
-                f"{place}.axes.{axis}", "a policy's tables are by batch alone", f'Fix {axis} in the run\'s "at".'
+@dataclass
+class _Reading:
+    """Reads the models of one hardware; faults and notices are collected."""
+
+    inputs: Inputs
+    hardware: str
+    options: PolicyOptions
+    faults: Faults
+    notices: list[Notice] = field(default_factory=list)
+
+    def model(self, name: str) -> _Row | None:
+        """A model with its latencies; None where a fault was found, which is kept."""
+        variant, options = self.inputs.profile.variants[name], self.options
+        accuracy = variant.quality.value if variant.quality is not None else None
+        if accuracy is None or not 0 <= accuracy <= 1:
+            hint = "is this a percentage? Write a fraction." if accuracy is not None and 1 < accuracy <= 100 else ""
+            why = "a policy weighs models by accuracy, a fraction"
+            self.faults.in_profile(f"$.variants.{name}.quality", why, hint or "Add it.", value=accuracy)
+        chosen = self._chosen(name)
+        if chosen is None:
+            why, remedy = "a policy needs a latency table", "Give the run a table of latency_ms."
+            self.faults.in_profile(f"$.variants.{name}.runs", why, remedy)
+            return None
+        run, table = chosen
+        at = f"tables.{table.name}"
+        statistic = self._statistic(table)
+        law = law_of_run(self.inputs.profile, name, run)
+        measured = self._measured(law, statistic, f"$.{at}")
+        if measured is None:
+            return None
+        batches, times_ms = measured
+        try:
+            latency_ms, repairs = repair(batches, times_ms, queue_max=options.queue_max, monotone=options.monotone)
+        except ValueError as error:
+            why, remedy = "latencies grow with the batch", "Measure again, or set monotone=safe."
+            self.faults.in_profile(f"$.{at}.{statistic}{error}", why, remedy)
+            return None
+        self.notices += [Notice(code="W-table-repaired", at=at, text=text) for text in repairs]
+        if options.queue_max > batches.max():
+            text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
+            self.notices.append(Notice(code="W-extrapolated", at=at, text=text))
+        return _Row(name, at_of(run), float(accuracy or 0.0), latency_ms / 1000.0)
+
+    def _chosen(self, name: str) -> tuple[Run, Table] | None:
+        """The run that a worker holds, with its table: of several the fastest with one query, whatever their order."""
+        profile = self.inputs.profile
+        runs = [run for run in runs_on(profile, name, self.hardware) if run.latency is not None]
+        tables = [(run, table_of(profile, name, run)) for run in sorted(runs, key=lambda run: written(run.at))]
+        if len({table.name for _, table in tables}) > 1:
+            tables.sort(key=lambda pair: self._alone_ms(name, *pair))
+            text = (
+                f"{name} has several runs on {self.hardware}: workers hold the fastest, at {written(tables[0][0].at)}"
             )
-            return np.zeros(0), np.zeros(0), None
-    for axis in reversed(list(table.axes)):
-        if axis != "batch":
-            depth, index = list(table.axes).index(axis), table.axes[axis].index(run.at[axis])
-            grid, std = _take(grid, depth, index), None if std is None else _take(std, depth, index)
-    batches = np.array(table.axes.get("batch", (1.0,)), dtype=float)
-    cells = np.array(
-        [np.nan if cell is None else cell for cell in (grid if isinstance(grid, tuple) else (grid,))], float
-    )
-    spread = None
-    if std is not None:
-        spread = np.array(
-            [0.0 if cell is None else cell for cell in (std if isinstance(std, tuple) else (std,))], float
-        )
-    held = np.isfinite(cells)
-    if not held.any():
-        faults.in_profile(place, "nothing was measured", "Measure at least two batch sizes.")
-    return batches[held], cells[held], None if spread is None else spread[held]
+            self.notices.append(Notice(code="W-run", at=f"variants.{name}.runs", text=text))
+        return tables[0] if tables else None
 
+    def _alone_ms(self, name: str, run: Run, table: Table) -> float:
+        try:
+            statistic = answering(table.statistics, self.options.percentile)
+            return law_of_run(self.inputs.profile, name, run).ms({}, 1, statistic)
+        except OffTable:
+            return np.inf
 
-def _take(grid: Any, depth: int, index: int) -> Any:
-    if grid is None:
-        return None
-    return grid[index] if depth == 0 else tuple(_take(row, depth - 1, index) for row in grid)
+    def _statistic(self, table: Table) -> str:
+        """The statistic that is planned with; one that the options name has to be there."""
+        named = "percentile" if "percentile" in self.options.model_fields_set else ""
+        found, notices = statistic_of(table, self.options.percentile, named=named, at=f"tables.{table.name}")
+        self.notices += notices
+        return found
+
+    def _measured(self, law: Law, statistic: str, place: str) -> tuple[Floats, Floats] | None:
+        """Batches and milliseconds that were measured at the run's settings."""
+        for axis, points in law.axes.items():
+            if axis != "batch" and law.settings.get(axis) not in points:
+                why, remedy = "a policy's tables are by batch alone", f'Fix {axis} in the run\'s "at".'
+                self.faults.in_profile(f"{place}.axes.{axis}", why, remedy)
+                return None
+        found = []
+        for batch in law.axes.get("batch", (1.0,)):
+            with suppress(OffTable):
+                found.append((batch, law.ms({}, int(batch), statistic)))
+        if not found:
+            self.faults.in_profile(place, "nothing was measured", "Measure at least two batch sizes.")
+            return None
+        if len(found) < 2 and self.options.queue_max > 1:
+            why, remedy = "one batch size says nothing of the others", "Measure at least two, or set queue_max=1."
+            self.faults.in_profile(place, why, remedy)
+            return None
+        batches, times_ms = np.array(found).T
+        return batches, times_ms
 
 
 def _ranges(sizes: Floats) -> str:

@@ -109,7 +109,7 @@ def test_the_verifier_reads_the_same_latencies() -> None:
 def test_models_stand_fastest_first_and_keep_their_tables() -> None:
     (models,) = pose(*files()).asked.models.values()
     assert models.names == ("fast", "middle", "slow")
-    assert models.tables == ("t-fast", "t-middle", "t-slow")
+    assert models.ats == ({}, {}, {})
     assert models.latency_s[:, 0] == pytest.approx([0.006, 0.013, 0.027])
     assert capacity_qps(models, 0, 0.010) == pytest.approx(3 / 0.010)
     assert capacity_qps(models, 2, 0.010) == 0.0
@@ -400,3 +400,49 @@ def test_an_slo_that_no_model_meets() -> None:
     assert found.proved
     assert "takes 6 ms" in found.why[0]
     assert found.repairs[0].to == pytest.approx(6.0)
+
+
+# --- the serving floor ----------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_means_alone_is_planned_with_and_said() -> None:
+    profile, slo = files()
+    table = profile["tables"]["t-fast"]
+    profile["tables"]["t-fast"] = {**{k: v for k, v in table.items() if k != "p95"}, "mean": table["p95"]}
+    (models,) = pose(profile, slo).asked.models.values()
+    assert models.latency_s[0, 0] == pytest.approx(0.006)
+    assert [notice.at for notice in models.notices if notice.code == "W-statistic"] == ["tables.t-fast"]
+    held = load_inputs(profile, slo)
+    run = held.profile.variants["fast"].runs[0]
+    theirs = batch_latencies_ms(held.profile.tables["t-fast"], run, statistic="p95", queue_max=32, monotone="safe")
+    assert theirs == pytest.approx((1000 * models.latency_s[0]).tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_runs_on_one_hardware_the_fastest_is_held_in_any_order(turned: bool) -> None:
+    profile, slo = files()
+    table = profile["tables"]["t-fast"]
+    for name, size, factor in (("t-fast", 320, 1), ("t-careful", 640, 2)):
+        axes, times = {**table["axes"], "size": [size]}, [[factor * ms] for ms in table["p95"]]
+        profile["tables"][name] = {"quantity": "latency_ms", "axes": axes, "p95": times}
+    (run,) = profile["variants"]["fast"]["runs"]
+    both = [{**run, "at": {"size": 320}}, {**run, "latency": "t-careful", "at": {"size": 640}}]
+    profile["variants"]["fast"]["runs"] = both[::-1] if turned else both
+    (models,) = pose(profile, slo).asked.models.values()
+    assert models.latency_s[0, 0] == pytest.approx(0.006)
+    assert models.ats[0] == {"size": 320.0}
+    assert any(notice.code == "W-run" for notice in models.notices)
+
+
+def test_a_table_per_batch_is_one_table() -> None:
+    profile, slo = files()
+    table = profile["tables"].pop("t-fast")
+    (run,) = profile["variants"]["fast"]["runs"]
+    (whole,) = pose(*files()).asked.models.values()
+    runs = []
+    for batch, ms in zip(table["axes"]["batch"], table["p95"], strict=True):
+        profile["tables"][f"t-fast-{batch}"] = {**table, "axes": {"batch": [batch]}, "p95": [ms]}
+        runs.append({**run, "latency": f"t-fast-{batch}", "at": {"batch": batch}})
+    profile["variants"]["fast"]["runs"] = runs[::-1]
+    (models,) = pose(profile, slo).asked.models.values()
+    assert models.latency_s == pytest.approx(whole.latency_s)
