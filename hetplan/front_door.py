@@ -198,7 +198,7 @@ def choose(
 ) -> Choice:
     """The question that the files ask (or the one named), and its options, checked."""
     kind = registry.problem(question or _infer(inputs))
-    if question and (reasons := registry.obstacles(kind.question, inputs)):
+    if question and (reasons := _in_the_way(kind.question, inputs)):
         first = reasons[0]
         raise InputError.one(
             file=inputs.files.get(first.file, first.file),
@@ -209,6 +209,11 @@ def choose(
         )
     name = _formulation(kind, formulation)
     return Choice(kind, name, options_of(kind, name, options or {}))
+
+
+def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
+    """What keeps files from a question that is named."""
+    return [one for one in registry.obstacles(question, inputs) if not one.ambiguous]
 
 
 def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: Plan | None = None) -> Problem:
@@ -267,7 +272,7 @@ def _verify(plan: Plan, inputs: Inputs) -> Report:
     from hetplan.verifier.report import Violation
 
     report = verify_plan(plan, inputs, registry.check_of(plan.question))
-    if reasons := registry.obstacles(plan.question, inputs):
+    if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
     return report

@@ -46,13 +46,15 @@ class Options(BaseModel):
 class Obstacle:
     """One thing in the files that keeps them from asking a question: a field that is missing or in the way.
 
-    `essential`: what makes the question the one it is; without it the files ask another one.
+    `essential`: what makes the question the one it is; without it the files ask another one. `ambiguous`: the
+    files may as well ask another question, so this one is answered only where it is named.
     """
 
     why: str
     path: str = "$.apps"
     remedy: str = "Change the file, or name a question with --question."
     essential: bool = False
+    ambiguous: bool = False
     file: Literal["slo", "profile", "state"] = "slo"
 
 

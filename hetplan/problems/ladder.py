@@ -139,7 +139,8 @@ def _variants(inputs: Inputs) -> Iterator[Obstacle]:
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
     if not any(run.saturation_qps is not None for v in inputs.profile.variants.values() for run in v.runs):
         text = "no run states its saturation_qps"
-        yield Obstacle(text, "$.variants", "Measure the highest rate of each run.", essential=True, file="profile")
+        remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
+        yield Obstacle(text, "$.variants", remedy, essential=True, ambiguous=True, file="profile")
     for name, app in slo.apps.items():
         at, rate = f"$.apps.{name}", app.demand.rate_qps
         if app.candidates or app.runs is None:

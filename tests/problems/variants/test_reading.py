@@ -21,6 +21,17 @@ def test_the_question_is_inferred():
     assert hp.solve(profile, slo, state=state).require().question == "variants"
 
 
+def test_without_saturation_rates_batch_over_latency_is_taken_where_the_question_is_named():
+    profile, slo, _ = table2(10.0)
+    for variant in profile["variants"].values():
+        for run in variant["runs"]:
+            run.pop("saturation_qps")
+    plan = hp.solve(profile, slo, question="variants").require()
+    assert "W-derived-qps" in {warning.code for warning in plan.warnings}
+    with pytest.raises(InputError, match="no question fits"):
+        hp.solve(profile, slo)
+
+
 @pytest.mark.parametrize(
     ("where", "value", "path"),
     [
