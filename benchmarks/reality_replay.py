@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.executor.serving.process import ask_for_short_turns
-from hetplan.measure.load_figures import figures_of
-from hetplan.measure.load_report import load_report
+from hetplan.measure.load_report import figures_of, load_report
 from hetplan.measure.load_send import Sent, Target, send_load
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import read_plan

@@ -25,8 +25,7 @@ from benchmarks.compound_settings import (
     target_rows,
     tier_rows,
 )
-from hetplan.measure.evaluator_synthetic import draw
-from hetplan.measure.evaluator_synthetic_apps import APPS
+from hetplan.measure.evaluator_synthetic import APPS, draw
 from hetplan.measure.sampling import Rule, false_stops
 
 __all__ = ["run", "sections", "show"]

@@ -29,8 +29,7 @@ from typing import Any
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
-from hetplan.executor.serving.precise_timer import PreciseTimer
-from hetplan.executor.serving.process import ask_for_short_turns
+from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns
 from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.tables import Table

@@ -122,7 +122,7 @@ def _targets(demands: Sequence[AppDemand], endpoint: str, duration_s: float, see
 
     from hetplan.errors import InputError
     from hetplan.measure.load_send import Target
-    from hetplan.measure.profile_http import filled
+    from hetplan.measure.profile_models import filled
     from hetplan.simulator.replications import seed_of
 
     targets = []
@@ -196,8 +196,7 @@ def _report(
     simulated: SimulationReport | None,
     duration_s: float,
 ) -> LoadReport:
-    from hetplan.measure.load_figures import figures_of
-    from hetplan.measure.load_report import load_report
+    from hetplan.measure.load_report import figures_of, load_report
 
     asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
     asked |= {promise.percentile for promise in plan.promises if promise.percentile is not None}

@@ -18,7 +18,7 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.cli.output import Output
-    from hetplan.measure.evaluator_command import Command
+    from hetplan.measure.evaluator import Command
     from hetplan.measure.journal import Journal
     from hetplan.planner.contract import OnEvent, Tools
     from hetplan.planner.outcome import Outcome
@@ -124,7 +124,7 @@ def _measurer(
     inputs: Inputs, names: Sequence[str], hosts: Path | None, journal: Path | None, history: Path | None
 ) -> Measurer:
     """What the options name; raises `InputError` before anything is measured."""
-    from hetplan.measure.evaluator_command import load_evaluators
+    from hetplan.measure.evaluator import load_evaluators
     from hetplan.measure.journal import Journal
     from hetplan.profiles.journal import read_measured
     from hetplan.profiles.sampled import sampled_of

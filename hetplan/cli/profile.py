@@ -114,7 +114,7 @@ def _finish(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
 
 def _show(out: Output, wish: Wish, found: Measurements) -> None:
     from hetplan.cli.page import number
-    from hetplan.measure.profile_figures import figures_of
+    from hetplan.measure.profile_cell import figures_of
 
     rows = []
     for cell in found.cells:

@@ -161,7 +161,7 @@ class _Deployed:
         return self.deployment.folder / "watched-plan.json"
 
     def arrived(self) -> Mapping[str, int]:
-        from hetplan.executor.observed import router_metrics
+        from hetplan.executor.deployment import router_metrics
 
         if not self.deployment.observe():
             return {}
@@ -191,7 +191,7 @@ class _Deployed:
         ]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
-        from hetplan.executor.failures import ApplyFailed
+        from hetplan.executor.target import ApplyFailed
         from hetplan.profiles.plan_file import write_plan
         from hetplan.watching import Applied
 

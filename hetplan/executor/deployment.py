@@ -14,29 +14,31 @@ apply of the same plan, redirected by the apply of another, and undone by `undo`
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from hetplan.errors import Cancelled, Fault, InputError
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
-from hetplan.executor.failures import ApplyFailed, TargetFailed
 from hetplan.executor.hosts_file import HostsFile
-from hetplan.executor.observed import observed_state
 from hetplan.executor.routing_table import routing_table
-from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of
-from hetplan.executor.target import Setting, Target
+from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
+from hetplan.executor.target import ApplyFailed, Setting, Target, TargetFailed
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Action, Plan
-from hetplan.profiles.state import State
+from hetplan.profiles.state import Observed, State
 
-__all__ = ["Applied", "Carrier", "Deployment", "Progress", "final_table"]
+__all__ = ["Applied", "Carrier", "Deployment", "Progress", "final_table", "observed_state", "router_metrics"]
 
 
 @dataclass(frozen=True)
@@ -238,8 +240,8 @@ class Deployment:
             carrier.check_health()
             self._remember(goal)
         except (ApplyFailed, OSError) as error:
-            told = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
-            why = error.why if isinstance(error, ApplyFailed) else told
+            said = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
+            why = error.why if isinstance(error, ApplyFailed) else said
             say(Progress("failed", 0, len(steps), why))
             if not steps:
                 raise ApplyFailed(why) from None
@@ -373,11 +375,11 @@ class Carrier:
         sick = []
         grouped = targets_of(self.wanted.units, {name: unit.target for name, unit in self.wanted.units.items()})
         for target, names in grouped.items():
-            told = self.targets[target].health(names)
+            said = self.targets[target].health(names)
             sick += [
-                f"{name} ({told[name].why or 'not ready'})" if name in told else f"{name} (gone)"
+                f"{name} ({said[name].why or 'not ready'})" if name in said else f"{name} (gone)"
                 for name in names
-                if name not in told or not told[name].ready
+                if name not in said or not said[name].ready
             ]
         if sick:
             raise ApplyFailed(f"not healthy: {', '.join(sick[:5])}{' and more' if len(sick) > 5 else ''}")
@@ -393,9 +395,9 @@ class Carrier:
                 apps[app] = old
         return apps
 
-    def _loads(self, app: str, told: Mapping[str, Any]) -> set[str]:
+    def _loads(self, app: str, said: Mapping[str, Any]) -> set[str]:
         """The loads that an application's routes lead to; all of its own where it has no routes."""
-        routed = {load for route in told["routes"] for load in route["to"]}
+        routed = {load for route in said["routes"] for load in route["to"]}
         if routed:
             return routed
         own = [load for unit in self.wanted.units.values() for load in unit.loads]
@@ -413,3 +415,61 @@ class Carrier:
 
 def _bound(call: Callable[..., T], *arguments: Any, **named: Any) -> Callable[[], T]:
     return lambda: call(*arguments, **named)
+
+
+_COUNTED = ("arrived", "served", "dropped", "failed", "batches")
+
+
+def router_metrics(endpoint: str, *, limit_s: float = 5.0) -> dict[str, Any] | None:
+    """The router's counters (`GET /metrics`); None where no router answers."""
+    try:
+        with urlopen(f"{endpoint}/metrics", timeout=limit_s) as answer:
+            said: dict[str, Any] = json.loads(answer.read())
+            return said
+    except (URLError, OSError, ValueError):
+        return None
+
+
+def observed_state(seen: Sequence[Seen], endpoint: str, *, over_s: float = 1.0) -> State:
+    """Workers in the plan's shape, and per load its status, rate, utilisation, latency and counters.
+
+    Rates are those of `over_s` seconds, in which the router is asked twice; of its whole life where that is 0.
+    """
+    before = router_metrics(endpoint) if over_s > 0 else None
+    if before is not None:
+        time.sleep(over_s)
+    after = router_metrics(endpoint)
+    units = [one.unit for one in seen if one.unit is not None]
+    status: dict[str, str] = {}
+    servers: dict[str, int] = {}
+    for one in seen:
+        for load in one.unit.loads if one.unit is not None else ():
+            said = {"ready": "active", "starting": "loading", "stopping": "draining"}.get(one.status, "failed")
+            # One worker of several that fails does not make the load fail.
+            status[load.id] = said if status.get(load.id) in (None, "failed") else status[load.id]
+            servers[load.id] = servers.get(load.id, 0) + (
+                0 if one.unit is not None and one.unit.standby else load.servers
+            )
+    observed = {name: _observed(name, state, servers[name], before, after) for name, state in status.items()}
+    return State(workers=workers_of(units), observed=observed)
+
+
+def _observed(
+    load: str, status: str, servers: int, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Observed:
+    if after is None or load not in after["loads"]:
+        return Observed.model_validate({"status": status})
+    now = after["loads"][load]
+    then = before["loads"].get(load, {}) if before is not None else {}
+    change = {key: value - then.get(key, 0.0) for key, value in now.items()}
+    elapsed_s = after["uptime_s"] - (before["uptime_s"] if before is not None else 0.0)
+    said: dict[str, Any] = {
+        "status": status,
+        "counters": {key: round(now[key]) for key in _COUNTED},
+        "rate_qps": max(change["arrived"], 0.0) / elapsed_s,
+        "utilisation": min(max(change["busy_ms"] / (1e3 * elapsed_s * max(servers, 1)), 0.0), 1.0),
+    }
+    if change["served"] > 0:
+        service_ms = change["busy_ms"] / max(change["batches"], 1e-9)
+        said["latency_ms"] = change["queue_ms"] / change["served"] + service_ms
+    return Observed.model_validate(said)

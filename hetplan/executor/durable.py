@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.executor.failures import ApplyFailed, DeploymentLocked
+from hetplan.executor.target import ApplyFailed, DeploymentLocked
 from hetplan.profiles.line_journal import LineJournal, line_bytes, read_lines
 from hetplan.profiles.plan_file import write_atomically
 
@@ -44,7 +44,7 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Record:
-    """What was last brought about, to be gone back to when a later change fails: units and what the router was told."""
+    """What was last brought about, to be gone back to when a later change fails: units and what the router followed."""
 
     plan: str
     period: str
@@ -139,9 +139,9 @@ class DeploymentLock:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    told = os.pread(self._file, 500, 0).decode(errors="replace").strip()
+                    said = os.pread(self._file, 500, 0).decode(errors="replace").strip()
                     os.close(self._file)
-                    raise DeploymentLocked(told or "unknown") from None
+                    raise DeploymentLocked(said or "unknown") from None
                 time.sleep(0.05)
         os.ftruncate(self._file, 0)
         # On a full disk the lock holds without the name of its holder: `down` has to go on there.

@@ -1,7 +1,7 @@
 """hosts.toml: the trusted half of applying a plan (`docs/executor.md`).
 
 A plan names models, hardware and numbers. Which machine plays which hardware, how a model is started, which files and
-credentials are used: all that stands here, written by whoever runs the machines. Sections of other tools
+credentials are used: all that is said here, written by whoever runs the machines. Sections of other tools
 (`[evaluators]`, `[measure]`, `[watch]`) are let through unread.
 """
 
@@ -48,7 +48,7 @@ class TimeLimits(Model):
     """How long each thing may take before it counts as failed."""
 
     start_s: Positive = Field(default=60.0, description="a unit from its start to its first healthy answer")
-    drain_s: Positive = Field(default=10.0, description="a unit told to stop may finish what it has for so long")
+    drain_s: Positive = Field(default=10.0, description="a unit that is to stop may finish what it has for so long")
     call_s: Positive = Field(default=10.0, description="one question to a target")
     most_units: PositiveCount = Field(default=1000, description="no plan may ask for more worker instances")
 

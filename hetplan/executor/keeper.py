@@ -1,6 +1,6 @@
 """The keeper of a machine: `python -m hetplan.executor.keeper FOLDER`, the parent of its workers and router.
 
-It starts, watches and ends processes, and starts again those that die or no longer answer. It is told what to do by
+It starts, watches and ends processes, and starts again those that die or no longer answer. It takes orders as
 lines of JSON over a Unix socket in its folder, one answer per line. Its children are killed with it.
 """
 
@@ -105,7 +105,7 @@ class Keeper:
         self._acting = asyncio.Lock()
 
     async def run(self) -> None:
-        """Listen until told to end."""
+        """Listen until it is to end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ended.set)
@@ -121,8 +121,8 @@ class Keeper:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                told = await self._answer(line)
-                writer.write(json.dumps(told).encode() + b"\n")
+                said = await self._answer(line)
+                writer.write(json.dumps(said).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError):
             pass
@@ -226,8 +226,8 @@ class Keeper:
 
     async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         names = [name for name in asked["names"] if name in self.kept]
-        told = await asyncio.gather(*(self.kept[name].health(asked["limit_s"]) for name in names))
-        return dict(zip(names, told, strict=True))
+        said = await asyncio.gather(*(self.kept[name].health(asked["limit_s"]) for name in names))
+        return dict(zip(names, said, strict=True))
 
     async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         routes = asked["routes"]

@@ -46,7 +46,7 @@ class KeptProcess:
 
     @property
     def is_router(self) -> bool:
-        """Whether the port stands among the router's settings."""
+        """Whether the port is one of the router's settings."""
         return "router" in self.config
 
     async def start(self, limit_s: float, *, other_ports: Sequence[int] = ()) -> None:
@@ -80,14 +80,14 @@ class KeptProcess:
         self._process.send_signal(signal.SIGHUP)
         wanted = config.get("revision", config.get("content"))
         until = asyncio.get_running_loop().time() + limit_s
-        told: Mapping[str, Any] = {}
+        said: Mapping[str, Any] = {}
         while asyncio.get_running_loop().time() < until:
             with suppress(OSError, ValueError, TimeoutError):
-                told = await self.ask("/healthz")
-            if told.get("revision", told.get("content")) == wanted:
+                said = await self.ask("/healthz")
+            if said.get("revision", said.get("content")) == wanted:
                 return
-            if told.get("refused"):
-                raise StartFailed(self.name, str(told["refused"]))
+            if said.get("refused"):
+                raise StartFailed(self.name, str(said["refused"]))
             await asyncio.sleep(0.01)
         raise StartFailed(self.name, f"it did not take over its new configuration within {limit_s:g} s")
 
@@ -105,9 +105,9 @@ class KeptProcess:
         missing: list[str] = ["the router"]
         while asyncio.get_running_loop().time() < until:
             with suppress(OSError, ValueError, TimeoutError):
-                told = await self.ask("/healthz")
-                missing = [unit for unit, linked in told["units"].items() if not linked]
-                if told["revision"] == revision and not missing:
+                said = await self.ask("/healthz")
+                missing = [unit for unit, linked in said["units"].items() if not linked]
+                if said["revision"] == revision and not missing:
                     return
             await asyncio.sleep(0.02)
         raise StartFailed(self.name, f"no link to {', '.join(missing[:5]) or 'its units'} within {limit_s:g} s")
@@ -115,7 +115,7 @@ class KeptProcess:
     async def stop(self, drain_s: float) -> None:
         """Let it finish what it has, then end it and all that it started."""
         self.status = "stopping"
-        # Python 3.11's `wait_for` swallows a cancellation that comes just as its own wait ends: told until it is heard.
+        # Python 3.11's `wait_for` loses a cancellation that comes just as its wait ends: some need a second one.
         while self._watcher is not None and not self._watcher.done():
             self._watcher.cancel()
             await asyncio.wait([self._watcher], timeout=0.1)
@@ -133,8 +133,8 @@ class KeptProcess:
     async def health(self, limit_s: float) -> Mapping[str, Any]:
         """How it says it is: ready or not, and its counters."""
         try:
-            told = await asyncio.wait_for(_get(self._address, self.port, "/metrics"), limit_s)
-            return {"ready": self.status == "ready", "why": self.why, **told}
+            said = await asyncio.wait_for(_get(self._address, self.port, "/metrics"), limit_s)
+            return {"ready": self.status == "ready", "why": self.why, **said}
         except (OSError, ValueError, TimeoutError) as error:
             return {"ready": False, "why": self.why or f"no answer: {error}", "loads": {}}
 
@@ -172,16 +172,16 @@ class KeptProcess:
                 os.close(writes)
         if self._quota is not None and self._means is not None:
             enter_cgroup(self._means, self.name, self._quota, process.pid)
-        told: Mapping[str, Any] = {}
+        said: Mapping[str, Any] = {}
         try:
-            told = await asyncio.wait_for(_report(reads), limit_s)
+            said = await asyncio.wait_for(_report(reads), limit_s)
         except TimeoutError:
-            told = {"failed": f"it did not come up within {limit_s:g} s"}
-        if "port" not in told:
+            said = {"failed": f"it did not come up within {limit_s:g} s"}
+        if "port" not in said:
             self._kill_group(process.pid)
             code = await process.wait()
-            raise StartFailed(self.name, told.get("failed") or f"it ended with {code}{self._last_words()}")
-        self.port = told["port"]
+            raise StartFailed(self.name, said.get("failed") or f"it ended with {code}{self._last_words()}")
+        self.port = said["port"]
         # After a restart it comes back where its clients look for it.
         (self.config["router"] if self.is_router else self.config)["port"] = self.port
         self.status, self.why = "ready", ""
@@ -243,8 +243,8 @@ async def _report(file: int) -> Mapping[str, Any]:
         line = await reader.readline()
     finally:
         transport.close()
-    told: Mapping[str, Any] = json.loads(line) if line else {}
-    return told
+    said: Mapping[str, Any] = json.loads(line) if line else {}
+    return said
 
 
 async def _get(address: str, port: int, path: str) -> Any:

@@ -18,11 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import MARK, end_all, marked
 from hetplan.executor.shares import LocalMeans, refusals
-from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Model
 from hetplan.profiles.validate import validate
@@ -74,14 +73,14 @@ class Local:
 
     def observe(self) -> tuple[Seen, ...]:
         """Asks the keeper; where none runs nothing does."""
-        told = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
         return tuple(
             Seen(
                 name=one["name"], content=one["content"], status=one["status"], restarts=one["restarts"],
                 why=one["why"], unit=(unit := Unit.from_dict(one["unit"])),
                 endpoint=Endpoint(self._address(unit), one["port"]) if one["port"] else None,
             )
-            for one in (told["units"] if told is not None else ())
+            for one in (said["units"] if said is not None else ())
         )  # fmt: skip
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
@@ -104,8 +103,8 @@ class Local:
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """Asks each process itself."""
-        told = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
-        return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in told.items()}
+        said = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
+        return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Starts the router, or has it follow these routes."""
@@ -117,10 +116,10 @@ class Local:
 
     def routed(self) -> Mapping[str, Any] | None:
         """What the router follows; `router.port` is the port that it really has."""
-        told = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
-        if told is None or told["routes"] is None or told["router"] is None:
+        said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        if said is None or said["routes"] is None or said["router"] is None:
             return None
-        return {**told["routes"], "router_port": told["router"]["port"], "router_status": told["router"]["status"]}
+        return {**said["routes"], "router_port": said["router"]["port"], "router_status": said["router"]["status"]}
 
     def down(self, *, drain_s: float) -> None:
         """Ends everything, the keeper last; what is left of earlier ones too."""
@@ -208,14 +207,14 @@ class Local:
         try:
             self._connection.settimeout(2.0 * limit_s + 2.0 * float(asked.get("drain_s", 0.0)) + 10.0)
             self._connection.sendall(line)
-            told = json.loads(self._line())
+            said = json.loads(self._line())
         except (OSError, EOFError, ValueError) as error:
             self.close()
             failed = _HungUp if isinstance(error, ConnectionError | EOFError) else TargetFailed
             raise failed(self.name, "keeper", f"it does not answer: {error}") from None
-        if "failed" in told:
-            raise TargetFailed(self.name, told["about"], told["failed"])
-        return told["result"]
+        if "failed" in said:
+            raise TargetFailed(self.name, said["about"], said["failed"])
+        return said["result"]
 
     def _line(self) -> bytes:
         assert self._connection is not None

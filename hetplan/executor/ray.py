@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kubernetes.groups import dns_name
-from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Id, Key, Model, Named, NonNegative, Positive
 from hetplan.profiles.validate import validate
@@ -110,9 +109,9 @@ class RayConfig:
         """The configuration of the whole cluster: what it runs, of others too, with these changes."""
         dropped = set(gone)
         applications = {
-            name: told["deployed_app_config"]
-            for name, told in running.get("applications", {}).items()
-            if told.get("deployed_app_config") and name not in dropped
+            name: said["deployed_app_config"]
+            for name, said in running.get("applications", {}).items()
+            if said.get("deployed_app_config") and name not in dropped
         }
         applications |= {one["name"]: one for one in changed}
         whole: Json = {"applications": list(applications.values())}
@@ -125,8 +124,8 @@ class RayConfig:
     def units(self, running: Mapping[str, Any]) -> dict[str, Unit]:
         """The units of this deployment among what the cluster runs, by application."""
         found: dict[str, Unit] = {}
-        for name, told in running.get("applications", {}).items():
-            config = told.get("deployed_app_config") or {}
+        for name, said in running.get("applications", {}).items():
+            config = said.get("deployed_app_config") or {}
             for deployment in config.get("deployments", ()):
                 held = deployment.get("user_config") or {}
                 if config.get("import_path") == _IMPORT_PATH and held.get("deployment") == self.hosts.name:
@@ -226,9 +225,9 @@ class Ray:
         """Whether all of them hold what they are to; who does is put into `found`."""
         for name, unit in units.items():
             if name not in found and _status(running, name) == "RUNNING":
-                told = self._listening(name)
-                if told is not None and told["content"] == unit.content:
-                    found[name] = Endpoint(told["address"], told["port"])
+                said = self._listening(name)
+                if said is not None and said["content"] == unit.content:
+                    found[name] = Endpoint(said["address"], said["port"])
         return len(found) == len(units)
 
     def _take_away(self, names: Sequence[str], running: Json, *, drain_s: float) -> None:
@@ -240,15 +239,15 @@ class Ray:
     def _listening(self, name: str) -> Json | None:
         """Where the worker of an application listens and what it holds; None where it does not say."""
         try:
-            told = self._ask(f"{self.settings.proxy.rstrip('/')}/{name}")
-            return {"address": str(told["address"]), "port": int(told["port"]), "content": told["content"]}
+            said = self._ask(f"{self.settings.proxy.rstrip('/')}/{name}")
+            return {"address": str(said["address"]), "port": int(said["port"]), "content": said["content"]}
         except (TargetFailed, KeyError, TypeError, ValueError):
             return None
 
     def _seen(self, running: Json, name: str, unit: Unit) -> Seen:
-        told = self._listening(name) if _status(running, name) == "RUNNING" else None
-        if told is not None:
-            return Seen(unit.name, unit.content, "ready", endpoint=Endpoint(told["address"], told["port"]), unit=unit)
+        said = self._listening(name) if _status(running, name) == "RUNNING" else None
+        if said is not None:
+            return Seen(unit.name, unit.content, "ready", endpoint=Endpoint(said["address"], said["port"]), unit=unit)
         troubles = _troubles(running, [name])
         return Seen(unit.name, unit.content, "failing" if troubles else "starting", unit=unit, why=troubles)
 
@@ -256,10 +255,10 @@ class Ray:
         if seen.endpoint is None:
             return UnitHealth(False, why=seen.why or "its replica is not there yet")
         try:
-            told = self._ask(f"http://{seen.endpoint.address}:{seen.endpoint.port}/metrics")
+            said = self._ask(f"http://{seen.endpoint.address}:{seen.endpoint.port}/metrics")
         except TargetFailed as error:
             return UnitHealth(False, why=error.cause)
-        return UnitHealth(True, loads=told.get("loads", {}))
+        return UnitHealth(True, loads=said.get("loads", {}))
 
     def _until(self, done: Callable[[Json], bool], names: Iterable[str], *, limit_s: float) -> None:
         """Ask until it is done, Ray gives up, or time is over; then say which of these applications are not well."""
@@ -269,13 +268,13 @@ class Ray:
             if failed or time.monotonic() >= until:
                 late = failed or [name for name in names if _status(running, name) not in ("", "RUNNING")]
                 how = "Ray gave up" if failed else f"not there after {limit_s:g} s"
-                told = _troubles(running, late) or f"Ray is at {', '.join(_status(running, name) for name in late)}"
-                raise TargetFailed(self.name, ", ".join(late), f"{how}: {told}")
+                said = _troubles(running, late) or f"Ray is at {', '.join(_status(running, name) for name in late)}"
+                raise TargetFailed(self.name, ", ".join(late), f"{how}: {said}")
             time.sleep(_LOOK_S)
 
     def _running(self) -> Json:
-        told: Json = self._ask(f"{self.settings.dashboard.rstrip('/')}{_APPLICATIONS}")
-        return {"applications": {}, **told}
+        said: Json = self._ask(f"{self.settings.dashboard.rstrip('/')}{_APPLICATIONS}")
+        return {"applications": {}, **said}
 
     def _put(self, config: Json) -> None:
         self._ask(f"{self.settings.dashboard.rstrip('/')}{_APPLICATIONS}", given=config)
@@ -311,13 +310,13 @@ def _status(running: Json, name: str) -> str:
 def _troubles(running: Json, names: Iterable[str]) -> str:
     """Replicas that have no node, by name, and what Ray says of each deployment that is not well."""
     homeless: list[str] = []
-    told: dict[str, None] = {}
+    said: dict[str, None] = {}
     for name in names:
         worker: Json = (_told(running, name).get("deployments") or {}).get(WORKER) or {}
         waiting = [one for one in worker.get("replicas", ()) if one.get("state") == "STARTING"]
         homeless += [f"{name}#{one.get('replica_id')}" for one in waiting if not one.get("node_id")]
         for one in (worker, _told(running, name)):
             if one.get("message") and one.get("status") not in ("RUNNING", "HEALTHY"):
-                told[" ".join(str(one["message"]).split())[:500]] = None
+                said[" ".join(str(one["message"]).split())[:500]] = None
     placed = [f"no node yet for {', '.join(sorted(homeless))}"] if homeless else []
-    return "; ".join([*placed, *told])
+    return "; ".join([*placed, *said])

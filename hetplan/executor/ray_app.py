@@ -27,7 +27,7 @@ __all__ = ["KeptWorker", "build"]
 
 
 class KeptWorker:
-    """A worker process on this node; it holds what it was last told to, and ends with this process."""
+    """A worker process on this node; it holds what it was last asked to, and ends with this process."""
 
     def __init__(self, bind: str) -> None:
         self.bind = bind
@@ -72,13 +72,13 @@ class KeptWorker:
         finally:
             os.close(writing)
         os.set_blocking(reading, False)
-        told, until = b"", time.monotonic() + limit_s
+        said, until = b"", time.monotonic() + limit_s
         with os.fdopen(reading, "rb") as report:
-            while not told.endswith(b"\n") and time.monotonic() < until and self._process.poll() is None:
-                told += report.read() or b""
+            while not said.endswith(b"\n") and time.monotonic() < until and self._process.poll() is None:
+                said += report.read() or b""
                 time.sleep(0.02)
-            told += report.read() or b""
-        answer = json.loads(told) if told.strip() else {"failed": "the worker did not come up"}
+            said += report.read() or b""
+        answer = json.loads(said) if said.strip() else {"failed": "the worker did not come up"}
         if "failed" in answer:
             self.end(drain_s=0.0)
             raise RuntimeError(f"{answer['failed']}")

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.target import ApplyFailed
 from hetplan.executor.units import LoadSpec, Seen, Unit
 from hetplan.executor.wanted import Wanted
 from hetplan.planner.transition import transition
@@ -27,7 +27,7 @@ __all__ = ["Difference", "Step", "difference", "order_fits", "steps_of", "target
 
 @dataclass(frozen=True)
 class Difference:
-    """Units to start, to change in place, to stop, to keep; whether the router must be told something new."""
+    """Units to start, to change in place, to stop, to keep; whether the router needs new routes."""
 
     start: tuple[Unit, ...]
     change: tuple[tuple[Seen, Unit], ...]
@@ -100,12 +100,12 @@ def _changes(seen: Seen, unit: Unit) -> str:
         return "hold " + _loads(unit.loads)
     old: Mapping[str, LoadSpec] = {load.id: load for load in seen.unit.loads}
     new: Mapping[str, LoadSpec] = {load.id: load for load in unit.loads}
-    told = [f"unload {name}" for name in old if name not in new]
-    told += [f"load {_described(load)}" for name, load in new.items() if name not in old]
-    told += [f"change {_described(load)}" for name, load in new.items() if name in old and old[name] != load]
+    said = [f"unload {name}" for name in old if name not in new]
+    said += [f"load {_described(load)}" for name, load in new.items() if name not in old]
+    said += [f"change {_described(load)}" for name, load in new.items() if name in old and old[name] != load]
     if seen.unit.standby != unit.standby:
-        told.append("to standby" if unit.standby else "out of standby")
-    return "; ".join(told) or "other settings"
+        said.append("to standby" if unit.standby else "out of standby")
+    return "; ".join(said) or "other settings"
 
 
 _PARTS = 4
@@ -133,7 +133,7 @@ class Step:
 
 
 def workers_of(units: Iterable[Unit]) -> tuple[Worker, ...]:
-    """Units told in the shape of a plan: groups of workers with their loads.
+    """Units in the shape of a plan: groups of workers with their loads.
 
     >>> units = [Unit(f"w1-{i}", "w1", i, "t4", "here", "box", loads=(LoadSpec("w1.a", variant="m"),)) for i in (0, 1)]
     >>> [(worker.id, worker.count, worker.loads[0].variant) for worker in workers_of(units)]
@@ -240,7 +240,7 @@ class _Way:
         """All of them."""
         found = self.found
         if found.change:
-            # A load that goes stays until the router has been told: first old and new together.
+            # A load that goes stays until the router knows: first old and new together.
             self.made.append(Step("load", units=tuple(_with_old_loads(seen, unit) for seen, unit in found.change)))
             self.routed = False
         self._follow(actions)

@@ -1,6 +1,6 @@
 """What a place to run things must be able to do. `hetplan.testing.check_target` tries a target on all of it.
 
-A target is told by name and content what to run; it never sees a plan. Every call is bounded in time, every call may be
+A target is given units by name and content; it never sees a plan. Every call is bounded in time, every call may be
 repeated: starting what runs, or stopping what does not, is no fault. What is on the hosts is the truth: `observe` asks
 them, it does not read a note of what was once done. A call that fails raises `TargetFailed` and leaves alone what ran.
 """
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from hetplan.errors import HetplanError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.units import Endpoint, Seen, Unit
 
-__all__ = ["Setting", "Target", "UnitHealth"]
+__all__ = ["ApplyFailed", "DeploymentLocked", "Setting", "Target", "TargetFailed", "UnitHealth"]
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,33 @@ class Target(Protocol):
     def close(self) -> None:
         """Let go of connections; what runs goes on."""
         ...
+
+
+class ApplyFailed(HetplanError):
+    """The wanted state could not be reached; `undone` says whether what ran before runs again."""
+
+    exit_code = 7
+
+    def __init__(self, why: str, *, undone: bool = False) -> None:
+        self.why, self.undone = why, undone
+        super().__init__(why)
+
+
+class TargetFailed(ApplyFailed):
+    """One target could not do one thing: which target, what it was about (a unit, the router), and why.
+
+    >>> str(TargetFailed("local", "w1-0-5f3a", "port 9000 is taken"))
+    'target local, w1-0-5f3a: port 9000 is taken'
+    """
+
+    def __init__(self, target: str, about: str, why: str) -> None:
+        self.target, self.about, self.cause = target, about, why
+        super().__init__(": ".join((", ".join(part for part in (f"target {target}", about) if part), why)))
+
+
+class DeploymentLocked(ApplyFailed):
+    """Another apply holds the deployment; `holder` says which."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        super().__init__(f"another command holds this deployment: {holder}. Wait for it with --wait SECONDS.")

@@ -1,7 +1,7 @@
 """What a plan wants, as plain data: one unit per worker instance, with the loads that it holds.
 
 A unit is all that a target sees of a plan. It holds names, numbers and what hosts.toml says about them; its `name` is
-made of what cannot change while it runs (so an old and a new form of one worker can stand side by side), its loads can
+made of what cannot change while it runs (so an old and a new form of one worker can run side by side), its loads can
 be changed in place.
 """
 

@@ -1,8 +1,9 @@
 """The profiler: measures configurations of one query just as far as its rule needs, and keeps account of all of it.
 
-Samples come from the strata in turn and in the same order for every configuration; what operators have computed for an
-earlier one is not charged again; every batch of samples is in the journal before it is used, so that a run that was
-killed goes on where it stopped and proposes the same next plan.
+Samples come from the strata in turn and in the same order for every configuration. What operators have computed for an
+earlier one is not charged again: two configurations that agree up to an operator share its outputs (`PrefixCache`).
+Every batch of samples is in the journal before it is used, so that a run that was killed goes on where it stopped and
+proposes the same next plan.
 """
 
 from __future__ import annotations
@@ -21,13 +22,46 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled, InputError
 from hetplan.measure.evaluator import EvaluationFailed, Guarded
 from hetplan.measure.journal import Journal
-from hetplan.measure.prefix_cache import PrefixCache
-from hetplan.measure.sampling import Rule, Seen
-from hetplan.measure.strata import read_features, stratify
+from hetplan.measure.sampling import Rule, Seen, read_features, stratify
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.forms.black_box import Measured, OutOfTime, Verdict
 
-__all__ = ["Profiler", "Setup", "measuring"]
+__all__ = ["PrefixCache", "Profiler", "Setup", "measuring"]
+
+
+@dataclass
+class PrefixCache:
+    """Of one query: per operator and the knob values of it and all before it, how many samples it has answered.
+
+    Samples come in the same order for every configuration, so that a count says which ones.
+
+    >>> cache = PrefixCache({"sample": ("rate",), "detect": ("rate", "model")})
+    >>> cache.charge({"rate": 1, "model": "s"}, 50, {"sample": 0.1, "detect": 1.0})
+    55.0
+    >>> cache.charge({"rate": 1, "model": "m"}, 60, {"sample": 0.1, "detect": 1.0})
+    61.0
+    """
+
+    knobs_of: Mapping[str, Sequence[str]]
+    enabled: bool = True
+    _have: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    def have(self, operator: str, knobs: Mapping[str, object]) -> int:
+        """How many samples an operator has answered under these knobs."""
+        return self._have.get(self._key(operator, knobs), 0) if self.enabled else 0
+
+    def charge(self, knobs: Mapping[str, object], samples: int, seconds: Mapping[str, float]) -> float:
+        """Seconds that so many samples take of what is not there yet; from then on it is."""
+        total = 0.0
+        for operator, each in seconds.items():
+            total += max(0, samples - self.have(operator, knobs)) * each
+            key = self._key(operator, knobs)
+            self._have[key] = max(samples, self._have.get(key, 0))
+        return total
+
+    def _key(self, operator: str, knobs: Mapping[str, object]) -> tuple[object, ...]:
+        return (operator, *(repr(knobs[knob]) for knob in self.knobs_of[operator]))
+
 
 CHUNK = 64
 CONFIRM = 4
@@ -117,7 +151,7 @@ class Profiler:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
 
         `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
-        sampled before a `Cancelled` or `OutOfTime` stands in the journal.
+        sampled before a `Cancelled` or `OutOfTime` is in the journal.
         """
         before = None if self.setup.retry else self.journal.plan(self.setup.app, knobs)
         if before is not None and before.get("verdict") == Verdict.SET_ASIDE:

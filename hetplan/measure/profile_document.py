@@ -1,7 +1,7 @@
 """From measured cells to profile.json: tables, runs, qualities, fan-outs, and where all of it comes from.
 
-What profiles have no key for (intervals, outliers, how many runs, whether the stopping rule was met) stands under
-``extensions.measured``, per hardware and variant. Prices are nobody's to measure: offers stand in a file of their own.
+What profiles have no key for (intervals, outliers, how many runs, whether the stopping rule was met) is under
+``extensions.measured``, per hardware and variant. Prices are nobody's to measure: offers belong into another file.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hetplan.measure.profile_cell import Cell, cores_of_this_process
-from hetplan.measure.profile_figures import CellFigures, figures_of
+from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_process, figures_of
 from hetplan.measure.profile_run import Measurements
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish, points_of
 from hetplan.profiles.canonical import digest
@@ -157,24 +156,24 @@ def _hardware(machine: MeasuredHardware) -> dict[str, Any]:
         # A worker is as many cores as the model was measured on, with their part of the memory.
         share = machine.threads / max(len(cores_of_this_process()) or os.cpu_count() or 1, machine.threads)
         provides = {"cpu_cores": float(machine.threads), "mem_gib": float(f"{share * machine_memory_gib():.3g}")}
-    told: dict[str, Any] = {"kind": machine.kind, "startup_s": machine.startup_s, "provides": provides}
+    said: dict[str, Any] = {"kind": machine.kind, "startup_s": machine.startup_s, "provides": provides}
     if machine.tier is not None:
-        told["tier"] = machine.tier
+        said["tier"] = machine.tier
     if machine.relative_time is not None:
-        told["relative_time"] = machine.relative_time
-    return told
+        said["relative_time"] = machine.relative_time
+    return said
 
 
 def _details(cells: Sequence[Cell], figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
     """What the tables have no place for, cell by cell."""
     listed = []
     for cell in cells:
-        told = {"at": dict(cell.point), **figures[_place(cell.point)].as_dict()}
+        said = {"at": dict(cell.point), **figures[_place(cell.point)].as_dict()}
         if cell.operators_ms:
-            told["operators_ms"] = dict(cell.operators_ms)
+            said["operators_ms"] = dict(cell.operators_ms)
         if cell.fanout is not None:
-            told["fanout"] = cell.fanout
-        listed.append(told)
+            said["fanout"] = cell.fanout
+        listed.append(said)
     return {"cells": listed}
 
 
@@ -194,15 +193,15 @@ def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell])
     for edge in pipeline.get("edges", ()):
         task = pipeline["nodes"][edge["from"]].get("task")
         mine = [cell for cell in measured if wish.variants[cell.variant].task == task] if task else []
-        told = dict(edge)
+        said = dict(edge)
         fanouts = {name: _average(mine, name, "fanout") for name in dict.fromkeys(cell.variant for cell in mine)}
         known = {name: value for name, value in fanouts.items() if value is not None}
         if known and "fanout" not in edge:
-            told["fanout"] = {**known, "*": float(f"{sum(known.values()) / len(known):.6g}")}
+            said["fanout"] = {**known, "*": float(f"{sum(known.values()) / len(known):.6g}")}
         sizes = [size for cell in mine if cell.point.get("batch", 1.0) == 1.0 and (size := cell.bytes_out) is not None]
         if sizes and "bytes" not in edge:
-            told["bytes"] = max(sizes)
-        edges.append(told)
+            said["bytes"] = max(sizes)
+        edges.append(said)
     return {**pipeline, "edges": edges}
 
 

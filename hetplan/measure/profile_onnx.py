@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.measure.profile_subject import Answer, MeasurementFailed, Subject
+from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
 
 if TYPE_CHECKING:

@@ -1,27 +1,133 @@
-"""Measuring all that a `Wish` asks for, cell by cell; what is in the journal already is not measured again."""
+"""Measuring all that a `Wish` asks for, cell by cell; what is in the journal already is not measured again.
+
+Quality is measured on a labelled set: an .npz file whose array `labels` says what is right for the others'
+samples.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.profile_cell import Cell, cores_of_this_process, measure_cell, memory_in_use_gib, pinned
-from hetplan.measure.profile_figures import figures_of
-from hetplan.measure.profile_quality import MeasuredQuality, as_quality, quality_of
-from hetplan.measure.profile_subject import MeasurementFailed, Subject, subject_of
+from hetplan.measure.profile_cell import (
+    Cell,
+    cores_of_this_process,
+    figures_of,
+    measure_cell,
+    memory_in_use_gib,
+    pinned,
+)
+from hetplan.measure.profile_models import (
+    CallableModel,
+    CommandModel,
+    HttpEndpoint,
+    MeasurementFailed,
+    Subject,
+    named_function,
+)
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
 
-__all__ = ["Measurements", "measure"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["MeasuredQuality", "Measurements", "as_quality", "measure", "quality_of", "top1"]
+
+
+@dataclass(frozen=True)
+class MeasuredQuality:
+    """The mean score of the samples, and its 95% interval."""
+
+    value: float
+    interval: tuple[float, float]
+    samples: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the journal and the profile's extensions."""
+        return {**asdict(self), "interval": list(self.interval)}
+
+
+def top1(outputs: Any, labels: Any) -> NDArray[np.float64]:
+    """Whether the highest output of each sample is its label.
+
+    >>> top1([[0.1, 0.9], [0.8, 0.2]], [1, 1]).tolist()
+    [1.0, 0.0]
+    """
+    import numpy as np
+
+    found = np.asarray(outputs)
+    best = found.reshape(len(found), -1).argmax(axis=1)
+    return np.asarray(best == np.asarray(labels).reshape(-1), dtype=np.float64)
+
+
+def quality_of(subject: Subject, file: Path, score: str, *, batch: int) -> MeasuredQuality:
+    """The quality of a loaded model; samples are handed over in batches of this size, the last one filled up."""
+    import numpy as np
+
+    arrays = _read(file)
+    labels = arrays.pop("labels")
+    judge = top1 if score == "top1" else named_function(score, file.parent)
+    scores: list[NDArray[np.float64]] = []
+    for first in range(0, len(labels), batch):
+        places = np.arange(first, min(first + batch, len(labels)))
+        taken = np.resize(places, batch)
+        outputs = np.asarray(subject.predict({name: array[taken] for name, array in arrays.items()}))[: len(places)]
+        found = np.asarray(judge(outputs, labels[places]), dtype=np.float64).reshape(-1)
+        if len(found) != len(places) or not np.isfinite(found).all():
+            raise MeasurementFailed(f"{score} gave {len(found)} scores for {len(places)} samples, or none that counts")
+        scores.append(found)
+    return _summed(np.concatenate(scores))
+
+
+def _read(file: Path) -> dict[str, NDArray[Any]]:
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+    except (OSError, ValueError) as error:
+        raise MeasurementFailed(f"{file.name} is no .npz file of plain arrays: {error}") from error
+    if "labels" not in arrays or len(arrays) < 2:
+        raise MeasurementFailed(f"{file.name} wants an array labels and at least one of inputs")
+    if not len(arrays["labels"]) or len({len(array) for array in arrays.values()}) > 1:
+        raise MeasurementFailed(f"{file.name}: the arrays differ in length, or are empty")
+    return arrays
+
+
+def _summed(scores: NDArray[np.float64]) -> MeasuredQuality:
+    """Wilson's interval where each sample is right or wrong, else the normal one."""
+    count, mean = len(scores), float(scores.mean())
+    if set(scores.tolist()) <= {0.0, 1.0}:
+        low, high = _wilson(mean, count)
+    else:
+        half = 1.959964 * float(scores.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+        low, high = mean - half, mean + half
+    return MeasuredQuality(float(f"{mean:.9g}"), (float(f"{low:.9g}"), float(f"{high:.9g}")), count)
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    square = 1.959964**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = math.sqrt(square * (share * (1 - share) / count + square / (4 * count * count))) / (1 + square / count)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def as_quality(line: Mapping[str, Any]) -> MeasuredQuality:
+    """What the journal holds."""
+    low, high = line["interval"]
+    return MeasuredQuality(float(line["value"]), (float(low), float(high)), int(line["samples"]))
+
 
 OnEvent = Callable[[Event], None]
 
@@ -173,9 +279,9 @@ class _Run:
                 content[key] = hashlib.sha256((self.folder / content[key]).read_bytes()).hexdigest()
         if variant.onnx is not None:
             self.found.artifacts[name] = content["onnx"]
-        told = {"variant": content, "hardware": machine.model_dump(mode="json")}
-        told["rule"] = self.wish.repeats.model_dump(mode="json")
-        return digest(told)[len("sha256:") :][:16]
+        said = {"variant": content, "hardware": machine.model_dump(mode="json")}
+        said["rule"] = self.wish.repeats.model_dump(mode="json")
+        return digest(said)[len("sha256:") :][:16]
 
 
 def _cores(machine: MeasuredHardware, name: str) -> tuple[int, ...]:
@@ -204,3 +310,15 @@ def _key(point: Mapping[str, float]) -> str:
 
 def _shown(point: Mapping[str, float]) -> str:
     return ", ".join(f"{axis} {value:g}" for axis, value in point.items()) or "its only point"
+
+
+def subject_of(name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> Subject:
+    """The subject of a variant on some hardware; nothing is loaded yet."""
+    if variant.kind == "onnx":
+        from hetplan.measure.profile_onnx import OnnxModel
+
+        return OnnxModel(name, variant, hardware, folder)
+    made: Callable[..., Subject] = {"callable": CallableModel, "http": HttpEndpoint, "command": CommandModel}[
+        variant.kind
+    ]
+    return made(name, variant, hardware, folder)

@@ -7,8 +7,19 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.datasets import circinus
 from benchmarks.datasets.sources import as_id, read
-from hetplan.measure.evaluator_synthetic import SyntheticPacking, draw, draw_machines, draw_packing
-from hetplan.measure.evaluator_synthetic_apps import APPS, BANDWIDTH, GRID, HOP_S, PRICE, STRATA, TIERS
+from hetplan.measure.evaluator_synthetic import (
+    APPS,
+    BANDWIDTH,
+    GRID,
+    HOP_S,
+    PRICE,
+    STRATA,
+    TIERS,
+    SyntheticPacking,
+    draw,
+    draw_machines,
+    draw_packing,
+)
 from hetplan.profiles.load import load_inputs, load_profile, load_slo
 
 DATA_SET = "circinus"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from hetplan.executor.serving.command_model import CommandModel
 from hetplan.executor.serving.frames import FAILED, SERVED
-from hetplan.executor.serving.models import Result
+from hetplan.executor.serving.models import CommandModel, Result
 from hetplan.executor.serving.query_body import Query
 
 ECHO = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hetplan.executor.durable import DeploymentLock, Journal, Record, write_durably
-from hetplan.executor.failures import DeploymentLocked
+from hetplan.executor.target import DeploymentLocked
 
 
 def test_a_journal_tells_how_far_an_apply_came(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from cases.deployments import Client, make_plan, make_worker
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.kept_process import marked
+from hetplan.executor.target import ApplyFailed
 
 pytestmark = pytest.mark.slow
 

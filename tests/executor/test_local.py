@@ -21,9 +21,9 @@ import pytest
 from cases.deployments import Client, make_plan, make_worker
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.failures import ApplyFailed, DeploymentLocked
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import marked
+from hetplan.executor.target import ApplyFailed, DeploymentLocked
 from hetplan.profiles.plan_file import write_plan
 from hetplan.profiles.workers import Load, Worker
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.measure.evaluator import EvaluationFailed, Guarded
-from hetplan.measure.evaluator_command import LONGEST_LINE, MOST_UNASKED, _Process
+from hetplan.measure.evaluator import LONGEST_LINE, MOST_UNASKED, EvaluationFailed, Guarded, _Process
 from hetplan.measure.journal import Journal
 
 GOOD = {"score": 1.0, "seconds": {"cut": 0.1}}

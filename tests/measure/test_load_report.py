@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from hetplan.measure.load_figures import Figure, figures_of
-from hetplan.measure.load_report import Verdict, judge, load_report
+from hetplan.measure.load_report import Figure, Verdict, figures_of, judge, load_report
 from hetplan.measure.load_send import Sent
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import Slo

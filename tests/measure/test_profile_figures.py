@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hetplan.measure.profile_figures import enough, figures_of, next_look, order_statistics
+from hetplan.measure.profile_cell import enough, figures_of, next_look, order_statistics
 from hetplan.measure.profile_wish import Repeats
 
 

@@ -17,13 +17,11 @@ import numpy as np
 import pytest
 
 from hetplan.errors import Cancelled, InputError
-from hetplan.measure.evaluator import EvaluationFailed, Guarded
-from hetplan.measure.evaluator_command import Command, load_evaluators
+from hetplan.measure.evaluator import Command, EvaluationFailed, Guarded, load_evaluators
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.journal import Journal, measured_document
-from hetplan.measure.sampling import Rule
-from hetplan.measure.strata import read_features
+from hetplan.measure.sampling import Rule, read_features
 from hetplan.planner.forms.black_box import Verdict
 
 OPERATORS = ("cut", "name")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan.measure.sampling import Rule, Seen, false_stops, stratified_variance
-from hetplan.measure.strata import stratify
+from hetplan.measure.sampling import Rule, Seen, false_stops, stratified_variance, stratify
 
 FOUR_OF_FIVE = np.tile([1.0, 1.0, 1.0, 1.0, 0.0], 40)
 

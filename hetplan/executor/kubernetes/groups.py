@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Group:
-    """`unit` stands for all of them, with index 0; `indices` are those that get queries, `standby` those that wait."""
+    """`unit` is any of them, with index 0; `indices` are those that get queries, `standby` those that wait."""
 
     unit: Unit
     indices: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ LABEL_PART = "app.kubernetes.io/component"
 LABEL_GROUP = "hetplan/group"
 
 
-def dns_name(*ids: str, told_apart_by: str = "") -> str:
+def dns_name(*ids: str, distinct_by: str = "") -> str:
     """The ids joined by "-" as a DNS label, and a digest that keeps apart what would come out the same.
 
     >>> dns_name("prod", "w1"), dns_name("prod", "w_1.a")
@@ -132,7 +132,7 @@ def dns_name(*ids: str, told_apart_by: str = "") -> str:
     if not plain[:1].isalpha():
         plain = f"x{plain}"
     # A separator that no id can hold: ("a-b", "c") is not ("a", "b-c").
-    mark = sha256("\0".join((*ids, told_apart_by)).encode()).hexdigest()[:6]
+    mark = sha256("\0".join((*ids, distinct_by)).encode()).hexdigest()[:6]
     return f"{plain[: _MOST - 7].rstrip('-')}-{mark}"
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from hetplan.executor.failures import TargetFailed
+from hetplan.executor.target import TargetFailed
 from hetplan.profiles.fields import Id, Model, Named, NonNegative, Positive, PositiveCount
 
 __all__ = ["FIELD_MANAGER", "Kubectl", "KubernetesSettings", "WorkerPod"]
@@ -147,7 +147,7 @@ class WorkerPod(Model):
 
 
 class KubernetesSettings(Model):
-    """The cluster, reached by `kubectl`; commands and images stand here, never in a plan."""
+    """The cluster, reached by `kubectl`; commands and images are named here, never in a plan."""
 
     kubectl: Word = Field(default="kubectl", description="the program: a name, or a path relative to hosts.toml")
     kubeconfig: str | None = Field(default=None, description="relative to hosts.toml; by default kubectl's own choice")

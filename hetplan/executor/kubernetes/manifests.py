@@ -90,12 +90,12 @@ class Manifests:
 
     def group_object(self, group: Group) -> str:
         """The name that a group's objects share."""
-        return dns_name(self.hosts.name, group.unit.worker, told_apart_by=group.name)
+        return dns_name(self.hosts.name, group.unit.worker, distinct_by=group.name)
 
     @property
     def router_object(self) -> str:
         """The name that the router's objects share."""
-        return dns_name(self.hosts.name, "router", told_apart_by="router")
+        return dns_name(self.hosts.name, "router", distinct_by="router")
 
     def address(self, name: str) -> str:
         """Where a Service is reached within the cluster."""
@@ -176,15 +176,15 @@ class Manifests:
         settings, unit = self.settings, group.unit
         if self.hosts.hosts[unit.host].enforcement == "none":
             return []
-        told = []
+        said = []
         for load in unit.loads:
             units = (load.share_gpu or 0.0) * settings.gpu_slices
             if abs(units - round(units)) > 1e-9:
-                told.append(
+                said.append(
                     f"{load.id} wants {load.share_gpu:g} of a GPU and {settings.gpu_resource} comes in "
                     f"1/{settings.gpu_slices}: set gpu_slices to what the device plugin shares out"
                 )
-        return told
+        return said
 
     def _pod(self, container: Json, config: str) -> Json:
         settings = self.settings

@@ -26,7 +26,7 @@ from hetplan.profiles.canonical import digest
 __all__ = ["PodAddresses", "Serve", "look_up", "router_in_pod", "serve_in_pod", "worker_in_pod"]
 
 Serve = Callable[[int], Coroutine[Any, Any, None]]
-"""Serves until told to stop; writes to the open file that it is given where it listens, or why it cannot."""
+"""Serves until it is to stop; writes to the open file that it is given where it listens, or why it cannot."""
 
 
 def serve_in_pod(arguments: list[str], made: Callable[[Any, int, Path], Serve]) -> None:
@@ -40,9 +40,9 @@ def serve_in_pod(arguments: list[str], made: Callable[[Any, int, Path], Serve]) 
         asyncio.run(made(json.loads(given.config.read_text()), given.port, Path(folder))(writing))
     # A failed start may leave the writing end open, a good one has closed it; by now all has been said.
     os.set_blocking(reading, False)
-    told = json.loads(os.read(reading, 65536) or b"{}")
-    if "failed" in told:
-        raise SystemExit(told["failed"])
+    said = json.loads(os.read(reading, 65536) or b"{}")
+    if "failed" in said:
+        raise SystemExit(said["failed"])
 
 
 def worker_in_pod(content: Mapping[str, Any], port: int, folder: Path) -> Serve:
@@ -58,7 +58,7 @@ LOOK_S = 1.0
 
 
 def look_up(name: str) -> list[str] | None:
-    """The addresses behind a name, [] where it is known to have none, None where that cannot be told."""
+    """The addresses behind a name, [] where it is known to have none, None where that is not known."""
     try:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
     except socket.gaierror as error:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from hetplan.errors import InputError
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.kubernetes.groups import LABEL_GROUP, LABEL_PART, Group, group_name, grouped, selector
 from hetplan.executor.kubernetes.kubectl import Kubectl, KubernetesSettings
 from hetplan.executor.kubernetes.manifests import CONFIG_FILE, Manifests
-from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.validate import validate
 
@@ -48,15 +47,15 @@ class Kubernetes:
             return [missing]
         try:
             groups = grouped(units)
-            told = [why for group in groups.values() for why in self.manifests.unenforced(group)]
+            said = [why for group in groups.values() for why in self.manifests.unenforced(group)]
             made = [manifest for group in groups.values() for manifest in self.manifests.group(group)]
-            if made and not told:
+            if made and not said:
                 self.kubectl.apply(made, about="check", dry_run=True)
         except InputError as error:
             return [str(fault) for fault in error.faults]
         except TargetFailed as error:
             return [error.cause]
-        return told
+        return said
 
     def diff(self, units: Sequence[Unit]) -> str:
         """What starting these units would change in the cluster, object by object, as `kubectl diff` shows it."""
@@ -167,7 +166,7 @@ class Kubernetes:
         }
 
     def _take_back(self, changed: Mapping[str, Group], before: Mapping[str, Group]) -> None:
-        """After a failed change: what ran is applied again, what is new goes; the failure itself is told by others."""
+        """After a failed change: what ran is applied again, what is new goes. Others report the failure."""
         there = self._there()
         for name in changed:
             if name in before:
@@ -205,8 +204,8 @@ class Kubernetes:
         at = Endpoint(self.manifests.address(name), self.settings.port)
         for place, unit in enumerate(group.units.values()):
             status = "ready" if place < ready else "failing" if why else "starting"
-            told = "" if status == "ready" else why
-            yield Seen(unit.name, unit.content, status, endpoint=at, unit=unit, restarts=restarts, why=told)
+            said = "" if status == "ready" else why
+            yield Seen(unit.name, unit.content, status, endpoint=at, unit=unit, restarts=restarts, why=said)
 
     def _counters(self, pod: str) -> Mapping[str, Mapping[str, float]]:
         path = f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/metrics"
@@ -292,15 +291,15 @@ def _restarts(pod: Json) -> int:
 
 def _troubles(pods: Iterable[Json]) -> str:
     """Why pods are not ready, in the cluster's own words: no node for them, no image, a container that keeps ending."""
-    told: dict[str, None] = {}
+    said: dict[str, None] = {}
     for pod in pods:
         status = pod.get("status", {})
         for one in status.get("conditions", ()):
             if one["type"] == "PodScheduled" and one["status"] == "False":
-                told[f"{pod['metadata']['name']} cannot be placed: {one.get('message', one.get('reason', ''))}"] = None
+                said[f"{pod['metadata']['name']} cannot be placed: {one.get('message', one.get('reason', ''))}"] = None
         for one in status.get("containerStatuses", ()):
             waiting = one.get("state", {}).get("waiting") or {}
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 message = f": {waiting['message']}" if waiting.get("message") else ""
-                told[f"{pod['metadata']['name']} is in {waiting['reason']}{message}"] = None
-    return "; ".join(told)
+                said[f"{pod['metadata']['name']} is in {waiting['reason']}{message}"] = None
+    return "; ".join(said)

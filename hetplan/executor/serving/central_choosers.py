@@ -212,7 +212,7 @@ class MatchingChooser(_Central):
 def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> list[list[Lane]]:
     """The workers in the parts into which a pool of more than `most` is divided (`hetplan.dispatch.matching`).
 
-    As in the simulator, the workers of each hardware are dealt out in turn, whatever groups they stand in.
+    As in the simulator, the workers of each hardware are dealt out in turn, whatever groups they are in.
     """
     counts = Counter(lane.hardware for lane in lanes)
     weights = [weight.get(name, 1.0) for name in counts]

@@ -181,7 +181,7 @@ class TurnChooser(_AtWorkers):
 
     def __init__(self, shares: ShareChooser | None, lanes: Sequence[Lane], *, shortest: bool) -> None:
         self._shares, self._shortest = shares, shortest
-        # Under a policy the loads of a worker share one queue: one lane stands for all of them.
+        # Under a policy the loads of a worker share one queue: one lane is for all of them.
         self._lanes = list({lane.unit: lane for lane in reversed(lanes) if lane.open}.values())[::-1]
         self._next = -1
 

@@ -73,7 +73,7 @@ def _has_mean(law: Mapping[str, Any] | None) -> bool:
 class Link(asyncio.Protocol):
     """A connection to one worker, opened again whenever it breaks.
 
-    `on_done` gets every answer, `on_ready` is told of an open link, `on_lost` of the queries that a broken one left
+    `on_done` gets every answer, `on_ready` an open link, `on_lost` the queries that a broken one left
     without an answer.
     """
 

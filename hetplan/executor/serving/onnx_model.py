@@ -124,11 +124,11 @@ class OnnxModel:
         passes: Mapping[str, str] = self._made["passes"]
         if not passes:
             return b""
-        told = {
+        said = {
             child: [{"inputs": row[None].tolist()} for row in outputs[name].reshape(-1, *outputs[name].shape[2:])]
             for child, name in passes.items()
         }
-        return json.dumps(told).encode()
+        return json.dumps(said).encode()
 
     def _feed(self, query: Query, rows: int) -> dict[str, Array]:
         if query.inputs is None:

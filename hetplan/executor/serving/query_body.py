@@ -1,4 +1,4 @@
-"""The body of a query: where it stands on the tables (`at`) and what the model is to work on.
+"""The body of a query: its place on the tables (`at`) and what the model is to work on.
 
 JSON, ``{"at": {"batch": 64}, "inputs": ...}``, or any other bytes, which go to the model unread; these travel between
 router and worker with their `at` packed before them.
@@ -49,8 +49,8 @@ def read_query(body: bytes) -> Query:
 
 def packed(at: dict[str, float], content: bytes) -> bytes:
     """Bytes that are not JSON, with what the query says of itself."""
-    told = json.dumps(at).encode()
-    return _MARK.pack(0, len(told)) + told + content
+    said = json.dumps(at).encode()
+    return _MARK.pack(0, len(said)) + said + content
 
 
 def read_at(text: str) -> dict[str, float]:
@@ -71,8 +71,8 @@ def _read(body: bytes) -> Query:
         return Query({})
     try:
         if body[0] == 0 and len(body) >= _MARK.size:
-            _, told = _MARK.unpack_from(body)
-            return Query(_numbers(json.loads(body[_MARK.size : _MARK.size + told])), body[_MARK.size + told :])
+            _, said = _MARK.unpack_from(body)
+            return Query(_numbers(json.loads(body[_MARK.size : _MARK.size + said])), body[_MARK.size + said :])
         data = json.loads(body)
     except BadQuery:
         raise

@@ -30,7 +30,7 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
     if query.brief:
         query.exchange.answer(_STATUS[outcome], fields=fields)
         return
-    told = {
+    said = {
         "outcome": outcome,
         "app": query.app.name,
         "quality": round(query.quality, 9) if answered and query.judged else None,
@@ -46,8 +46,8 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
         ],
     }  # fmt: skip
     if why:
-        told["why"] = why
-    body = json.dumps(told).encode()
+        said["why"] = why
+    body = json.dumps(said).encode()
     if answered:
         # The models' answers are JSON already: they are put in as they are.
         single = query.app.steps.single

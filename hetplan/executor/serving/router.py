@@ -55,7 +55,7 @@ class Router:
         self._reading: asyncio.Task[None] | None = None
 
     async def run(self, report: int) -> None:
-        """Serve until told to stop."""
+        """Serve until it is to stop."""
         self._loop = asyncio.get_running_loop()
         try:
             self.follow(json.loads(self.routes_path.read_text()))
@@ -106,9 +106,9 @@ class Router:
         policies = {unit["worker"]: unit["policies"] for unit in routes["units"]}
         asks = Asks(self._send, self._give_up, self._loop.call_soon)
         old, self.apps = self.apps, {}
-        for name, told in routes["apps"].items():
+        for name, said in routes["apps"].items():
             known = old.get(name)
-            self.apps[name] = Application(name, told, list(lanes.values()), policies, self._random, asks, known)
+            self.apps[name] = Application(name, said, list(lanes.values()), policies, self._random, asks, known)
         for query in self._queries.values():
             now = self.apps.get(query.app.name)
             if now is not None and now.told["nodes"] == query.app.told["nodes"]:
@@ -174,9 +174,9 @@ class Router:
             return
         elif path == "/healthz":
             ready = {name: link.ready for (name, _, _), link in self.links.items()}
-            told = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
+            said = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
                     "units": ready, "pid": os.getpid()}  # fmt: skip
-            exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
+            exchange.answer(503 if self.draining else 200, json.dumps(said).encode())
         else:
             counted = Counted(
                 monotonic() - self.since_s, self.routes["revision"], self.apps, self.loads, self.lanes.values()
@@ -469,9 +469,9 @@ def _no_outcome(lane: Lane, said: str) -> str:
 
 
 def _child_body(item: Any, query: QueryState) -> bytes:
-    """What a model told about one query that follows, as the body of that query."""
-    told = item if isinstance(item, dict) and ("inputs" in item or "at" in item) else {"inputs": item}
-    return json.dumps({"at": query.at, **told}).encode()
+    """What a model said of one query that follows, as the body of that query."""
+    said = item if isinstance(item, dict) and ("inputs" in item or "at" in item) else {"inputs": item}
+    return json.dumps({"at": query.at, **said}).encode()
 
 
 def main(arguments: list[str]) -> None:

@@ -29,7 +29,7 @@ __all__ = ["Counters", "HeldLoad", "Job", "Lane", "Station"]
 
 @dataclass(slots=True)
 class Job:
-    """A query in a worker; `finish` is told its result, how long it waited and was served, and by which load."""
+    """A query in a worker; `finish` gets its result, how long it waited and was served, and by which load."""
 
     query: Query
     entered_s: float

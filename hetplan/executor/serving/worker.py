@@ -35,8 +35,7 @@ from hetplan.executor.serving.frames import (  # fmt: skip
 from hetplan.executor.serving.http_server import Exchange, listen
 from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.models import Model, Result, SleepModel
-from hetplan.executor.serving.precise_timer import PreciseTimer
-from hetplan.executor.serving.process import ask_for_short_turns, end_with_parent, spare_the_collector
+from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, end_with_parent, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 
@@ -61,7 +60,7 @@ class Worker:
         self._timer: PreciseTimer
 
     async def run(self, report: int) -> None:
-        """Serve until told to stop."""
+        """Serve until it is to stop."""
         loop = asyncio.get_running_loop()
         self._timer = PreciseTimer(loop)
         config = json.loads(self.config_path.read_text())
@@ -169,9 +168,9 @@ class Worker:
         elif not exchange.allows("GET", "HEAD"):
             return
         elif path == "/healthz":
-            told = {"ready": not self.draining, "content": self.config["content"], "pid": os.getpid(),
+            said = {"ready": not self.draining, "content": self.config["content"], "pid": os.getpid(),
                     "refused": self.config.get("refused", "")}  # fmt: skip
-            exchange.answer(503 if self.draining else 200, json.dumps(told).encode())
+            exchange.answer(503 if self.draining else 200, json.dumps(said).encode())
         else:
             loads = {name: asdict(load.counters) for name, load in self.loads.items()}
             exchange.answer(200, json.dumps({"since_s": monotonic() - self.since_s, "loads": loads}).encode())
@@ -193,15 +192,15 @@ class Worker:
 
         def finish(result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
             served = result.outcome == SERVED
-            told = {"outcome": _NAMES.get(result.outcome, "dropped"), "load": load, "queue_ms": 1e3 * waited_s,
+            said = {"outcome": _NAMES.get(result.outcome, "dropped"), "load": load, "queue_ms": 1e3 * waited_s,
                     "service_ms": 1e3 * took_s, "batch": batch}  # fmt: skip
             if served:
-                told["outputs"] = json.loads(result.body) if result.body else None
+                said["outputs"] = json.loads(result.body) if result.body else None
                 if result.step_outcome:
-                    told["step_outcome"] = result.step_outcome
+                    said["step_outcome"] = result.step_outcome
             else:
-                told["why"] = result.body.decode()
-            exchange.answer(200 if served else 503, json.dumps(told).encode())
+                said["why"] = result.body.decode()
+            exchange.answer(200 if served else 503, json.dumps(said).encode())
 
         station, lane = place
         station.put(lane, Job(query, monotonic(), finish), self.loads[name])
@@ -281,8 +280,8 @@ class _Link:
             self.connection.transport.write(b"".join(out))
 
 
-def _report(file: int, told: Mapping[str, Any]) -> None:
-    os.write(file, json.dumps(told).encode() + b"\n")
+def _report(file: int, said: Mapping[str, Any]) -> None:
+    os.write(file, json.dumps(said).encode() + b"\n")
     os.close(file)
 
 
@@ -298,7 +297,7 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
         from hetplan.executor.serving.onnx_model import OnnxModel
 
         return OnnxModel(made, servers=servers, cores=cores, loop=loop)
-    from hetplan.executor.serving.command_model import CommandModel
+    from hetplan.executor.serving.models import CommandModel
 
     return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)
 

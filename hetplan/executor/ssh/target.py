@@ -23,9 +23,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.ssh.wire import endpoints_from, healths_from, line_of, own_version, seen_from
-from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit
 from hetplan.profiles.fields import Model, Positive
 from hetplan.profiles.validate import validate
@@ -51,8 +50,8 @@ class SshTarget:
 
     def check(self, units: Sequence[Unit]) -> list[str]:
         """The far machine's own reasons."""
-        told: list[str] = self._ask({"call": "check", **self._units(units)})
-        return told
+        said: list[str] = self._ask({"call": "check", **self._units(units)})
+        return said
 
     def observe(self) -> tuple[Seen, ...]:
         """What runs on the far machine."""
@@ -148,7 +147,7 @@ class SshTarget:
             self._line = None
 
     def _units(self, units: Sequence[Unit]) -> dict[str, Any]:
-        return {"units": [self._places.told(unit).as_dict() for unit in units]}
+        return {"units": [self._places.sent(unit).as_dict() for unit in units]}
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class FilePlaces:
 
     >>> load = LoadSpec("w1.a", model={"kind": "onnx", "path": "/opt/shop/models/m.onnx"})
     >>> places = FilePlaces("/opt/shop", "/srv/shop")
-    >>> unit = places.told(Unit("w1-0-4df5b1", "w1", 0, "t4", "far", "box", loads=(load,)))
+    >>> unit = places.sent(Unit("w1-0-4df5b1", "w1", 0, "t4", "far", "box", loads=(load,)))
     >>> unit.loads[0].model["path"]
     '/srv/shop/models/m.onnx'
     >>> places.known(unit).loads == (load,)
@@ -167,7 +166,7 @@ class FilePlaces:
     here: str
     there: str
 
-    def told(self, unit: Unit) -> Unit:
+    def sent(self, unit: Unit) -> Unit:
         """The unit with its files where they lie there."""
         return _moved(unit, self.here, self.there)
 

@@ -1,7 +1,7 @@
 """What the two ends of an ssh connection say to each other: JSON lines, one call and one reply at a time.
 
 The near end sends `{"call": NAME, ...}`, the far end answers `{"reply": ...}` or `{"failed": {...}}`. Only data goes
-over the line: no word of a plan ever stands in a command.
+over the line: no word of a plan is ever part of a command.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from hetplan.executor.failures import TargetFailed
-from hetplan.executor.target import Target, UnitHealth
+from hetplan.executor.target import Target, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 
 __all__ = ["answer", "endpoints_from", "healths_from", "line_of", "own_version", "seen_from"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.target import Kubernetes
+from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
 from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.target import Kubernetes
-from hetplan.executor.target import Setting
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

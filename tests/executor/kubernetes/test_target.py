@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.executor.failures import TargetFailed
+from hetplan.executor.target import TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.testing.target_checks import check_target
 

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.local import Local
 from hetplan.executor.ray import Ray
-from hetplan.executor.target import Setting
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
 from hetplan.profiles.plan_dispatch import SharesDispatch

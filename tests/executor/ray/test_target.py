@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from hetplan.executor import ray as ray_target
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.ray import Ray, RayConfig, RaySettings
-from hetplan.executor.target import Setting
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.testing.target_checks import check_target
 

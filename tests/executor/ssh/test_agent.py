@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hetplan import __version__
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.ssh.agent import serve
 from hetplan.executor.ssh.wire import answer, endpoints_from, healths_from, line_of, seen_from
-from hetplan.executor.target import Setting, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit, named
 
 UNIT = named(Unit("", "w1", 0, "t4", "far", "box", loads=(LoadSpec("w1.a", variant="m", knobs={"size": 640}),)))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hetplan.executor.deployment import Deployment, Progress
-from hetplan.executor.failures import ApplyFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import end_all, marked
 from hetplan.executor.local import Local
 from hetplan.executor.ssh.target import SshTarget
+from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
 from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest

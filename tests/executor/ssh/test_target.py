@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.executor.failures import TargetFailed
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import end_all, marked
 from hetplan.executor.ssh.target import FilePlaces, SshTarget, control_folder
-from hetplan.executor.target import Setting
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.testing.target_checks import check_target
 
@@ -134,7 +133,7 @@ def test_model_files_are_looked_for_where_they_lie_there(
 def test_what_is_seen_there_is_what_was_wanted_here(tmp_path: Path) -> None:
     places = FilePlaces(str(tmp_path), "/srv/shop")
     unit = named(Unit("", "w1", 0, "t4", "far", "box", loads=(onnx(tmp_path / "m.onnx"), onnx(Path("/opt/m.onnx")))))
-    told = places.told(unit)
+    told = places.sent(unit)
     assert [load.model["path"] for load in told.loads] == ["/srv/shop/m.onnx", "/opt/m.onnx"]
     seen = places.seen(Seen(unit.name, told.content, "ready", unit=told))
     assert (seen.unit, seen.content) == (unit, unit.content)

@@ -10,8 +10,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
-from hetplan.measure.evaluator_synthetic import draw
-from hetplan.measure.evaluator_synthetic_apps import APPS
+from hetplan.measure.evaluator_synthetic import APPS, draw
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certificate import certify
