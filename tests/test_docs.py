@@ -96,7 +96,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for table in ("PROBLEMS", "CHECKS", "SOLVERS", "IMPORTERS"):
+    for table in ("PROBLEMS", "CHECKS", "TOOLS", "SOLVERS", "IMPORTERS"):
         monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
     names: dict[str, object] = {}
     for block in blocks(page):

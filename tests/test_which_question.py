@@ -217,3 +217,21 @@ def test_a_solve_imports_the_question_and_the_engine_that_it_asks() -> None:
     assert "pool" in rooms
     assert not rooms & (LADDER.keys() - {"pool"})
     assert not [name for name in loaded if name.split(".")[1] in ("simulator", "measure", "executor", "cli")]
+
+
+@pytest.mark.parametrize(("question", "example"), [("pipeline", "pipeline/"), ("compound", "compound/")])
+def test_a_question_that_plans_without_outcomes_names_the_step(question: str, example: str) -> None:
+    """One clear error, whether the question is named or inferred; nothing else about the same files beside it."""
+    profile, slo = files(example)
+    name, pipeline = next(iter(profile["pipelines"].items()))
+    step = next(iter(pipeline["nodes"]))
+    pipeline["nodes"][step]["outcomes"] = {"share": {"sure": 0.7, "unsure": 0.3}}
+    pipeline["quality"] = {"rule": "product"}
+    for app in slo["apps"].values():
+        app["late"] = "serve"
+    for asked in (question, None):
+        with pytest.raises(hp.InputError) as raised:
+            hp.solve(profile, slo, question=asked)
+        (fault,) = raised.value.faults
+        assert fault.path == f"$.pipelines.{name}.nodes.{step}.outcomes"
+        assert "what the answer of a step comes to" in fault.why

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.contract import Obstacle
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.profile import Pipeline
 
 __all__ = ["Faults"]
 
@@ -36,15 +37,12 @@ class Faults:
         """A fault of an option."""
         self.found.append(Fault("options", name, str(value), why, remedy))
 
-    def refuse_outcomes(self, pipeline_id: str, pipeline: Pipeline, plans: str) -> None:
-        """A fault for every step whose outcomes these plans would not decide on."""
-        for name, node in pipeline.nodes.items():
-            if node.outcomes is not None:
-                self.in_profile(
-                    f"$.pipelines.{pipeline_id}.nodes.{name}.outcomes",
-                    f"{plans} do not depend on what the answer of a step comes to",
-                    "Drop the outcomes and every `on` of an edge, or ask a question that plans with them.",
-                )
+    def obstacles(self, found: Iterable[Obstacle]) -> None:
+        """What keeps the files from asking a question that was named; raises at once where anything does."""
+        for one in found:
+            say = self.in_profile if one.file == "profile" else self.in_slo
+            say(one.path, one.why, one.remedy)
+        self.settle()
 
     def also(self, error: InputError) -> None:
         """The faults that something read on the way has raised."""

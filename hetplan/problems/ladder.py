@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import App
 
-__all__ = ["LADDER", "compound", "pipeline", "policy", "pool", "variants"]
+__all__ = ["LADDER", "compound", "outcomes", "pipeline", "policy", "pool", "variants"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 ANOTHER = "Take it out, or name another question with --question."
@@ -75,6 +75,18 @@ def _compound(inputs: Inputs) -> Iterator[Obstacle]:
         elif not any(node.device for node in found.nodes.values()):
             text = f"the pipeline of {name} has tasks with variants, no operators on devices"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
+        yield from outcomes(inputs, app, "compound plans")
+
+
+def outcomes(inputs: Inputs, app: App, plans: str) -> Iterator[Obstacle]:
+    """The steps of an application whose outcomes plans of this kind do not decide on."""
+    name = app.runs.pipeline if app.runs is not None else None
+    found = inputs.profile.pipelines.get(name or "")
+    for step, node in found.nodes.items() if found is not None else ():
+        if node.outcomes is not None:
+            text = f"{plans} do not depend on what the answer of a step comes to"
+            remedy = "Drop the outcomes and every `on` of an edge, or name a question that plans with them."
+            yield Obstacle(text, f"$.pipelines.{name}.nodes.{step}.outcomes", remedy, file="profile")
 
 
 def _pipeline(inputs: Inputs) -> Iterator[Obstacle]:
@@ -90,6 +102,7 @@ def _pipeline(inputs: Inputs) -> Iterator[Obstacle]:
         if found is None or any(node.task is None for node in found.nodes.values()):
             text = f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
+        yield from outcomes(inputs, app, "plans of pipelines")
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')

@@ -13,6 +13,7 @@ import numpy as np
 from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed
 from hetplan.planner.forms.packing import Choice, Items, Packing
+from hetplan.problems import ladder
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
@@ -194,7 +195,7 @@ def _sought(
         faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.refuse_outcomes(pipeline_id, pipeline, "compound plans")
+    faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
     targets = [target.max_ms for target in app.latency if target.of == "response"]

@@ -54,9 +54,7 @@ class Wish:
 def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
-    for one in ladder.pipeline(inputs):
-        faults.in_slo(one.path, one.why, one.remedy)
-    faults.settle()
+    faults.obstacles(ladder.pipeline(inputs))
     _refused(inputs, faults)
     fleet = read_fleet(inputs, faults)
     rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}
@@ -178,7 +176,6 @@ class _Reader:
 
     def tree(self, rate: float, weight: float) -> Tree:
         """The pipeline as a tree (of a DAG: with the first parent of each step)."""
-        self.faults.refuse_outcomes(self.pipeline_id, self.pipeline, "plans of pipelines")
         order = order_of(self.pipeline)
         place = {node: t for t, node in enumerate(order)}
         parent = {place[edge.to]: place[edge.from_] for edge in reversed(self.pipeline.edges)}
