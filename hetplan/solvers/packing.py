@@ -41,6 +41,7 @@ __all__ = [
     "better",
     "choose_by",
     "fill",
+    "filled_up",
     "in_order",
     "norms",
 ]
@@ -106,7 +107,10 @@ def in_order(form: Packing, demand: Vector) -> NDArray[np.int64]:
 
 def fill(form: Packing, order: NDArray[np.int64], *, stop: bool = False) -> Choice | None:
     """Take options in this order; None where a group that must be served is left."""
-    choice = _on_floor(form, order, stop=stop) if form.items is not None else _by_chunks(form, order, stop=stop)
+    if form.items is not None:
+        choice = _on_floor(form, order, stop=stop)
+    else:
+        choice = filled_up(form, np.full(form.first.size - 1, -1, dtype=np.int64), order, stop=stop)
     return None if form.sense == "min" and (choice.option < 0).any() else choice
 
 
@@ -118,10 +122,14 @@ def _on_floor(form: Packing, order: NDArray[np.int64], *, stop: bool) -> Choice:
     return floor.choice()
 
 
-def _by_chunks(form: Packing, order: NDArray[np.int64], *, stop: bool) -> Choice:
-    """The same without machines, many options at a time: up to the first that does not fit, again and again."""
-    chosen = np.full(form.first.size - 1, -1, dtype=np.int64)
+def filled_up(form: Packing, chosen: NDArray[np.int64], order: NDArray[np.int64], *, stop: bool = False) -> Choice:
+    """What is chosen already and, of groups without an option, options in this order; for a form without machines.
+
+    Many options at a time: up to the first that does not fit, again and again.
+    """
+    chosen = chosen.copy()
     left = form.capacity + FEASIBILITY / 2 * np.maximum(1.0, np.abs(form.capacity))
+    left = left - form.demand[chosen[chosen >= 0]].sum(axis=0)
     ended = False
     for begin in range(0, order.size, CHUNK):
         rest = order[begin : begin + CHUNK]

@@ -20,7 +20,7 @@ from hetplan.planner.forms.milp import Builder, Elastic, Milp, Vector
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.tolerances import VALUE
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.packing import PackingEngine, best_prices, better, choose_by, fill, in_order, norms
+from hetplan.solvers.packing import PackingEngine, best_prices, better, choose_by, fill, filled_up, in_order, norms
 from hetplan.solvers.packing_local import at_least_cost, by_moves, in_fewer_machines, machine_orders
 from hetplan.solvers.running import left_of
 
@@ -63,6 +63,8 @@ def portfolio(form: Packing, prices: Vector) -> Choice | None:
     best = greedy_by(form, prices)
     for demand in norms(form).values():
         best = better(form, best, fill(form, in_order(form, demand)))
+    if form.items is None and form.sense == "max":
+        best = better(form, best, by_shares(form, prices))
     if form.items is not None:
         for found in machine_orders(form, prices):
             best = better(form, best, found)
@@ -70,6 +72,26 @@ def portfolio(form: Packing, prices: Vector) -> Choice | None:
         best = better(form, best, fill(form, by_price(form, prices)))
         best = better(form, best, by_moves(form, prices, best))
     return best
+
+
+def by_shares(form: Packing, prices: Vector) -> Choice | None:
+    """For most benefit: the linear program over the groups that prices leave open, rounded down and filled up.
+
+    A vertex of it parts at most as many groups as there are capacities; only these are left to the filling.
+    """
+    core, chosen = _core(form, prices, max(OPEN, int(OPEN_SHARE * (form.first.size - 1))))
+    small = _part(form, core, chosen)
+    if (small.capacity < 0).any() or not small.fits.any():
+        return None
+    program, _ = packing_to_milp(small)
+    answer = Highs().solve(replace(program, whole=np.zeros_like(program.whole)), Limits())
+    if answer.point is None:
+        return None
+    taken = np.flatnonzero(small.fits)[answer.point > 1 - WHOLE]
+    option = chosen.copy()
+    option[core] = -1
+    option[core[small.group[taken]]] = taken + (form.first[:-1][core] - small.first[:-1])[small.group[taken]]
+    return filled_up(form, option, in_order(form, form.taken @ prices + EPS))
 
 
 def by_price(form: Packing, prices: Vector) -> NDArray[np.int64]:
@@ -92,6 +114,11 @@ def sound_start(form: Packing, start: Choice | None) -> Choice | None:
 
 MOST_COLUMNS = 200_000
 CORE = 300
+"""Groups that the whole-number program chooses for."""
+OPEN_SHARE, OPEN = 0.15, 100
+"""Groups that the linear program chooses for: this share of all, at least so many."""
+WHOLE = 1e-6
+"""How near to 1 a linear program's share must be to count as chosen."""
 CORE_SECONDS = 10.0
 
 
@@ -178,7 +205,7 @@ class DualCore(PackingEngine):
         best = better(form, portfolio(form, prices), sound_start(form, start))
         stop = Stop.FINISHED
         if best is not None and form.items is None:
-            core, chosen = _core(form, prices)
+            core, chosen = _core(form, prices, CORE)
             small = _part(form, core, chosen)
             if (small.capacity >= 0).all():
                 milp, read = packing_to_milp(small)
@@ -197,7 +224,7 @@ class DualCore(PackingEngine):
         return replace(self.worth(form, best, prices=prices), stop=stop, deterministic=stop is not Stop.TIME)
 
 
-def _core(form: Packing, prices: Vector) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _core(form: Packing, prices: Vector, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The groups whose best and second best (or nothing) differ least after paying, and what prices give the rest."""
     sign = 1.0 if form.sense == "max" else -1.0
     paid = np.where(form.fits, sign * form.worth - form.taken @ prices, -np.inf)
@@ -210,7 +237,7 @@ def _core(form: Packing, prices: Vector) -> tuple[NDArray[np.int64], NDArray[np.
     unserved = np.full(best.size, -np.inf)
     np.maximum.at(unserved, form.group, paid)
     regret = np.where(chosen >= 0, best - second, -unserved)
-    core = np.sort(np.argsort(regret, kind="stable")[:CORE])
+    core = np.sort(np.argsort(regret, kind="stable")[:most])
     return core.astype(np.int64), chosen
 
 

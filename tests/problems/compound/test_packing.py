@@ -15,7 +15,7 @@ from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.certificate import Vouched, certify
 from hetplan.planner.forms.packing import Items, Packing
-from hetplan.solvers.packing import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum
+from hetplan.solvers.packing import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum, filled_up
 from hetplan.solvers.packing_exact import Dual, DualCore, Exact
 from hetplan.solvers.packing_local import by_moves
 
@@ -69,6 +69,22 @@ def test_the_specified_packings(count: int, seed: int, fcfs: int, dual: int, bou
     assert all(value(engine, form) < reached for engine in NORMS)
     assert form.bound(answer.proof["prices"]) == pytest.approx(bound, rel=2e-4)
     assert certify(form, answer).bound == np.floor(bound)
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_ten_thousand_queries_are_packed_to_within_a_fifth_of_a_percent(seed: int):
+    form = draw_packing(10_000, seed).in_totals()
+    verdict = certify(form, Dual().solve(form, Limits()))
+    assert verdict.sound
+    assert verdict.value >= 0.998 * verdict.certified_bound
+
+
+def test_filling_up_keeps_what_is_chosen_and_what_there_is():
+    first, worth = np.array([0, 1, 3, 4]), np.array([1.0, 5.0, 2.0, 9.0])
+    form = Packing("max", first, worth, np.array([[2.0], [3.0], [1.0], [4.0]]), np.array([3.0]))
+    chosen = np.array([0, -1, -1])
+    assert filled_up(form, chosen, np.array([3, 1, 0, 2])).option.tolist() == [0, 2, -1]
+    assert chosen.tolist() == [0, -1, -1]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
