@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,10 @@ from hetplan.cli.plan_page import show_plan
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.errors import InputError
 
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Plan
+    from hetplan.proved_again import Again
+
 __all__ = ["diff", "differences", "show", "verify"]
 
 Svg = Annotated[
@@ -24,6 +28,10 @@ Svg = Annotated[
 Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
 ]
+
+Prove = Annotated[bool, typer.Option("--prove", help="Solve the question anew, and hold the plan's bounds against it.")]
+MOST_SHOWN = 12
+"""Differences from the plan made anew that are shown to people; `--json` has them all."""
 
 
 def show(plan: PlanFile, svg: Svg = None, load: Load = None) -> None:
@@ -47,17 +55,21 @@ def verify(
     slo: SloFile,
     state: StateFile = None,
     measured: Measured = None,
+    prove: Prove = False,
     allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a plan's promises from its inputs.
 
-    By code that never saw how the plan was made. Exit 6 when a promise is broken. PLAN may be - for stdin.
+    By code that never saw how the plan was made. Exit 6 when a promise is broken. What the plan says of its own proofs
+    is its writer's word, unless --prove solves the question anew: then exit 6 when a bound cannot be so. PLAN may be -
+    for stdin.
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.front_door import verify as check_plan
 
-        report = check_plan(plan_from(plan, warn=out.warn), profiles, slo, state=state, measured=measured)
+        given = plan_from(plan, warn=out.warn)
+        report = check_plan(given, profiles, slo, state=state, measured=measured)
         for violation in report.violations:
             out.send({"violation": {"code": violation.code, "at": violation.at, "text": violation.text}})
         out.people.table(("violation", "where", "what"), [(v.code, v.at, v.text) for v in report.violations])
@@ -73,8 +85,40 @@ def verify(
         for what in report.skipped:
             out.people.line(f"not checked: {what}")
         sound = not report.violations and (allow_unchecked or not report.unchecked)
-        parts = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
-        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **parts)
+        said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
+        if prove:
+            again = _proved_again(out, given, profiles, slo, state=state, measured=measured)
+            if again.refuted:
+                sound, reason = False, f"{len(again.refuted)} of the plan's bounds cannot be so"
+            said["differs"] = list(again.differs)
+        elif any(claim.bound is not None for claim in given.claims):
+            out.people.line("not proved again: the bounds of its claims are the writer's word; --prove solves anew")
+        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **said)
+
+
+def _proved_again(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, **also: Any) -> Again:
+    """Solve the plan's question anew, and show what came of each claim."""
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
+    from hetplan.planner.answer import Limits
+    from hetplan.profiles.load import load_inputs
+    from hetplan.proved_again import prove
+
+    inputs = load_inputs(list(profiles), slo, **also)
+    with quiet_engines(out), progress(out) as show:
+        again = interruptible(
+            lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show), say=out.note
+        )
+    out.people.table(
+        ("claim", "whose word", "what was found"), [(one.about, one.word, one.text) for one in again.claims]
+    )
+    for one in again.claims:
+        out.send({"claim": {"at": one.at, "about": one.about, "word": str(one.word), "text": one.text}})
+    for place, what in enumerate(again.differs):
+        if place == MOST_SHOWN:
+            out.people.line(f"and {len(again.differs) - MOST_SHOWN} more differences")
+            break
+        out.people.line(f"differs from the plan made anew: {what}")
+    return again
 
 
 RUNS = (

@@ -1,0 +1,110 @@
+"""Forged claims, held against the question solved anew."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.proved_again import Again, Word, prove
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+FILES = {
+    "pool": ("pool/profile.json", "pool/slo.json", None),
+    "pipeline": ("pipeline/profile.json", "pipeline/slo.json", None),
+    "variants": ("variants/profile.json", "variants/slo.json", "variants/state.json"),
+    "packing": ("compound/candidates-profile.json", "compound/candidates-slo.json", None),
+}
+
+
+def inputs_of(name: str) -> hp.Inputs:
+    profile, slo, state = FILES[name]
+    return hp.load_inputs(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state)
+
+
+@pytest.fixture(scope="module", params=sorted(FILES))
+def case(request: pytest.FixtureRequest) -> tuple[hp.Inputs, dict[str, Any]]:
+    profile, slo, state = FILES[request.param]
+    outcome = hp.solve(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state)
+    return inputs_of(request.param), outcome.require().model_dump(mode="json", by_alias=True)
+
+
+def held(document: dict[str, Any], inputs: hp.Inputs) -> Again:
+    return prove(hp.read_plan(document, trust_digest=True), inputs)
+
+
+def test_an_honest_plan_is_found_again_as_it_is(case: tuple[hp.Inputs, dict[str, Any]]) -> None:
+    inputs, document = case
+    again = held(document, inputs)
+    assert not again.refuted
+    assert not again.differs
+    assert {one.word for one in again.claims} <= {Word.PROVED, Word.FOUND}
+
+
+def test_a_bound_that_a_plan_beats_is_refuted(case: tuple[hp.Inputs, dict[str, Any]]) -> None:
+    inputs, honest = case
+    document = copy.deepcopy(honest)
+    claim = document["claims"][0]
+    worse = 0.5 if claim["sense"] == "max" else 2.0
+    claim.update(value=claim["value"] * worse, bound=claim["value"] * worse, gap=0.0, vouched="certified")
+    again = held(document, inputs)
+    assert [one.at for one in again.refuted] == ["claims[0]"]
+    assert "exists" in again.refuted[0].text
+
+
+def test_a_looser_bound_is_true_and_one_that_is_too_near_stays_the_writers_word() -> None:
+    inputs = inputs_of("packing")
+    document = (
+        hp.solve(*(EXAMPLES / one for one in FILES["packing"][:2])).require().model_dump(mode="json", by_alias=True)
+    )
+    claim = document["claims"][0]
+    bound = claim["bound"]
+    claim["bound"] = bound * 1.1
+    assert held(document, inputs).claims[0].word is Word.PROVED
+    claim["bound"] = (claim["value"] + bound) / 2.0
+    assert held(document, inputs).claims[0].word is Word.OPEN
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("dispatch", lambda plan: plan["dispatch"]["cameras"].update(late="drop")),
+        ("dispatch", lambda plan: plan["dispatch"]["cameras"].update(backup=[])),
+        ("actions", lambda plan: plan.update(actions=[])),
+        ("warnings", lambda plan: plan.update(warnings=[{"code": "W-ok", "at": "", "text": "audited"}])),
+        ("valid", lambda plan: plan["valid"].update(rate_qps={"cameras": [0, 1e9]})),
+        ("workers", lambda plan: plan["workers"][0].update(queue="per-load")),
+        ("routing", lambda plan: plan["routing"].update(cameras=plan["routing"]["cameras"][::-1])),
+    ],
+)
+def test_what_runs_otherwise_is_named(part: str, change: Any) -> None:
+    inputs = inputs_of("pipeline")
+    document = (
+        hp.solve(*(EXAMPLES / one for one in FILES["pipeline"][:2])).require().model_dump(mode="json", by_alias=True)
+    )
+    change(document)
+    assert any(what.startswith(part) for what in held(document, inputs).differs)
+
+
+def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> None:
+    profile, slo = (str(EXAMPLES / one) for one in FILES["pool"][:2])
+    document = hp.solve(profile, slo).require().model_dump(mode="json", by_alias=True)
+    honest, forged = tmp_path / "honest.json", tmp_path / "forged.json"
+    honest.write_text(json.dumps(document))
+    for claim in document["claims"]:
+        claim.update(value=claim["value"] / 2, bound=claim["value"] / 2)
+    forged.write_text(json.dumps(document))
+    ended = {}
+    for plan in (honest, forged):
+        words = [sys.executable, "-m", "hetplan", "verify", str(plan), profile, slo, "--prove", "--json"]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        ended[plan] = ran.returncode
+        lines = [json.loads(line) for line in ran.stdout.splitlines()]
+        assert [line["claim"]["about"] for line in lines if "claim" in line] == ["max rate_qps", "max fluid_rate_qps"]
+    assert ended == {honest: 0, forged: 6}
