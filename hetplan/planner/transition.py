@@ -1,8 +1,8 @@
 """From the workers that run to the workers that are wanted: names kept where a group stays, steps in a safe order.
 
 What is wanted comes up first, as far as there is stock; what is spare goes down after; and so on in turns, so that no
-step of an application is ever left with fewer instances than the least of now and planned. Only where stock allows
-neither does something go down before its replacement is up.
+step of an application is ever left with fewer instances than the least of now and planned. Only where stock and limits
+allow neither does something go down before its replacement is up: half of a group, so that the rest goes on serving.
 """
 
 from __future__ import annotations
@@ -63,9 +63,13 @@ class Names:
 
 
 def transition(
-    running: Sequence[Worker], wanted: Sequence[Worker], *, offers: Mapping[str, Offer] | None = None
+    running: Sequence[Worker],
+    wanted: Sequence[Worker],
+    *,
+    offers: Mapping[str, Offer] | None = None,
+    limits: Mapping[str, tuple[int, int | None]] | None = None,
 ) -> tuple[Action, ...]:
-    """The ordered actions; groups are the same where their ids are.
+    """The ordered actions, within the stock of offers and the limits on hardware; groups are the same by their ids.
 
     >>> one = Worker(id="w1", hardware="gpu", count=1, loads=(Load(id="w1.a", variant="m"),))
     >>> two = one.model_copy(update={"count": 3})
@@ -74,7 +78,7 @@ def transition(
     >>> [(a.do, a.worker or a.load, a.count) for a in transition((one,), (two,))]
     [('start', 'w1', 2)]
     """
-    return tuple(_Way(running, wanted, offers or {}).actions())
+    return tuple(_Way(running, wanted, offers or {}, limits or {}).actions())
 
 
 def _content(worker: Worker) -> tuple[object, ...]:
@@ -85,8 +89,14 @@ def _content(worker: Worker) -> tuple[object, ...]:
 class _Way:
     """What is up and active at each moment of the way."""
 
-    def __init__(self, running: Sequence[Worker], wanted: Sequence[Worker], offers: Mapping[str, Offer]) -> None:
-        self.offers = offers
+    def __init__(
+        self,
+        running: Sequence[Worker],
+        wanted: Sequence[Worker],
+        offers: Mapping[str, Offer],
+        limits: Mapping[str, tuple[int, int | None]],
+    ) -> None:
+        self.offers, self.limits = offers, limits
         self.kept = {worker.id: worker for worker in (*running, *wanted)}
         self.planned = {worker.id: worker for worker in wanted}
         self.active = {load.id: worker.id for worker in running for load in worker.loads}
@@ -116,12 +126,14 @@ class _Way:
         return number
 
     def _room(self, worker: Worker) -> int:
-        """How many more machines of its offer may be up."""
+        """How many more machines of its offer, and of its hardware, may be up."""
         offer = self.offers.get(worker.offer) if worker.offer is not None else None
         stock = offer.stock if offer is not None else None
-        if stock is None:
-            return WITHOUT_END
-        return stock - sum(count for name, count in self.up.items() if self.kept[name].offer == worker.offer)
+        most = self.limits.get(worker.hardware, (0, None))[1]
+        offered = sum(count for name, count in self.up.items() if self.kept[name].offer == worker.offer)
+        alike = sum(count for name, count in self.up.items() if self.kept[name].hardware == worker.hardware)
+        rooms = [limit - used for limit, used in ((stock, offered), (most, alike)) if limit is not None]
+        return min(rooms, default=WITHOUT_END)
 
     def _start(self, names: Iterable[str], *, anyway: bool = False) -> bool:
         done = False
@@ -145,6 +157,8 @@ class _Way:
             count = self.up[name] - self.goal[name]
             if safely:
                 count = min(count, *(self._spare(load) for load in self.kept[name].loads), count)
+            else:
+                count = min(count, max(1, self.up[name] // 2))
             if count <= 0:
                 continue
             self.stops = (self._add(Action(id=1, do="stop", worker=name, count=count), after=self.since or self.stops),)

@@ -35,6 +35,39 @@ def test_a_tight_stock_is_kept_turn_by_turn() -> None:
     ]
 
 
+def test_a_limit_on_hardware_is_kept_as_a_stock_is() -> None:
+    running, wanted = (group("old", 2),), (group("new", 2, variant="n"),)
+    way = [(a.do, a.worker or a.load, a.count) for a in transition(running, wanted, limits={"gpu": (0, 3)})]
+    assert way == [
+        ("start", "new", 1),
+        ("load", "new.a", None),
+        ("stop", "old", 1),
+        ("start", "new", 1),
+        ("stop", "old", 1),
+    ]
+
+
+def test_where_nothing_is_spare_a_group_is_swapped_by_halves() -> None:
+    running, wanted = (group("old", 4),), (group("new", 4, variant="n"),)
+    way = [(a.do, a.worker or a.load, a.count) for a in transition(running, wanted, limits={"gpu": (0, 4)})]
+    assert way == [
+        ("stop", "old", 2),
+        ("start", "new", 2),
+        ("load", "new.a", None),
+        ("stop", "old", 1),
+        ("start", "new", 1),
+        ("stop", "old", 1),
+        ("start", "new", 1),
+    ]
+
+
+def test_a_group_that_is_alike_keeps_its_names_and_takes_what_is_new() -> None:
+    names = Names((group("mine", 1),), alike=lambda worker: (worker.hardware,))
+    kept = names.named(group("any", 3, variant="n"))
+    assert (kept.id, kept.loads[0].id, kept.loads[0].variant, kept.count) == ("mine", "mine.a", "n", 3)
+    assert names.named(group("any", 1)).id == "w1"
+
+
 def test_nothing_to_do_is_no_action() -> None:
     assert transition((group("w1", 2),), (group("w1", 2),)) == ()
 

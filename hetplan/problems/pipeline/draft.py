@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.transition import Names
+from hetplan.planner.transition import Names, transition
 from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
+from hetplan.problems.pipeline.fleet import placed
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.moves import actions_to, moved
 from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.price import worker_price
@@ -48,7 +48,7 @@ def nothing_to_do(problem: Pipelines) -> Draft:
     best = Reported("quality", "max", "problem", value=value, bound=value, vouched="claimed")
     return Draft(
         workers=(),
-        actions=actions_to((), problem.inputs),
+        actions=_actions(problem, ()),
         unserved=idle,
         promises=(Promise(quantity="servers", value=0.0, relation="=", model="no-queueing"),),
         reported=(best, Reported("servers", "min", "problem", value=0.0, bound=0.0, vouched="claimed")),
@@ -82,13 +82,19 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         workers=tuple(workers),
         routing=routing,
         dispatch=dispatch,
-        actions=actions_to(workers, problem.inputs),
+        actions=_actions(problem, workers),
         promises=tuple(promises),
         reported=found.reported,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
         warnings=(*problem.wish.notices, *notices, *_notices_of(busy)),
     )
+
+
+def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...]:
+    """The way from what runs now, within stock and limits."""
+    slo, offers = problem.inputs.slo, problem.inputs.profile.offers
+    return transition(problem.running, workers, offers=offers, limits=slo.limits.instances)
 
 
 def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
@@ -276,7 +282,7 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     if cost is not None:
         found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
     if problem.inputs.state is not None:
-        moves = float(moved(problem.inputs.state.workers, workers))
+        moves = float((placed(workers) - placed(problem.running)).total())
         found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,10 @@ from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Run
+from hetplan.profiles.workers import Worker
 from hetplan.serving.price import Price, price_of
 
-__all__ = ["Fleet", "OfferOf", "read_fleet"]
+__all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
 
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
@@ -105,10 +106,6 @@ def read_fleet(inputs: Inputs, faults: Faults) -> Fleet:
         )
     elif names and not sum(most) >= 1:
         faults.in_slo("$.limits.instances", "there is not one server", 'Write for instance {"gpu": [0, 20]}.')
-    running = Counter[Placed]()
-    for worker in inputs.state.workers if inputs.state is not None else ():
-        for load in worker.loads:
-            running[load.app, load.node, load.variant, worker.hardware] += load.instances * worker.count
     return Fleet(
         hardware=tuple(names),
         least=np.array(least),
@@ -118,10 +115,19 @@ def read_fleet(inputs: Inputs, faults: Faults) -> Fleet:
         budget=None if limits.cost_per_hour is None else limits.cost_per_hour / NANO,
         resources=limits.resources,
         moves=limits.moves,
-        running=running,
+        running=placed(inputs.state.workers if inputs.state is not None else ()),
         listed=tuple(name in limits.instances for name in names),
         inputs=inputs,
     )
+
+
+def placed(workers: Iterable[Worker]) -> Counter[Placed]:
+    """How many servers run what where; what is more in a later plan is a move."""
+    found = Counter[Placed]()
+    for worker in workers:
+        for load in worker.loads:
+            found[load.app, load.node, load.variant, worker.hardware] += load.instances * worker.count
+    return found
 
 
 def _check_offers(inputs: Inputs, name: str, currencies: list[str], per: list[str | None], faults: Faults) -> None:
