@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
@@ -25,10 +25,7 @@ from hetplan.problems.pool.options import (
 )
 from hetplan.problems.pool.wish import read_wish
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Notice
-
-if TYPE_CHECKING:
-    from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import Notice, Plan
 
 __all__ = ["PoolQuestion"]
 
