@@ -79,6 +79,8 @@ def by_shares(form: Packing, prices: Vector) -> Choice | None:
 
     A vertex of it parts at most as many groups as there are capacities; only these are left to the filling.
     """
+    if not form.fits.any():
+        return None
     core, chosen = _core(form, prices, max(OPEN, int(OPEN_SHARE * (form.first.size - 1))))
     small = _part(form, core, chosen)
     if (small.capacity < 0).any() or not small.fits.any():
