@@ -14,7 +14,7 @@ T_m, L_m    `Tier`                what a GPU of tier m holds, and how many there
 A, L        SLO of the app        least accuracy, most latency (a median unless measured otherwise)
 ==========  ====================  ====================================================================================
 
-First stage, per query (`search`): propose a plan, measure its accuracy until a test tells on which side of A
+First stage, per query (`search`): propose a plan, measure its accuracy until a test says on which side of A
 it is, learn, propose again; every compliant plan is then cut down to the least GPU shares that keep L. Second stage:
 the `Packing` form over all queries: most weight served (goodput), then least cost; or all of them at least cost.
 Formulation ``paper`` has the paper's rules as its defaults.

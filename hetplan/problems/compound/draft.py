@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.wish import Query, Way
@@ -15,6 +13,8 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.workers import Load, Share, Worker
+from hetplan.serving.demand import stated_qps
+from hetplan.serving.price import worker_price
 
 __all__ = ["draft"]
 
@@ -40,7 +40,8 @@ def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Seque
         promises=_promises(asked, served, left, workers),
         reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
-            Unserved(app=query.app_id, rate_qps=_rate(query), why=_why(packed, queries, query)) for query in left
+            Unserved(app=query.app_id, rate_qps=stated_qps(query.app) or 0.0, why=_why(packed, queries, query))
+            for query in left
         ),
         warnings=(*notices, *_dropped(packed, queries), *_unserved(left)),
         alternatives=_alternatives(queries),
@@ -67,7 +68,7 @@ def _chosen(asked: Asked, packed: Packed, query: Query, way: Way, option: int) -
 
 
 def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> tuple[Worker, ...]:
-    """A worker per machine in use, with the operators on it; a device of its own is one as well."""
+    """A worker per machine in use, with the operators on it; an own device is one as well."""
     on: dict[tuple[str, str], list[Load]] = defaultdict(list)
     number = 0
     for query, way, chosen in served:
@@ -130,7 +131,7 @@ def _promises(
         Promise(quantity="served", relation="=", value=float(len(served)), model="no-queueing"),
     ]
     if workers:
-        value = cost_of(asked, workers)
+        value = _cost(asked, workers)
         promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
     stated = [_stated(query, way) for query, way, _ in served]
     if any(stated):
@@ -178,27 +179,9 @@ def _of_found(query: Query, way: Way) -> list[Promise]:
     ]
 
 
-def cost_of(asked: Asked, workers: Sequence[Worker]) -> float:
+def _cost(asked: Asked, workers: Sequence[Worker]) -> float:
     """Currency units per hour: shares where shares are paid for, whole machines otherwise."""
-    total = 0
-    tiers = {tier.hardware: tier for tier in asked.tiers}
-    for worker in workers:
-        tier = tiers[worker.hardware]
-        shares = [_share_paid(asked, load) for load in worker.loads]
-        if tier.per == "gpu" and None not in shares:
-            total += round(tier.price_nanos * float(np.sum([share for share in shares if share is not None])))
-        else:
-            total += round(tier.price_nanos * (tier.room.get(tier.per, 1.0) if tier.per else 1.0))
-    return total / NANO
-
-
-def _share_paid(asked: Asked, load: Load) -> float | None:
-    """The share of a GPU that a load pays for: its own, none on a processor; None where it has the whole."""
-    if load.share is not None and load.share.gpu is not None:
-        return load.share.gpu
-    app = asked.inputs.slo.apps[load.app or ""]
-    node = asked.inputs.profile.pipelines[(app.runs.pipeline if app.runs else None) or ""].nodes[load.node or ""]
-    return 0.0 if node.device == "cpu" and not node.needs.get("gpu", 0.0) else None
+    return sum(worker.count * (worker_price(asked.inputs, worker) or 0) for worker in workers) / NANO
 
 
 def _reported(
@@ -220,11 +203,6 @@ def _reported(
         about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)
-
-
-def _rate(query: Query) -> float:
-    rate = query.app.demand.rate_qps
-    return float(rate) if isinstance(rate, int | float) else 0.0
 
 
 def _why(packed: Packed, queries: Sequence[Query], query: Query) -> str:

@@ -22,6 +22,7 @@ from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Link, Pipeline
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
+from hetplan.serving.targets import strictest
 
 __all__ = ["Asked", "Packed", "Sought", "machines_of", "packing", "read_asked", "read_sought"]
 
@@ -198,8 +199,8 @@ def _sought(
     faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
-    targets = [target.max_ms for target in app.latency if target.of == "response"]
-    if not targets:
+    target = strictest(app)
+    if target is None:
         faults.in_slo(
             f"{at}.latency", "a compound query has a latency target", 'Write {"percentile": 50, "max_ms": 500}.'
         )
@@ -210,13 +211,13 @@ def _sought(
     if wanted is None:
         word = "max" if lower else "min"
         faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
-    if faults.found or wanted is None:
+    if faults.found or wanted is None or target is None:
         return None
     mine = _own_device(app, tiers)
     order = _order(pipeline)
     placed = _placed(inputs, app_id, app, mine, pipeline, faults)
     return None if placed is None else Sought(
-        app_id, app, pipeline_id, pipeline, order, mine, placed, min(targets) / 1000.0, wanted, lower,
+        app_id, app, pipeline_id, pipeline, order, mine, placed, target.max_ms / 1000.0, wanted, lower,
         metric is not None and metric.kind == "bernoulli", span,
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
         _placements(pipeline, order, mine, app_id, pipeline_id, faults),

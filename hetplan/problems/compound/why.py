@@ -45,7 +45,7 @@ def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> st
 
 
 def _totals(ask: Ask, form: Packing, *, proved: bool) -> Infeasible:
-    """The least excess over the totals, each measured by its own size; of many options its linear relaxation."""
+    """The least excess over the totals, each relative to its size; of many options its linear relaxation."""
     finite = np.flatnonzero(np.isfinite(form.capacity))
     keep = np.flatnonzero(form.fits)
     m = Builder("min", name="excess")

@@ -7,8 +7,8 @@ table per load. With n queries waiting, the oldest of which has slack T_j left, 
 letter      field                        meaning
 ==========  ===========================  ==============================================================================
 K           `Group.workers`              workers behind one load balancer
-N           `options.queue_max`          longest queue told apart
-T_j         `slack_grid`                 slacks told apart (option `grid`)
+N           `options.queue_max`          longest queue that is distinguished
+T_j         `slack_grid`                 slacks that are distinguished (option `grid`)
 l(m, b)     `Models.latency_s`           seconds at the table's percentile, repaired for b = 1..N + 1
 acc_m       `Models.accuracy`            accuracy, a fraction
 SLO         `AppWish.slo_s`              response target less the network

@@ -70,7 +70,7 @@ class Recalled:
         return policy
 
     def answer(self, policy: QueuePolicy) -> Answer[QueuePolicy]:
-        """The answer as far as a plan tells of it."""
+        """The answer as far as a plan needs it."""
         found = self.line["answer"]
         return Answer(
             status=Status(found["status"]),

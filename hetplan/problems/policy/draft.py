@@ -192,14 +192,14 @@ def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> l
             (m.goodput, m.violation_by_query, m.utilisation) for m in (top.measures for top in tops) if m is not None
         ]
         goodput, late, busy = (float(x) for x in weights @ np.array(rows))
-        told = f"{at}; an average of the model, no bound"
+        basis = f"{at}; an average of the model, no bound"
         for quantity, value in (("goodput", goodput), ("violations", late), ("utilisation", busy)):
             found.append(
-                Promise(app=app, quantity=quantity, relation="=", value=value, model="stationary/1", basis=told)
+                Promise(app=app, quantity=quantity, relation="=", value=value, model="stationary/1", basis=basis)
             )
         quality = goodput / (1 - late) if late < 1 else 0.0
         found.append(
-            Promise(app=app, quantity="quality", relation="=", value=quality, model="stationary/1", basis=told)
+            Promise(app=app, quantity="quality", relation="=", value=quality, model="stationary/1", basis=basis)
         )
     if len(tops) == 1 and tops[0].simulated is not None:
         run = tops[0].simulated
@@ -265,7 +265,7 @@ def _warnings(group: Sequence[Solved], options: PolicyOptions) -> list[Notice]:
         found.append(Notice(code="W-short-queue", at=at, text=text))
     for solved in group:
         found += _solved_warnings(solved, at)
-    return found + _batching_told(group, at)
+    return found + _best_batching(group, at)
 
 
 def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
@@ -283,7 +283,7 @@ def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
     return found
 
 
-def _batching_told(group: Sequence[Solved], at: str) -> list[Notice]:
+def _best_batching(group: Sequence[Solved], at: str) -> list[Notice]:
     """Which batches simulated best, where several kinds were tried."""
     tried = [solved for solved in group if solved.beaten]
     if len(tried) == 1:

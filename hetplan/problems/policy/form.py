@@ -148,7 +148,7 @@ class Group:
 
 
 def slack_grid(slo_s: float, options: PolicyOptions, latency_s: Floats) -> Floats:
-    """The slacks told apart: equal steps, all latencies up to the SLO, or both; always 0 and the SLO."""
+    """The slacks that are distinguished: equal steps, all latencies up to the SLO, or both; always 0 and the SLO."""
     kind, steps = options.grid_kind()
     parts = [np.array([0.0, slo_s])]
     if kind in ("fld", "union"):

@@ -25,12 +25,12 @@ class PolicyOptions(Options):
     )
     grid: str = Field(
         default="union{100}",
-        description="slacks told apart: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
+        description="slacks to distinguish: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
     )
     batching: Literal["max", "variable", "auto"] = Field(
         default="auto", description="batches of all that wait, of any number, or whichever simulates better"
     )
-    queue_max: int = Field(default=32, ge=1, le=4096, description="N: the longest queue told apart")
+    queue_max: int = Field(default=32, ge=1, le=4096, description="N: the longest queue that is distinguished")
     overflow: Literal["serve_all", "truncate"] = Field(
         default="serve_all",
         description="more than N waiting: serve N + 1 late, or keep N and lose the rest (the paper)",

@@ -278,7 +278,7 @@ def _loads(app_id: str, app: App, times: Floats | None, faults: Faults) -> tuple
 def _arrivals(
     inputs: Inputs, app_id: str, app: App, slo_s: float, faults: Faults
 ) -> tuple[float, Floats | None, list[Notice]]:
-    """The gamma shape of the inter-arrival times, recorded times where there are any, and what to tell of them."""
+    """The gamma shape of the inter-arrival times, recorded times where there are any, and warnings about them."""
     arrivals, at = app.demand.arrivals, f"$.apps.{app_id}.demand.arrivals"
     if app.demand.trace is not None or arrivals.process == "empirical":
         return _recorded(inputs, app_id, slo_s, faults)
@@ -306,7 +306,7 @@ def _recorded(inputs: Inputs, app_id: str, slo_s: float, faults: Faults) -> tupl
         return 1.0, None, []
     if (np.diff(times) < 0).any():
         faults.in_slo(
-            at, "arrival times stand in order", "Sort them.", value=f"entry {int(np.argmax(np.diff(times) < 0)) + 1}"
+            at, "arrival times are in order", "Sort them.", value=f"entry {int(np.argmax(np.diff(times) < 0)) + 1}"
         )
         return 1.0, None, []
     spread = {window: dispersion(times, window * slo_s) for window in (1, 4, 16)}

@@ -92,7 +92,7 @@ class Kind:
 
     @property
     def id(self) -> str:
-        """What tells it from the other ways to run the variant on this hardware."""
+        """What distinguishes it from the other ways to run the variant on this hardware."""
         settings = "".join(f",{name}={value:g}" for name, value in self.knobs.items())
         return f"{self.variant}@{self.hardware}/{self.batch}{settings}"
 

@@ -45,7 +45,7 @@ class PaperOptions(VariantsOptions):
     """`infaas-paper`: Section 4.2.1 as printed."""
 
     sharing: Literal["shared", "dedicated", "pooled"] = Field(
-        default="dedicated", description="instances of its own for each application, or one row for all of a single one"
+        default="dedicated", description="own instances for each application, or one row for all of a single one"
     )
     violators: Literal["ignore", "count"] = Field(default="count", description="as printed: what runs counts")
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")

@@ -156,7 +156,7 @@ def pack(v: Snapshot, x: Integers, ask: Ask) -> Packed:
 
 
 def _without_end(v: Snapshot, t: int, wanted: Counter[int]) -> list[Machine]:
-    """Where as many machines as wanted may be had, what does not run yet gets one of its own."""
+    """Where as many machines as wanted may be had, each instance that does not run yet gets its own."""
     left, found = Counter(wanted), list[Machine]()
     items = _items_of_kind(v, wanted)
     for place in _running_places(v, t):
@@ -455,7 +455,7 @@ def _kept(
 
 
 def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
-    """Each machine a worker of its own; alike ones that are had without end, or that went as one group, are a group."""
+    """A worker per machine; machines without a limit that are alike, or that ran as one group, are one group."""
     placed, names = Placed(), _Names(v)
     going_on = _going_on_as(v, machines)
     of_host = {w.host: w.id for w in (v.inputs.state.workers if v.inputs.state is not None else ()) if w.host}

@@ -255,7 +255,7 @@ class Snapshot:
 
     @property
     def typed(self) -> bool:
-        """Whether each type of machine has rows of its own."""
+        """Whether each type of machine has its own rows."""
         return self.level != "aggregate"
 
     @property

@@ -1,1 +1,1 @@
-"""Rules that `variants` is compared with, each a formulation of its own name; loaded only when it is asked for."""
+"""Rules that `variants` is compared with, each a formulation that is loaded only when it is named."""
