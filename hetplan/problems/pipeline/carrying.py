@@ -35,14 +35,17 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
     without_dominated,
 )
+from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 
 __all__ = [
     "Carried",
     "carried",
     "floor_repair",
+    "money_repair",
     "more_servers",
     "one_floor_free",
+    "rate_repair",
     "slo_ms_of",
     "slo_repair",
     "with_limit",
@@ -181,8 +184,7 @@ def more_servers(problem: Pipelines, trees: Sequence[Tree], found: Sequence[Plac
         return
     total, now = float(need.sum()), float(fleet.most[np.isfinite(fleet.most)].sum())
     if len(fleet.hardware) == 1:
-        at = f"slo.limits.instances.{fleet.hardware[0]}"
-        yield Repair(at, "raise", total - now, total, "servers", f"raise {at} to {total:g} servers")
+        yield change(f"slo.limits.instances.{fleet.hardware[0]}", now, total, "servers")
         return
     mix = ", ".join(f"{fleet.hardware[g]} {need[g]:g}" for g in np.flatnonzero(need))
     yield Repair("slo.limits.instances", "raise", None, mix, "servers", f"raise slo.limits.instances to {mix}")
@@ -199,9 +201,7 @@ def one_floor_free(problem: Pipelines) -> Iterator[tuple[Tree, list[Tree]]]:
 def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
     """The repair that this floor would be; `more` is added to its text."""
     assert tree.floor is not None
-    at = f"slo.apps.{tree.app}.quality.min"
-    text = f"lower {at} from {tree.floor:g} to {quality:.6g}{more}"
-    return Repair(at, "lower", tree.floor - quality, quality, "", text)
+    return change(f"slo.apps.{tree.app}.quality.min", tree.floor, quality, more=more)
 
 
 def slo_ms_of(problem: Pipelines, tree: Tree, sink: int, ms: float) -> float:
@@ -218,6 +218,14 @@ def with_limit(problem: Pipelines, tree: Tree, slo_ms: float) -> Tree:
 
 def slo_repair(problem: Pipelines, tree: Tree, slo_ms: float) -> Repair:
     """The repair that this limit would be."""
-    at, now = f"slo.apps.{tree.app}.latency", problem.stated_ms(tree.app)
-    text = f"raise {at} by {slo_ms - now:.6g} ms to {slo_ms:.6g} ms"
-    return Repair(at, "raise", slo_ms - now, slo_ms, "ms", text)
+    return change(f"slo.apps.{tree.app}.latency", problem.stated_ms(tree.app), slo_ms, "ms")
+
+
+def rate_repair(tree: Tree, rate: float, more: str = "") -> Repair:
+    """The repair that this demand would be."""
+    return change(f"slo.apps.{tree.app}.demand.rate_qps", tree.demand, rate, "qps", more=more)
+
+
+def money_repair(budget: float, cost: float, more: str = "") -> Repair:
+    """The repair that this budget would be."""
+    return change("slo.limits.cost_per_hour", budget, cost, "per hour", more=more)

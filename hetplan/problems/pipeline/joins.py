@@ -24,7 +24,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.faults import Faults
-from hetplan.problems.pipeline.carrying import more_servers
+from hetplan.problems.pipeline.carrying import more_servers, rate_repair
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
@@ -128,9 +128,7 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
             fits = False  # on the edge, to within an engine's tolerance
         low, high = (middle, high) if fits else (low, middle)
     for tree in trees if low > 0 else ():
-        most, at = low * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
-        text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
-        found.append(Repair(at, "lower", tree.demand - most, most, "qps", text))
+        found.append(rate_repair(tree, low * tree.demand))
     goal: Goal = "cost" if problem.wish.fleet.priced else "servers"
     written = _form(problem, trees, Asked(goal, free=True))
     answer = ask(written.form, about="fewest servers for the demand")

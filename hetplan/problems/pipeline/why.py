@@ -19,8 +19,10 @@ from hetplan.problems.pipeline.carrying import (
     Carried,
     carried,
     floor_repair,
+    money_repair,
     more_servers,
     one_floor_free,
+    rate_repair,
     slo_ms_of,
     slo_repair,
     with_limit,
@@ -170,11 +172,7 @@ def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
         found = carried(problem, ask, problem.served, asked, about=f"largest demand of {tree.app}")
         if found is None or found.value <= NO_RATE * tree.demand:
             continue  # the others alone are too much
-        most, at = found.value, f"slo.apps.{tree.app}.demand.rate_qps"
-        text = f"lower {at} by {tree.demand - most:.6g} qps to {most:.6g} qps"
-        if not found.is_exact:
-            text += f" (no more than {found.bound:.6g} qps can fit)"
-        yield Repair(at, "lower", tree.demand - most, most, "qps", text)
+        yield rate_repair(tree, found.value, "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)")
 
 
 def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
@@ -211,11 +209,8 @@ def _more_money(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
     found = carried(rich, ask, problem.served, problem.asked("cost"), about="least cost for the demand")
     if found is not None and found.value > fleet.budget:
-        at = "slo.limits.cost_per_hour"
-        text = f"raise {at} by {found.value - fleet.budget:.6g} to {found.value:.6g}"
-        if not found.is_exact:
-            text += f" (not less than {found.bound:.6g})"
-        yield Repair(at, "raise", found.value - fleet.budget, found.value, "per hour", text)
+        more = "" if found.is_exact else f" (not less than {found.bound:.6g})"
+        yield money_repair(fleet.budget, found.value, more)
 
 
 def _lower_floor(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
@@ -364,9 +359,7 @@ def _less_demand_at_levels(problem: Pipelines, most: Carried) -> Iterator[Repair
         return
     if len(problem.served) == 1:
         tree = problem.served[0]
-        to, at = most.value * tree.demand, f"slo.apps.{tree.app}.demand.rate_qps"
-        yield Repair(at, "lower", tree.demand - to, to, "qps",
-                     f"lower {at} by {tree.demand - to:.6g} qps to {to:.6g} qps (more may fit)")  # fmt: skip
+        yield rate_repair(tree, most.value * tree.demand, " (more may fit)")
         return
     at = "slo.apps.*.demand.rate_qps"
     yield Repair(at, "lower", None, most.value, "times the demand",
@@ -387,9 +380,7 @@ def _more_money_at_levels(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
     found = _at_levels(rich, ask, problem.served, problem.asked("cost"))
     if found is not None and found.value > fleet.budget:
-        at, short = "slo.limits.cost_per_hour", found.value - fleet.budget
-        text = f"raise {at} by {short:.6g} to {found.value:.6g} (less may do)"
-        yield Repair(at, "raise", short, found.value, "per hour", text)
+        yield money_repair(fleet.budget, found.value, " (less may do)")
 
 
 def _more_time_at_levels(problem: Pipelines, ask: Ask, i: int) -> Repair | str:

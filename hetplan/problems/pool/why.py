@@ -14,6 +14,7 @@ from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pool.form import cover, fluid, least_raise, most_of, read_counts, read_rate
 from hetplan.problems.pool.letters import Counts, Pool, Vector
+from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 
 __all__ = ["impossible", "less_rate", "nothing_served", "too_slow", "unaffordable", "unreachable"]
@@ -45,10 +46,9 @@ def _too_poor(pool: Pool) -> Infeasible | None:
     at = f"slo.apps.{pool.wish.app_id}.quality"
     if quality is None:
         return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
-    for side, bound, verb in (("min", wanted.min, "lower"), ("max", wanted.max, "raise")):
+    for side, bound in (("min", wanted.min), ("max", wanted.max)):
         if bound is not None and (quality.value < bound if side == "min" else quality.value > bound):
-            text = f"{verb} {at}.{side} from {bound:g} to {quality.value:g}, or run another variant"
-            repair = Repair(f"{at}.{side}", verb, abs(bound - quality.value), quality.value, "", text)
+            repair = change(f"{at}.{side}", bound, quality.value, more=", or run another variant")
             return Infeasible(why=(f"{pool.wish.variant} has quality {quality.value:g}",), repairs=(repair,))
     return None
 
@@ -78,10 +78,9 @@ def _looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     order = np.argsort(-least)
     reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
     target = pool.wish.targets[k]
-    stated = target.max_ms
     to = float(least[order[int(np.argmax(reached))]]) + target.hop_ms
     at = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].max_ms"
-    return Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms")
+    return change(at, target.max_ms, to, "ms")
 
 
 def _more_tolerance(pool: Pool, share: float) -> Repair:
@@ -100,8 +99,7 @@ def _let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> lis
     for t, kind in enumerate(pool.types):
         if t not in to_be_had and bool(pool.timely[late, t].all()) and kind.most == 0:
             at = f"slo.limits.instances.{kind.hardware}[1]"
-            text = f"raise {at} from 0 to 1: {kind.hardware} serves them in time"
-            repairs.append(Repair(at, "raise", 1, 1, "instances", text))
+            repairs.append(change(at, 0, 1, "instances", more=f": {kind.hardware} serves them in time"))
     return repairs
 
 
@@ -156,12 +154,10 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
         at = f"slo.limits.instances.{kind.hardware}"
         if count < kind.least:
             why.append(f"{count} {kind.hardware} given, at least {kind.least} demanded")
-            text = f"lower {at}[0] to {count}"
-            repairs.append(Repair(f"{at}[0]", "lower", kind.least - int(count), int(count), "instances", text))
+            repairs.append(change(f"{at}[0]", kind.least, int(count), "instances"))
         elif kind.most is not None and count > kind.most:
             why.append(f"{count} {kind.hardware} given, at most {kind.most} allowed")
-            text = f"raise {at}[1] to {count}"
-            repairs.append(Repair(f"{at}[1]", "raise", int(count) - kind.most, int(count), "instances", text))
+            repairs.append(change(f"{at}[1]", kind.most, int(count), "instances"))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
@@ -224,8 +220,7 @@ def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeas
 def less_rate(pool: Pool, reached: float) -> Repair:
     """Ask for no more than can be reached."""
     at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
-    stated = pool.wish.rate_qps or 0.0
-    return Repair(at, "lower", stated - reached, reached, "qps", f"lower {at} from {stated:g} to {reached:.6g} qps")
+    return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
 
 
 def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]:
@@ -245,10 +240,9 @@ def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]
             else:
                 at = f"profile.offers.{name}.stock"
                 stated = next(column.stock for column in pool.columns if column.offer == name)
-            to = (stated or 0) + extra
-            found.append((at, extra, to, f"raise {at} from {stated} to {to}"))
+            found.append((at, stated or 0, extra))
     together = " (together with the others)" if len(found) > 1 else ""
-    return [Repair(at, "raise", extra, to, "instances", text + together) for at, extra, to, text in found]
+    return [change(at, stated, stated + extra, "instances", more=together) for at, stated, extra in found]
 
 
 def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:

@@ -50,9 +50,9 @@ def test_branches_that_join_have_repairs_too():
     """Eight servers, two per step at 100/s each: 200/s; and 20 servers for 500/s."""
     outcome = hp.solve(*diamond(500, 120))
     assert outcome.exit_code == 3
-    told = {one.field: one.to for one in outcome.repairs}
-    assert told["slo.apps.x.demand.rate_qps"] == pytest.approx(200, rel=1e-6)
-    assert told["slo.limits.instances.g"] == 20
+    reported = {one.field: one.to for one in outcome.repairs}
+    assert reported["slo.apps.x.demand.rate_qps"] == pytest.approx(200, rel=1e-6)
+    assert reported["slo.limits.instances.g"] == 20
     few = hp.solve(*diamond(50, 120, servers=3))
     assert [(one.field, one.to) for one in few.repairs] == [("slo.limits.instances.g", 4)]
 

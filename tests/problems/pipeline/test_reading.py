@@ -1,4 +1,4 @@
-"""Bad input is told with its place and remedy; what merely cannot be used is left out with a warning."""
+"""Bad input is reported with its place and remedy; what merely cannot be used is left out with a warning."""
 
 import copy
 
@@ -65,10 +65,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_told(case):
-    change, told = CASES[case]
+def test_reported(case):
+    change, reported = CASES[case]
     text = fail(change)
-    assert told in text
+    assert reported in text
     assert text.count(". ") >= 1  # a remedy follows
 
 
@@ -136,7 +136,7 @@ def test_a_step_without_any_variant_is_an_error():
     assert "no variant of task b" in fail(change)
 
 
-def test_every_fault_is_told_at_once():
+def test_every_fault_is_reported_at_once():
     def change(profile, slo):
         profile["variants"]["a1"].pop("quality")
         slo["apps"]["x"]["network_ms_per_hop"] = 1000
@@ -147,17 +147,17 @@ def test_every_fault_is_told_at_once():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (lambda p: p["pipelines"]["p"].update(quality={"rule": "product"}), "adds up over the steps"),
         (lambda p: p["pipelines"]["p"]["edges"][0].update(fanout={"a-good": 2.0, "*": 1.0}), "depends on the variant"),
         (lambda p: p["pipelines"]["p"]["edges"][0].update(fanout=2.0), "different numbers of queries"),
     ],
 )
-def test_joins_that_cannot_be_planned_exactly(change, told):
+def test_joins_that_cannot_be_planned_exactly(change, reported):
     profile, slo = diamond(50, 120)
     change(profile)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=reported):
         hp.solve(profile, slo)
 
 

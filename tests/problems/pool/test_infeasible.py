@@ -36,7 +36,7 @@ def test_a_bin_that_is_late_on_every_type() -> None:
 
 
 def test_what_the_files_were_read_to_say_stands_beside_the_reason() -> None:
-    """That a class is late was read outside the table: whoever is told "no pool" must know."""
+    """That a class is late was read outside the table: whoever reads "no pool" must know."""
     case = files({"base": [10.0, 40.0, 160.0]}, [0.5, 0.3, 0.2], prices={"base": 1}, qos_ms=100, budget=5)
     table = case[0]["tables"]["t-base"]
     table["axes"]["batch"], table["mean"], table["outside"] = [10, 20], [10.0, 60.0], "linear"

@@ -1,4 +1,4 @@
-"""The whole way: example files to verified plans, and what stands in them."""
+"""The whole way: example files to verified plans, and what is in them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_rates_measured_under_a_looser_target_are_refused() -> None:
     assert "W-latency-unchecked" in {notice.code for notice in plan.warnings}
 
 
-def test_matching_is_told_all_it_needs() -> None:
+def test_matching_is_given_all_it_needs() -> None:
     drafted = decide(g1(budget="1.25"))
     assert isinstance(drafted, Draft)
     dispatch = drafted.dispatch["app"]
@@ -117,7 +117,7 @@ def test_the_base_may_be_named() -> None:
     assert dispatch.weight == {"base": 5.0, "aux": 1.0}
 
 
-def test_a_weight_under_which_late_pairs_look_cheap_is_told() -> None:
+def test_a_weight_under_which_late_pairs_look_cheap_is_reported() -> None:
     case = files(
         {"base": [10.0, 40.0], "aux": [20.0, 500.0]},
         [0.75, 0.25],
@@ -134,7 +134,7 @@ def test_a_weight_under_which_late_pairs_look_cheap_is_told() -> None:
 
 
 @pytest.mark.parametrize(("budget", "warned"), [(3, True), (20, False)])
-def test_a_small_pool_is_told_that_its_derate_promises_much(budget: int, warned: bool) -> None:
+def test_a_small_pool_is_warned_that_its_derate_promises_much(budget: int, warned: bool) -> None:
     drafted = decide(g3(budget=budget))
     assert isinstance(drafted, Draft)
     assert ("W-small-pool" in {notice.code for notice in drafted.warnings}) is warned

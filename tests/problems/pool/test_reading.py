@@ -1,4 +1,4 @@
-"""What the files may say, what they may not, and how each slip is told."""
+"""What the files may say, what they may not, and how each slip is reported."""
 
 from __future__ import annotations
 
@@ -98,19 +98,19 @@ BAD: dict[str, tuple[Change, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_slip_is_told_with_field_and_remedy(name: str) -> None:
+def test_a_slip_is_reported_with_field_and_remedy(name: str) -> None:
     change, path, why = BAD[name]
     profile, slo = g1(budget=5)
     change(profile, slo)
     with pytest.raises(InputError) as caught:
         pose((profile, slo))
-    told = [fault for fault in caught.value.faults if fault.path.startswith(path) or path == "$.tables"]
-    assert told, caught.value
-    assert any(why in fault.why for fault in told)
+    reported = [fault for fault in caught.value.faults if fault.path.startswith(path) or path == "$.tables"]
+    assert reported, caught.value
+    assert any(why in fault.why for fault in reported)
     assert all(fault.remedy for fault in caught.value.faults)
 
 
-def test_several_slips_are_told_at_once() -> None:
+def test_several_slips_are_reported_at_once() -> None:
     profile, slo = g1(budget=5)
     demand(slo).update(rate_qps=5)
     slo["limits"]["instances"] = {"tpu": [1, 1]}
@@ -251,7 +251,7 @@ def test_numbers_outside_a_table_are_marked() -> None:
     assert [one.extrapolated for one in drafted.promises if one.app] == [True, True]
 
 
-def test_noise_and_dips_are_told() -> None:
+def test_noise_and_dips_are_reported() -> None:
     profile, slo = g1(budget=5)
     profile["tables"]["t-base"].update(mean=[50.0, 40.0], std=[10.0, 1.0])
     codes = {notice.code for notice in pose((profile, slo)).notices}

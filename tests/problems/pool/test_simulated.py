@@ -55,7 +55,7 @@ def drafted(case: tuple[Json, Json], tools: Tools, **options: Any) -> Draft:
     return found
 
 
-def test_what_the_simulator_is_told() -> None:
+def test_what_the_simulator_is_given() -> None:
     profile, slo = g1(budget="1.25")
     mix = slo["apps"]["app"]["demand"]["mix"]
     mix["bins"], mix["share"] = [[20], [10]], [0.25, 0.75]
@@ -232,7 +232,7 @@ def test_searches_find_the_best_pool(formulation: str, bound: str) -> None:
     assert rate.interval is not None
     assert promise(found, "fluid_rate_qps") * 0.85 > best * 0.9
     if bound == "lp":
-        # The simulator takes its share of what it is told is the bound, here with 1% of lateness in it.
+        # The simulator takes its share of what it is given as the bound, here with 1% of lateness in it.
         assert sum(rate.interval) / 2 >= best * (1 - 1e-6)
         assert found.reported[0].bound is not None
         assert found.reported[0].bound >= sum(rate.interval) / 2 * (1 - 1e-9)
@@ -277,7 +277,7 @@ def test_searches_are_for_budgets() -> None:
         decide(g1(rate_qps=30), tools=Tools(simulate=Simulator()), formulation="bo")
 
 
-def test_pruning_by_the_estimate_is_told() -> None:
+def test_pruning_by_the_estimate_is_reported() -> None:
     found = drafted(g3(budget=4), Tools(simulate=Simulator()), formulation="kairos-plus", bound="eq15")
     assert "W-no-bound" in {notice.code for notice in found.warnings}
     assert found.reported[0].bound is None
