@@ -10,6 +10,8 @@ how much?                       `price`: offers, prices by the unit, prices of r
 how much of a machine?          `needs`: what a load takes, and what a machine runs at once
 by when?                        `targets`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
+what runs?                      `system`: groups of workers, loads with their law, stages, routes, links;
+                                `of_plan` makes it from a plan (`routes`, `operators` and `service` are its parts)
 ==============================  =======================================================================================
 
 In short, for a question that reads a wish::
@@ -19,7 +21,7 @@ In short, for a question that reads a wish::
     law.ms({"tokens": 512}, size=8)                    # law.py; milliseconds of a batch of eight such queries
     price = price_of(profile, run, "gpu-od")           # price.py; whole 1e-9 per hour, and the slice that is paid
     limits = response_targets(app)                     # targets.py; limits[-1].limit_ms(steps=2)
-    points, shares = classes_of(app.demand.mix)        # demand.py
+    classes = classes_of(app.demand.mix).coming()      # demand.py; classes.points, classes.shares
     Load(id="w1.a", variant="m", at=at_of(run), ...)   # what the plan says of it
 
 `law` loads neither NumPy nor pydantic: a worker's process reads the same law as the simulator.

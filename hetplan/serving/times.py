@@ -31,7 +31,7 @@ def law_data(table: Table, *, at: Mapping[str, float] | None = None, extend: boo
         name: _plain(getattr(table, name)) for name in STATISTICS if getattr(table, name) is not None
     }
     axes = {name: list(points) for name, points in table.axes.items()}
-    outside = "extend" if extend and table.outside == "refuse" else table.outside
+    outside = "extend" if extend and table.outside != "clamp" else table.outside
     return {"quantity": table.quantity, "outside": outside, "axes": axes, **({"at": dict(at)} if at else {}), **held}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -51,8 +52,11 @@ def test_a_batch_below_the_smallest_takes_as_long_as_that_and_one_beyond_is_refu
         law.ms({}, 9)
 
 
-def test_extended_along_a_line_and_never_to_nothing() -> None:
-    table = Table(quantity="latency_ms", axes={"batch": (1, 4)}, mean=[40, 80], p95=[80, 20], std=[3, 1])
+@pytest.mark.parametrize("outside", ["refuse", "linear"])
+def test_extended_along_a_line_and_never_to_nothing(outside: Literal["refuse", "linear"]) -> None:
+    table = Table(
+        quantity="latency_ms", axes={"batch": (1, 4)}, mean=[40, 80], p95=[80, 20], std=[3, 1], outside=outside
+    )
     law = law_of_table(table, extend=True)
     assert law.ms({}, 7) == pytest.approx(120.0)
     assert law.ms({}, 7, "p95") == 20.0

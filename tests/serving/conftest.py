@@ -1,0 +1,6 @@
+"""Lets these tests import the shared cases (`tests/cases/`) as `cases`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
