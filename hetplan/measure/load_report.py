@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_send import Sent
-from hetplan.planner.promised_figures import FIGURES, RATES
+from hetplan.planner.promised import FIGURES, RATES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ X = TypeVar("X")
 
 
 class Vouched(StrEnum):
-    """Who stands behind a bound."""
+    """Who vouches for a bound."""
 
     CERTIFIED = "certified"
     CLAIMED = "claimed"

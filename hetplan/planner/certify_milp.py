@@ -192,5 +192,5 @@ def _close(one: float, other: float, tolerance: float) -> bool:
 
 
 def _beyond(bound: float, value: float) -> bool:
-    """In the sense of a minimum: the bound stands above the value."""
+    """In the sense of a minimum: the bound is above the value."""
     return bound - value > BOUND_SLIP * max(1.0, abs(bound), abs(value))

@@ -62,7 +62,7 @@ class Obstacle:
 class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
-    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` stand for a simulation and a measurement; `extra` for
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` for
     what a question alone needs, by name: its simulator, a place to keep what is done.
     """
 
@@ -148,7 +148,7 @@ class Problem(Protocol):
     formulations: ClassVar[Mapping[str, type[Options]]]
     """Name -> its options; the first is the default."""
     like: ClassVar[Mapping[str, str]]
-    """Formulation -> the paper's name that stands in `method.like`."""
+    """Formulation -> the paper's name that is written in `method.like`."""
 
     @classmethod
     def fits(cls, inputs: Inputs) -> str | Sequence[Obstacle]:

@@ -33,7 +33,7 @@ class Reported:
     scale: float = 1.0
     shift: float = 0.0
     vouched: Literal["certified", "claimed"] | None = None
-    """Who stands behind `bound`, where it comes from no answer."""
+    """Who vouches for `bound`, where it comes from no answer."""
     floor: float = 1e-9
     """Below this a value counts as zero when a gap is taken."""
     note: str | None = None

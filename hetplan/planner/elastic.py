@@ -1,7 +1,7 @@
 """Why a form has no solution, and the smallest change that would give it one.
 
-`stretch` lets rows (and column bounds) give way at a price: slack s >= 0 widens them. What the cheapest slack is tells
-how far the wish is from possible; which rows must give way together tells what contradicts what.
+`stretch` lets rows (and column bounds) give way at a price: slack s >= 0 widens them. The cheapest slack says how
+far the wish is from possible; the rows that must give way together say what contradicts what.
 """
 
 from __future__ import annotations

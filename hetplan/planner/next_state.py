@@ -1,7 +1,7 @@
 """The state in which a plan leaves what it manages: its workers, and what its rules count from one look to the next.
 
 Some rules decide on what held several times in a row (a variant is scaled down only after so many looks at which it
-could have been). What they count stands in the plan, under `extensions`, in the shape of the state's observations; who
+could have been). What they count is in the plan, under `extensions`, in the shape of the state's observations; who
 plans again hands it back as part of the state.
 """
 

@@ -47,8 +47,8 @@ class Outcome:
     def require(self) -> Plan:
         """The plan, or `NoPlan` saying why there is none."""
         if self.plan is None or self.exit_code == Exit.CHECK_FAILED:
-            told = [*self.why, *self.violations, *(repair.text for repair in self.repairs)]
-            raise NoPlan("; ".join([self.reason, *told]), exit_code=self.exit_code)
+            reasons = [*self.why, *self.violations, *(repair.text for repair in self.repairs)]
+            raise NoPlan("; ".join([self.reason, *reasons]), exit_code=self.exit_code)
         return self.plan
 
     def judged(self, *, violations: tuple[str, ...], unchecked: bool, unchecked_allowed: bool) -> Outcome:

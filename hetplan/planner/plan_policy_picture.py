@@ -19,7 +19,7 @@ _DROP = "."
 _LEAST_COLUMNS = 8
 
 PALETTE = ("#fde725", "#addc30", "#5ec962", "#28ae80", "#21918c", "#2c728e", "#3b528b", "#472d7b", "#440154")
-"""Bright for fast models, dark for slow ones; told apart by people who see few colours, and in grey."""
+"""Bright for fast models, dark for slow ones; different also for people who see few colours, and in grey."""
 
 
 def heading_of(table: PolicyTable) -> str:
@@ -92,7 +92,7 @@ def _ruler(slo_ms: float, width: int) -> str:
 def svg_of(tables: PolicyTable | Sequence[PolicyTable], *, title: str = "", wide: int = 560, cell: int = 9) -> str:
     """A page of SVG, the tables one below the other: slack to the right, queue length downwards, a colour per model.
 
-    A batch smaller than the queue has a hatch; every field tells under the pointer what it does.
+    A batch smaller than the queue has a hatch; every field says under the pointer what it does.
     """
     several = [tables] if isinstance(tables, PolicyTable) else list(tables)
     names = list(dict.fromkeys(name for table in several for name in table.models))
@@ -162,10 +162,10 @@ def _field(
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
     what = "drop the oldest" if batch == 0 else f"{escape(table.models[model])} on {batch} of {waiting}"
     fill = "#fff" if batch == 0 else colour[table.models[model]]
-    told = f"<title>{what}</title>"
-    parts = [f'<rect {place} fill="{fill}">{told}</rect>']
+    title = f"<title>{what}</title>"
+    parts = [f'<rect {place} fill="{fill}">{title}</rect>']
     if 0 < batch < waiting:
-        parts.append(f'<rect {place} fill="url(#fewer)">{told}</rect>')
+        parts.append(f'<rect {place} fill="url(#fewer)">{title}</rect>')
     return parts
 
 

@@ -22,20 +22,20 @@ Engines stop at 1e-7 absolute after their own scaling; ten times that, measured 
 them and still six digits below any demand a person states."""
 
 INTEGRALITY = 1e-5
-"""How far from a whole number an integer column may stand. HiGHS and SCIP accept 1e-6 before unscaling; problems round
+"""How far from a whole number an integer column may be. HiGHS and SCIP accept 1e-6 before unscaling; problems round
 and solve the continuous part again, so a verdict never rests on this."""
 
 VALUE = 1e-6
 """How far a stated objective may lie from the recomputed one, relative to the larger of the two and 1."""
 
 BOUND_SLIP = 1e-6
-"""How far a bound may stand on the wrong side of a value before it is called false (relative, as VALUE)."""
+"""How far a bound may be on the wrong side of a value before it is called false (relative, as VALUE)."""
 
 GAP = 1e-4
 """The default gap of exact formulations; a formulation may state its own."""
 
 OPTIMAL_GAP = 1e-6
-"""At or below this gap a plan is called optimal rather than within a gap: it is what VALUE can tell apart."""
+"""At or below this gap a plan is called optimal rather than within a gap: it is what VALUE can distinguish."""
 
 LARGEST_GAP = 0.05
 """A plan with more than this between value and bound is called feasible, whatever gap was allowed."""

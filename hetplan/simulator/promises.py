@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from hetplan.planner.promise_basis import service_times_of
-from hetplan.planner.promised_figures import FIGURES, RATES
+from hetplan.planner.promised import FIGURES, RATES, service_times_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.simulator.figures import Estimate

@@ -123,7 +123,7 @@ def _names(scene: _Scene, action: Action) -> Iterator[str]:
         yield f"there is no host {action.host}"
     for earlier in action.after:
         if earlier not in scene.done:
-            yield f"is to come after action {earlier}, which does not stand before it"
+            yield f"is to come after action {earlier}, which is not before it"
 
 
 def _machines(scene: _Scene, action: Action, name: str) -> Iterator[str]:

@@ -9,12 +9,9 @@ from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
-from hetplan.verifier.capacity import check_capacity, check_demand, declined, largest_rates
 from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.flow import Flow, follow, why_not_followed
-from hetplan.verifier.header import check_header
-from hetplan.verifier.latency import check_late, check_latency
 from hetplan.verifier.money import check_cost
 from hetplan.verifier.options import check_options
 from hetplan.verifier.promises import (
@@ -25,12 +22,22 @@ from hetplan.verifier.promises import (
     plan_figures,
     worst_of,
 )
-from hetplan.verifier.quality import check_quality
-from hetplan.verifier.references import check_inputs, check_references
+from hetplan.verifier.references import check_header, check_inputs, check_references
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
-from hetplan.verifier.survive import asked, check_survival, is_pipeline
 from hetplan.verifier.tables import check_tables
+from hetplan.verifier.wanted import (
+    asked,
+    check_capacity,
+    check_demand,
+    check_late,
+    check_latency,
+    check_quality,
+    check_survival,
+    declined,
+    is_pipeline,
+    largest_rates,
+)
 
 __all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
 

@@ -13,7 +13,7 @@ from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.plan import Claim, Solve
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.options import option
-from hetplan.verifier.quantities import QUESTIONS, is_claimable, sense_of
+from hetplan.verifier.promises import QUESTIONS, is_claimable, sense_of
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_claims"]
@@ -26,7 +26,7 @@ SOLVED_AGAIN = 0.1
 asked for, and what is then solved again for the counts that it chose may close it."""
 
 CLAMPED = 10 * BOUND_SLIP
-"""A bound that stands no further than this inside the plan's own value is moved onto it."""
+"""A bound that is no further than this inside the plan's own value is moved onto it."""
 
 _TRIED_ALL = ("brute-force", "enumerate-lp")
 """Formulations whose word that nothing better exists rests on no solve: they went through everything."""

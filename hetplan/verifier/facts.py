@@ -1,4 +1,4 @@
-"""A plan and its inputs, indexed: every load with its worker, its run and where it stands in the plan."""
+"""A plan and its inputs, indexed: every load with its worker, its run and where it is in the plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seat:
 
     @property
     def at(self) -> str:
-        """Where it stands in the plan."""
+        """Where it is in the plan."""
         return f"workers.{self.worker.id}.loads.{self.load.id}"
 
 
@@ -50,7 +50,7 @@ class Facts:
 
 
 def machines(worker: Worker) -> int:
-    """How many machines a group rents: those that serve and those that stand by."""
+    """How many machines a group rents: those that serve and the spare ones."""
     return worker.count + worker.standby
 
 

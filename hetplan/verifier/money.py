@@ -79,7 +79,7 @@ def cost_nanos(facts: Facts) -> int | None:
 
 
 def same_money(nanos: int, value: float) -> bool:
-    """Whether a number of a plan is this amount, as far as 12 significant digits can tell."""
+    """Whether a number of a plan is this amount, as far as 12 significant digits can show."""
     stated = Decimal(repr(value)) * NANO
     return abs(stated - nanos) <= max(Decimal("0.5"), Decimal(nanos).scaleb(-11))
 

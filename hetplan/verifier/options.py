@@ -32,7 +32,7 @@ def slo_divisor(plan: Plan) -> float:
 
 
 def statistics_of(plan: Plan) -> tuple[str, str]:
-    """Which statistics of a latency table stand for capacity and for the target."""
+    """Which statistics of a latency table are used for capacity and for the target."""
     quantile = plan.method.options.get("quantile", "mean")
     return str(quantile), str(plan.method.options.get("latency_stat", quantile))
 

@@ -10,10 +10,10 @@ What a plan of question ``policy`` holds, and what is checked of it
     keep one queue for all).
 ``policies[app]``
     Tables by worker group and load. ``slo_ms`` is the response target less the network; the top rates of the groups sum
-    to the application's load; ``models`` stand fastest first and are loaded by the group. A choice either meets the
+    to the application's load; ``models`` are in order, fastest first, and are loaded by the group. A choice meets the
     slack of its column, or is the fastest model on all that wait (late: serve), or drops the head where no batch of any
     model fits (late: drop). ``expected`` and ``gain`` are recomputed by `policy_chain`, from latencies that
-    `policy_latency` reads from the profile and an arrival process that is read from the SLO.
+    `policy_figures` reads from the profile and an arrival process that is read from the SLO.
 ``promises``
     ``goodput``, ``quality``, ``violations``, ``utilisation`` of model ``stationary/1``: the expectations at the highest
     load, over the groups by their load.
@@ -176,12 +176,12 @@ def _expected(plan: Plan, table: PolicyTable, figures: dict[str, float], at: str
         yield Violation("policy-expected", at, "no expectation is stated")
         return
     stated = table.expected.model_dump()
-    told = figures if figures["violation_by_query"] < 1.0 - _SAME else _without_accuracy(figures)
-    for name, value in told.items():
+    known = figures if figures["violation_by_query"] < 1.0 - _SAME else _without_accuracy(figures)
+    for name, value in known.items():
         if name in stated and _differ(stated[name], value):
             yield Violation("policy-expected", at, f"{name} {stated[name]:.9g}, recomputed it is {value:.9g}")
     for name, level in QUANTILES.items():
-        below, upto = told.get(f"{name}<", 0.0), told.get(f"{name}<=", 1.0)
+        below, upto = known.get(f"{name}<", 0.0), known.get(f"{name}<=", 1.0)
         if not below - _SAME <= level <= upto + _SAME:
             text = f"{name} {stated[name]:.9g}: a share of {below:.6g} is below it, of {upto:.6g} no higher"
             yield Violation("policy-expected", at, text)

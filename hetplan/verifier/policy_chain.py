@@ -8,7 +8,7 @@ distribution, no gain and no values are taken from whoever made the policy.
 One application works bucket by bucket of the slack from the end of a service back to its beginning. In bucket j, slack
 T_j to T_{j+1}, let B(x) be the worth of a service's end if whoever comes from now on, in phase x, found slack T_j
 booked (`seats` [j, n'], nothing where nobody comes at all), and L_j(x) the true worth. B is right for those who come
-within the bucket. If nobody does, the phase y < K at its end tells what of B is left, B'(y), and what is true:
+within the bucket. If nobody does, the phase y < K at its end says what of B is left, B'(y), and what is true:
 
     L_j(x) = B(x) + E[L_{j+1}(y) - B'(y); nobody came in bucket j],   y = x + Poisson(nu (T_{j+1} - T_j)) < K
 

@@ -88,7 +88,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
 
 
 def _promised(facts: Facts, app: str) -> Iterator[Violation]:
-    """The planned rate is the derated fluid rate, and the dispatch was told what the wish says."""
+    """The planned rate is the derated fluid rate, and the dispatch says what the wish says."""
     said = {promise.quantity: promise for promise in facts.plan.promises if promise.app == app}
     fluid, planned = said.get("fluid_rate_qps"), said.get("rate_qps")
     if fluid is None or fluid.model != "fluid":

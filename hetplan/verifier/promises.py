@@ -1,7 +1,13 @@
-"""Promises: recomputed where arithmetic can, and none that says more than its model knows."""
+"""Promises: recomputed where arithmetic can, and none that says more than its model knows.
+
+Which quantities promises and claims may be about is listed here: whose they are, which way is better, who recomputes
+them. One that is not listed for a question of hetplan's own is one that nobody knows, and a promise of it is worth
+nothing. What questions of other packages promise beyond this list is left to their own checks.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,10 +16,88 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Promise
 from hetplan.verifier.facts import Facts, machines
 from hetplan.verifier.money import cost_nanos, same_money
-from hetplan.verifier.quantities import QUESTIONS, RECOMPUTED, is_known
 from hetplan.verifier.report import Violation
 
-__all__ = ["Computed", "check_extrapolation", "check_promises", "not_recomputed", "plan_figures", "worst_of"]
+__all__ = [
+    "QUESTIONS",
+    "RECOMPUTED",
+    "Computed",
+    "check_extrapolation",
+    "check_promises",
+    "is_claimable",
+    "is_known",
+    "not_recomputed",
+    "plain_name",
+    "plan_figures",
+    "sense_of",
+    "worst_of",
+]
+
+
+# Quantities
+
+
+QUESTIONS = frozenset({"pool", "pipeline", "variants", "policy", "compound"})
+"""Questions of which every quantity is listed here."""
+
+RECOMPUTED = frozenset({"rate_qps", "fluid_rate_qps", "quality", "response_ms", "service_ms"})
+"""What following the routing of an application gives."""
+
+_OF_PLAN = frozenset({"servers", "cost_per_hour"})
+_OWN_OF_PLAN = {
+    "pipeline": frozenset({"moves"}),
+    "variants": frozenset({"gross_cost_per_hour", "net_cost_per_hour"}),
+    "compound": frozenset({"goodput", "served", "candidates_per_hour"}),
+}
+_OWN_OF_APP = {"compound": frozenset({"rounds_unserved"})}
+_SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served", "ttft_ms", "tpot_ms"})
+"""What simulation, measurement or a model of queues says of an application, and arithmetic does not."""
+
+_SENSE = {
+    **dict.fromkeys(("cost_per_hour", "gross_cost_per_hour", "candidates_per_hour", "packed_per_hour"), "min"),
+    **dict.fromkeys(("servers", "moves"), "min"),
+    **dict.fromkeys(("rate_qps", "fluid_rate_qps", "served_share", "goodput", "aged_goodput"), "max"),
+    **dict.fromkeys(("quality", "least_quality", "quality_per_step", "accuracy_per_decision"), "max"),
+}
+_CLAIMED_ONLY = {
+    "pipeline": frozenset({"least_quality", "quality_per_step", "served_share"}),
+    "compound": frozenset({"aged_goodput", "packed_per_hour"}),
+    "policy": frozenset({"accuracy_per_decision", "goodput", "quality"}),
+}
+_OF_DECISIONS = re.compile(r"accuracy_of_[0-9]+_decisions\Z")
+
+
+def is_known(question: str, quantity: str, *, of_app: bool, arithmetic: bool) -> bool:
+    """Whether a plan of this question may promise a quantity of an application, or of itself, by such a model."""
+    if not of_app:
+        return quantity in _OF_PLAN | _OWN_OF_PLAN.get(question, frozenset())
+    shown = frozenset[str]() if arithmetic else _SHOWN_ONLY
+    return quantity in RECOMPUTED | _OWN_OF_APP.get(question, frozenset()) | shown
+
+
+def plain_name(about: str) -> str:
+    """What a claim is about, without the part of the plan that it is of: ``goodput[group@400qps]``.
+
+    >>> plain_name("goodput[images on a100@400qps]")
+    'goodput'
+    """
+    return about.partition("[")[0]
+
+
+def is_claimable(question: str, about: str) -> bool:
+    """Whether a claim of this question may be about what the plan does not promise: the value of a program, say."""
+    name = plain_name(about)
+    own = name in _CLAIMED_ONLY.get(question, ())
+    return own or (question == "policy" and _OF_DECISIONS.match(name) is not None)
+
+
+def sense_of(about: str) -> str | None:
+    """Which way is better, where that is known."""
+    return _SENSE.get(plain_name(about))
+
+
+# Promises
+
 
 _ARITHMETIC = ("no-queueing", "fluid")
 _MODELS = (*_ARITHMETIC, "stationary", "simulation", "measured")
@@ -90,9 +174,9 @@ def _model(facts: Facts, promise: Promise) -> Iterator[str]:
         yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
     if model == "stationary" and facts.plan.question in QUESTIONS - {"policy"}:
         yield f"{promise.quantity} by the stationary model, which is one of policies"
-    # Measurements come with the inputs, or are told of in words; a search may also have been handed a way to measure.
-    told = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
-    if model == "measured" and not told:
+    # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
+    said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
+    if model == "measured" and not said:
         yield f"{promise.quantity} is said to be measured, and nothing says what was"
 
 
@@ -121,7 +205,7 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
 
 
 def _twice(facts: Facts) -> Iterator[Violation]:
-    """Nothing is promised twice; only what a model of queues expects may stand beside what simulation shows."""
+    """Nothing is promised twice; only what a model of queues expects may be beside what simulation shows."""
     seen: dict[tuple[object, ...], list[str]] = {}
     for number, promise in enumerate(facts.plan.promises):
         model = _family(promise)
@@ -135,7 +219,7 @@ def _twice(facts: Facts) -> Iterator[Violation]:
 def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) -> list[Violation]:
     """Every promise; what can be recomputed, against that.
 
-    `apps` holds the applications that could be followed; what keeps the others from it is told elsewhere.
+    `apps` holds the applications that could be followed; what keeps the others from it is reported elsewhere.
     """
     found = list(_twice(facts))
     for number, promise in enumerate(facts.plan.promises):
@@ -168,11 +252,11 @@ def not_recomputed(facts: Facts, whole: Computed) -> Iterator[str]:
 
 
 def check_extrapolation(facts: Facts, apps: Mapping[str, Computed]) -> list[Violation]:
-    """A number read outside its table's grid is told of."""
-    told = {notice.at for notice in facts.plan.warnings if notice.code == "W-extrapolated"}
+    """A number read outside its table's grid has a warning."""
+    warned = {notice.at for notice in facts.plan.warnings if notice.code == "W-extrapolated"}
     used = frozenset[str]().union(*(computed.extrapolated for computed in apps.values()))
     return [
         Violation("extrapolated", f"tables.{name}", f"read outside the grid of {name}, and no warning says so")
         for name in sorted(used)
-        if f"tables.{name}" not in told
+        if f"tables.{name}" not in warned
     ]

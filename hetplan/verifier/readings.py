@@ -62,7 +62,7 @@ def read(
 
 
 def nearest(table: Table, statistic: str) -> str:
-    """The statistic that stands in for one that was not measured: the next higher of those there, else the highest."""
+    """The statistic taken in place of one that was not measured: the next higher of those there, else the highest."""
     there = [name for name in _RISING if getattr(table, name) is not None]
     if statistic in there or statistic not in _RISING or not there:
         return statistic

@@ -9,7 +9,7 @@ __all__ = ["Report", "Violation"]
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """One thing in a plan that is not so: a stable code, where it stands, and what is wrong in plain words."""
+    """One thing in a plan that is not so: a stable code, where it is, and what is wrong in plain words."""
 
     code: str
     at: str

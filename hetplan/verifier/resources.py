@@ -1,7 +1,7 @@
 """Stock, machines, memory: whether what is placed can be had, and fits.
 
 Hardware that says what it provides has nothing of what it does not list, unless the wish limits that in total: then
-it counts there. Of hardware that says nothing at all, nothing is checked, and the report tells so.
+it counts there. Of hardware that says nothing at all, nothing is checked, and the report says so.
 
 Loads of a worker take what they need side by side. Where they wait in one queue for one server they run one at a time:
 then they compute with no more than the largest of them needs, while memory is held by all of them all the time.

@@ -22,7 +22,7 @@ def _numbers(grid: object) -> list[object]:
 
 
 def _alike(left: object, right: object) -> bool:
-    """Equal as far as the 12 significant digits of a plan can tell."""
+    """Equal as far as the 12 significant digits of a plan can show."""
     first, second = _numbers(left), _numbers(right)
     return len(first) == len(second) and all(
         math.isclose(one, two, rel_tol=1e-11) if isinstance(one, float) and isinstance(two, float) else one == two

@@ -319,7 +319,7 @@ def _slowed(reading: _Reading) -> Iterator[Violation]:
 
 
 class _Walk:
-    """What stands where while the actions are followed; sums are kept up to date load by load."""
+    """What is where while the actions are followed; sums are kept up to date load by load."""
 
     def __init__(self, reading: _Reading) -> None:
         several = {w.id for held in (*reading.now, *reading.then) if (w := held.worker).count > 1}

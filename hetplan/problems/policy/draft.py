@@ -10,7 +10,7 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.promise_basis import on_service_times
+from hetplan.planner.promised import on_service_times
 from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice

@@ -1,0 +1,264 @@
+"""What is wanted and promised of an application, held against its flows: rates, latency, quality, losses."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations, combinations_with_replacement
+from typing import Any
+
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.profiles.workers import Worker
+from hetplan.verifier.demand import Classes, classes_of, least_wanted, response_targets, wanted_rate
+from hetplan.verifier.facts import Facts
+from hetplan.verifier.flow import Flow, path_quality
+from hetplan.verifier.options import option
+from hetplan.verifier.report import Violation
+from hetplan.verifier.service import Service, service_of
+
+__all__ = [
+    "asked",
+    "busy",
+    "check_capacity",
+    "check_demand",
+    "check_late",
+    "check_latency",
+    "check_quality",
+    "check_survival",
+    "declined",
+    "is_pipeline",
+    "largest_rates",
+]
+
+
+# Rates: whether the promised one can be carried, and the most that can
+
+
+def busy(worker: Worker, work: Mapping[str, float]) -> dict[str, float]:
+    """Machines of a group kept busy by this work (instances, per load): in all, or per load where each has a queue."""
+    taken = {load.id: work.get(load.id, 0.0) / load.instances for load in worker.loads}
+    return {worker.id: sum(taken.values())} if worker.queue == "shared" else taken
+
+
+def _work(flows: Mapping[str, Flow], rates: Mapping[str, float]) -> dict[str, float]:
+    work: dict[str, float] = defaultdict(float)
+    for name, flow in flows.items():
+        for load, seconds in flow.work.items():
+            work[load] += rates[name] * seconds
+    return work
+
+
+def _rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
+    return {name: facts.promised_rate(name) or 0.0 for name in flows}
+
+
+def check_capacity(facts: Facts, flows: Mapping[str, Flow], period: str) -> Iterator[Violation]:
+    """No group of workers has more to do, at the promised rates, than its machines can."""
+    work = _work(flows, _rates(facts, flows))
+    share = 1.0 - option(facts.plan, "headroom", 0.0)
+    for worker in facts.plan.workers:
+        if worker.period == period:
+            for name, taken in busy(worker, work).items():
+                room = share * worker.count
+                if taken > room * (1.0 + FEASIBILITY):
+                    text = f"{name} keeps {taken:.6g} machines busy at the promised rate, {room:g} are there for it"
+                    yield Violation("capacity", f"workers.{worker.id}", text)
+
+
+def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
+    """The most that each application's shares carry while the others keep their promised rates, in one period."""
+    rates = _rates(facts, flows)
+    work = _work(flows, rates)
+    share = 1.0 - option(facts.plan, "headroom", 0.0)
+    most = dict.fromkeys(flows, math.inf)
+    for name, flow in flows.items():
+        for worker in {facts.seats[load].worker.id: facts.seats[load].worker for load in flow.work}.values():
+            taken = busy(worker, work)
+            for queue, unit in busy(worker, flow.work).items():
+                if unit > 0.0:
+                    others = taken[queue] - rates[name] * unit
+                    most[name] = min(most[name], (share * worker.count - others) / unit)
+    return most
+
+
+def declined(facts: Facts, name: str) -> bool:
+    """Whether the plan says that an application is not served at all, and says so of all that is wanted.
+
+    Where the most is wanted, nothing is no answer.
+    """
+    wanted = least_wanted(facts.inputs.slo.apps[name])
+    left = [entry.rate_qps for entry in facts.plan.unserved if entry.app == name]
+    if wanted is None or name in facts.plan.routing or not left:
+        return False
+    return sum(left) >= wanted * (1.0 - FEASIBILITY)
+
+
+def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
+    """Something is promised to everyone, and it is what is wanted, less what is said to stay unserved."""
+    wanted, promised = wanted_rate(facts.inputs.slo.apps[name]), facts.promised_rate(name)
+    if promised is None and not declined(facts, name):
+        yield Violation("promise-missing", "promises", f"no rate is promised to {name}")
+        return
+    unserved = sum(entry.rate_qps for entry in facts.plan.unserved if entry.app == name)
+    served = promised or 0.0
+    if wanted is not None and served + unserved < wanted * (1.0 - FEASIBILITY):
+        text = f"{name} wants {wanted:.6g} queries/s; {served:.6g} are promised and {unserved:.6g} said to be unserved"
+        yield Violation("demand", f"routing.{name}", text)
+    valid = facts.plan.valid.rate_qps.get(name)
+    if valid is not None and (valid[1] is None or valid[1] > served * (1.0 + FEASIBILITY)):
+        yield Violation("valid", f"valid.rate_qps.{name}", f"holds up to {valid[1]}, promised are {served:.6g}")
+
+
+# Latency targets; late queries
+
+
+def _given(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
+    """A table of rates holds under the latencies that it was measured with: no longer ones than are wanted."""
+    for load in flow.work:
+        seat = facts.seats[load]
+        if seat.run is None or seat.run.rate is None or seat.run.latency is not None:
+            continue
+        given = facts.inputs.profile.tables[seat.run.rate].given
+        for target in facts.inputs.slo.apps[name].latency:
+            key = f"{target.of}_p{target.percentile:g}_ms"
+            if given.get(key, 0.0) > target.max_ms * (1.0 + FEASIBILITY):
+                text = f"its rates hold at {key} {given[key]:g}, wanted are {target.max_ms:g}"
+                yield Violation("latency", seat.at, text)
+
+
+def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
+    """The response targets of an application, by the statistic that the plan's options name."""
+    yield from _given(facts, name, flow)
+    targets = list(response_targets(facts.inputs.slo.apps[name]))
+    # At the highest percentile the plan may use no more of what is left than it was asked to tolerate.
+    tolerance = option(facts.plan, "violation_tolerance", 0.0)
+    targets[-1:] = [(limit_ms, min(left, tolerance)) for limit_ms, left in targets[-1:]]
+    for limit_ms, allowed in targets:
+        share, last = flow.late_share(limit_ms)
+        if share > allowed + FEASIBILITY:
+            where = f" up to step {last}" if last is not None else ""
+            text = f"a share of {share:.6g}{where} takes longer than {limit_ms:g} ms, {allowed:g} may"
+            yield Violation("latency", f"routing.{name}", text)
+
+
+def check_late(facts: Facts) -> Iterator[Violation]:
+    """What is done with late queries is what the wish says, by whatever rule the others are sent."""
+    for name, rule in facts.plan.dispatch.items():
+        wanted = facts.inputs.slo.apps[name].late
+        if rule.late != wanted:
+            yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
+
+
+# Quality
+
+
+def check_quality(facts: Facts, name: str, loads: Iterable[str], mean: float) -> list[Violation]:
+    """The wished floor (or ceiling): of the mean over a pipeline's paths, else of every load that answers."""
+    app = facts.inputs.slo.apps[name]
+    if app.quality is None:
+        return []
+    values = {f"routing.{name}": mean}
+    if app.runs is None or app.runs.pipeline is None:
+        values = {facts.seats[load].at: path_quality(facts, None, (load,), {}) for load in loads}
+    least = -math.inf if app.quality.min is None else app.quality.min
+    most = math.inf if app.quality.max is None else app.quality.max
+    found: list[Violation] = []
+    for at, value in values.items():
+        # Written so that an unknown quality (NaN) is not within any limit.
+        if not least - VALUE <= value <= most + VALUE:
+            found.append(Violation("quality", at, f"quality {value:.6g} is not within {least:g} .. {most:g}"))
+    return found
+
+
+# Losses: after so many machines, or zones, are lost, what is left still serves the promised rates, routed anew
+#
+# Only for applications of one step; the routing of a pipeline is not solved again here.
+
+
+def is_pipeline(facts: Facts, name: str) -> bool:
+    """Whether an application runs a pipeline."""
+    runs = facts.inputs.slo.apps[name].runs
+    return runs is not None and runs.pipeline is not None
+
+
+def asked(facts: Facts) -> bool:
+    """Whether the wish names losses to be survived."""
+    survive = facts.inputs.slo.limits.survive
+    return survive.hosts + survive.zones > 0
+
+
+def _losses(facts: Facts, period: str) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Every worst case to be survived: in words, and as machines left per worker."""
+    wanted = facts.inputs.slo.limits.survive
+    workers = [worker for worker in facts.plan.workers if worker.period == period]
+    full = {worker.id: worker.count + worker.standby for worker in workers}
+    if wanted.hosts:
+        for lost in combinations_with_replacement(sorted(full), min(wanted.hosts, sum(full.values()))):
+            taken = Counter(lost)
+            if all(count <= full[worker] for worker, count in taken.items()):
+                yield f"machines of {', '.join(lost)}", {worker: full[worker] - taken[worker] for worker in full}
+    zone = {worker.id: facts.inputs.profile.offers[worker.offer].zone for worker in workers if worker.offer is not None}
+    zones = sorted({name for name in zone.values() if name is not None})
+    if wanted.zones:
+        for gone in combinations(zones, min(wanted.zones, len(zones))):
+            left = {worker: 0 if zone.get(worker) in gone else count for worker, count in full.items()}
+            yield f"zone {', '.join(gone)}", left
+
+
+def _most(facts: Facts, name: str, classes: Classes, services: Mapping[str, Service], left: Mapping[str, int]) -> float:
+    """The most queries per second that the machines left can serve in time, over all routings: a linear program."""
+    import numpy as np
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    targets = response_targets(facts.inputs.slo.apps[name])
+    limit_ms = targets[-1][0] if targets else math.inf
+    network_ms = facts.inputs.slo.apps[name].network_ms_per_hop
+    pairs = [
+        (number, load)
+        for load, service in services.items()
+        for number, share in enumerate(classes.share)
+        if share > 0.0
+        and not math.isnan(service.seconds[number])
+        and service.latency_ms[number] + network_ms <= limit_ms * (1.0 + FEASIBILITY)
+    ]
+    rooms = sorted(left)
+    columns = [*range(len(pairs)), *[len(pairs)] * len(classes.share)]
+    # Every class is served in its share of the rate (the last column); every group works as long as its machines are.
+    balance: Any = coo_array(
+        (
+            [*[1.0] * len(pairs), *(-share for share in classes.share)],
+            ([*(number for number, _ in pairs), *range(len(classes.share))], columns),
+        ),
+        shape=(len(classes.share), len(pairs) + 1),
+    )
+    work = [services[load].seconds[number] / facts.seats[load].load.instances for number, load in pairs]
+    groups = [rooms.index(facts.seats[load].worker.id) for _, load in pairs]
+    busy: Any = coo_array((work, (groups, range(len(pairs)))), shape=(len(rooms), len(pairs) + 1))
+    cost = np.zeros(len(pairs) + 1)
+    cost[-1] = -1.0
+    # Serving nothing is always possible, and the machines bound what is: there is an optimum.
+    answer = linprog(cost, busy, [left[room] for room in rooms], balance, np.zeros(len(classes.share)), method="highs")
+    return -float(answer.fun or 0.0)
+
+
+def check_survival(facts: Facts, names: list[str], period: str) -> list[Violation]:
+    """The promised rates hold after every loss that the wish names."""
+    found: list[Violation] = []
+    for name in names if asked(facts) else ():
+        if is_pipeline(facts, name):
+            continue
+        classes = classes_of(facts.inputs.slo.apps[name])
+        services = {
+            seat.load.id: service_of(facts, seat, classes)
+            for seat in facts.seats.values()
+            if seat.load.app == name and seat.worker.period == period
+        }
+        promised = facts.promised_rate(name) or 0.0
+        for words, left in _losses(facts, period):
+            most = _most(facts, name, classes, services, left)
+            if most < promised * (1.0 - FEASIBILITY):
+                text = f"without {words} at most {most:.6g} queries/s of {name} are served, {promised:.6g} are promised"
+                found.append(Violation("survive", f"periods.{period}", text))
+    return found
