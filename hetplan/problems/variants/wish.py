@@ -477,13 +477,15 @@ class _Pairs:
     def _law(self, kind: Kind) -> tuple[Law, str]:
         found = self.laws.get((kind.variant, kind.run))
         if found is None:
-            run = self.inputs.profile.variants[kind.variant].runs[kind.run]
-            named = "latency_stat" if "latency_stat" in self.options.model_fields_set else ""
-            table = table_of(self.inputs.profile, kind.variant, run)
-            stat, notices = statistic_of(table, self.options.latency_stat, named=named, at=f"tables.{table.name}")
-            self.notices += [notice for notice in notices if notice not in self.notices]
-            found = law_of_run(self.inputs.profile, kind.variant, run), stat
-            self.laws[kind.variant, kind.run] = found
+            profile, stat = self.inputs.profile, str(self.options.latency_stat)
+            run = profile.variants[kind.variant].runs[kind.run]
+            law = law_of_run(profile, kind.variant, run)
+            if stat not in law.statistics:
+                named = "latency_stat" if "latency_stat" in self.options.model_fields_set else ""
+                table = table_of(profile, kind.variant, run)
+                stat, notices = statistic_of(table, self.options.latency_stat, named=named, at=f"tables.{table.name}")
+                self.notices += [notice for notice in notices if notice not in self.notices]
+            found = self.laws[kind.variant, kind.run] = law, stat
         return found
 
     def _pair(self, one: Asked, b: int, c: int) -> Iterator[Serves]:
