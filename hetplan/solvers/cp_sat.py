@@ -19,6 +19,7 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.solvers.highs import Highs
 from hetplan.solvers.milp_engine import Found, MilpEngine, Word
 from hetplan.solvers.milp_points import around_integers
 from hetplan.solvers.running import in_background
@@ -42,7 +43,8 @@ class CpSat(MilpEngine):
         try:
             integer_program(form)
         except NotWhole as reason:
-            return f"CP-SAT takes whole numbers only: {reason}"
+            other = "" if form.whole.all() else "; cp-sat-scaled searches such a program on a grid"
+            return f"CP-SAT takes whole numbers only: {reason}{other}"
         return ""
 
     def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:
@@ -64,7 +66,8 @@ class CpSatScaled(MilpEngine):
 
     The integers of the grid's best point are kept, the continuous columns are solved again on the true data (by
     HiGHS), and the objective is recomputed: what comes back is feasible for the form itself, or nothing. The search's
-    bound bounds the grid only, so none is claimed.
+    bound bounds the grid only, so none is claimed; what a plan says of its bound is what a tree proves
+    (`MilpEngine.prove`). A linear program, which has nothing to branch on, goes to HiGHS whole.
     """
 
     name: ClassVar[str] = "cp-sat-scaled"
@@ -76,7 +79,7 @@ class CpSatScaled(MilpEngine):
 
     def _refuses(self, form: Milp) -> str:
         if form.pure_lp:
-            return "a linear program has nothing to branch on; use an engine for linear programs"
+            return ""
         try:
             integer_grid(form)
         except NotWhole as reason:
@@ -84,6 +87,8 @@ class CpSatScaled(MilpEngine):
         return ""
 
     def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:
+        if form.pure_lp:
+            return Highs()._run(form, limits, start=start, on_event=on_event)
         grid = integer_grid(form)
         hint = None if start is None else (start - grid.lower) / grid.step
         searched = search(grid.program, limits, start=hint, on_event=on_event)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hetplan.errors import NoSolver, SolverFailed
 from hetplan.planner.answer import Limits
+from hetplan.planner.certificate import Vouched, certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.cp_sat import CpSat, CpSatScaled
 from hetplan.solvers.highs import Highs
@@ -61,8 +64,16 @@ def test_cp_sat_refuses_numbers_beyond_64_bits() -> None:
     assert "64 bits" in CpSat().refuses(integer_form(upper=1e18, cost=[1e6, 1.0]))
 
 
-def test_cp_sat_scaled_refuses_linear_programs() -> None:
-    assert "linear program" in CpSatScaled().refuses(integer_form(whole=False))
+def test_cp_sat_scaled_leaves_linear_programs_to_highs() -> None:
+    form = integer_form(whole=False)
+    assert not CpSatScaled().refuses(form)
+    answer, expected = (engine.solve(form, Limits()) for engine in (CpSatScaled(), Highs()))
+    assert (answer.status, answer.value) == (expected.status, expected.value)
+    assert certify(form, answer).vouched is Vouched.CERTIFIED
+
+
+def test_cp_sat_names_the_engine_that_takes_continuous_columns() -> None:
+    assert "cp-sat-scaled" in CpSat().refuses(replace(integer_form(), whole=np.array([True, False])))
 
 
 def test_linear_engines_refuse_integers() -> None:
