@@ -222,13 +222,6 @@ def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Fau
                 "Convert one of them; hetplan knows no exchange rates.",
                 value=offer.currency,
             )
-        if offer.per is not None and offer.per not in hardware.provides:
-            faults.in_profile(
-                f"$.offers.{offer_id}.per",
-                f"{offer.hardware} does not say how much {offer.per} it provides",
-                f"Add it to hardware.{offer.hardware}.provides.",
-                value=offer.per,
-            )
         found.append(Column(offer_id, kind, machine_price(offer, hardware), offer.stock))
     return found
 

@@ -67,7 +67,11 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "$.offers.aux-od.currency",
         "counts in USD",
     ),
-    "price per resource": (lambda p, s: p["offers"]["aux-od"].update(per="gpu"), "$.offers.aux-od.per", "how much gpu"),
+    "price per resource": (
+        lambda p, s: p["offers"]["aux-od"].update(per="gpu"),
+        "$.hardware.aux.provides",
+        "paid per unit of gpu",
+    ),
     "wrong quantity": (
         lambda p, s: p["tables"]["t-aux"].update(quantity="slowdown"),
         "$.tables.t-aux.quantity",
