@@ -1,10 +1,21 @@
-"""Random cases are the same ones in every run, however slow the machine is; HETPLAN_EXPLORE=1 draws new ones."""
+"""Random cases are the same ones in every run, however slow the machine is; HETPLAN_EXPLORE=1 draws new ones.
+
+Tests run side by side. Before a run of all of them begins, kernels that were never compiled are compiled once, so that
+no two processes compile the same.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from hetplan.compiled import cache_folder, is_compiled
+from hetplan.registry import KERNELS
 
 settings.register_profile(
     "any machine",
@@ -13,3 +24,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
+
+COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile ahead where all tests run, nothing is compiled yet, and this process is not one of those side by side."""
+    alone = hasattr(config, "workerinput") or config.getoption("collectonly")
+    folder = cache_folder()
+    if alone or config.args_source is not config.ArgsSource.TESTPATHS or not is_compiled() or folder is None:
+        return
+    if any(os.scandir(folder)):
+        return
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: subprocess.run([sys.executable, "-c", COMPILE, name], check=False), KERNELS))

@@ -56,7 +56,7 @@ Question = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Which question the files ask; inferred where only one fits (see `hetplan questions`).",
+        help="Which question the files ask; else the most specific that fits (see `hetplan questions`).",
         autocompletion=_questions,
     ),
 ]
