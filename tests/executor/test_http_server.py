@@ -124,6 +124,33 @@ def test_requests_may_be_cut_anywhere() -> None:
     assert bodies(talk([PIPELINE[place : place + 1] for place in range(len(PIPELINE))])) == ECHOED
 
 
+def test_requests_that_are_alike_are_still_read_one_by_one() -> None:
+    """Heads are remembered; what follows them is not, and neither is what asks for more than an answer."""
+    seen: list[Exchange] = []
+
+    def handle(exchange: Exchange) -> None:
+        seen.append(exchange)
+        echo(exchange)
+
+    head = b"POST /a?x=1 HTTP/1.1\r\nX-A: one\r\nContent-Length: 2\r\n\r\n"
+    pieces = [head + b"ab", head + b"cd", head + b"e", b"f" + head + b"gh", head + b"ij" + head + b"kl", head + b"mn"]
+    got = [b"POST /a x=1 one " + body for body in (b"ab", b"cd", b"ef", b"gh", b"ij", b"kl", b"mn")]
+    assert bodies(talk(pieces, handle)) == got
+    assert all(exchange.headers == seen[0].headers for exchange in seen)
+    closing = b"GET /b HTTP/1.1\r\nconnection: close\r\n\r\n"
+
+    async def client(server: HttpServer) -> None:
+        for _ in range(3):
+            reader, writer = await dial(server)
+            writer.write(closing)
+            assert b"connection: close" in await reader.read()
+            writer.close()
+        assert server.held == 0
+        assert not server.heads
+
+    serve(client)
+
+
 def test_a_large_body_arrives_whole() -> None:
     body = bytes(range(256)) * 4000
     head = b"POST /a HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
@@ -28,6 +28,8 @@ _REASON = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
+_LONGEST_KEPT, _MOST_KEPT = 1024, 512
+"""Heads that are remembered: bytes of one, and how many."""
 _LINGER_S = 2.0
 """How long a client that was refused may go on sending: closed at once, it might never see the reason."""
 
@@ -62,6 +64,14 @@ class _Refused(Exception):
     def __init__(self, status: int, why: str, fields: bytes = b"") -> None:
         super().__init__(why)
         self.status, self.why, self.fields = status, why, fields
+
+
+class _Head(NamedTuple):
+    method: str
+    target: bytes
+    headers: dict[str, str]
+    version: str
+    length: int
 
 
 class Exchange:
@@ -224,19 +234,49 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take every whole request out of what came."""
+        if self._state is _IDLE and self._receive is None and not self._ending:
+            exchange = self._known(data)
+            if exchange is not None:
+                self._take(exchange)
+                return
         while data and not self._ending:
             if self._receive is not None:
                 self._receive(data)
                 return
             data = self._parse(data)
 
+    def _known(self, data: bytes) -> Exchange | None:
+        """The request, where all of it came at once and its head has come before: a head is parsed once."""
+        end = data.find(b"\r\n\r\n") + 4
+        before = self.server.heads.get(data[:end])
+        if before is None or len(data) - end != before.length or self.server.held > self.limits.held_bytes // 2:
+            return None
+        self.server.held += len(data) - end
+        exchange = Exchange(self, before.method, before.target, before.headers, data[end:], before.version)
+        exchange.keeps = True
+        return exchange
+
+    def _remember(self, data: bytes) -> None:
+        """Remember the head of a request that came at once, and alone; those that ask for more are parsed each time."""
+        (exchange,) = self._come
+        end = data.find(b"\r\n\r\n") + 4
+        asks = "expect" in exchange.headers or "upgrade" in exchange.headers or not exchange.keeps
+        if len(data) - end == len(exchange.body) and end <= _LONGEST_KEPT and not asks:
+            heads = self.server.heads
+            if len(heads) >= _MOST_KEPT:
+                heads.clear()
+            heads[data[:end]] = _Head(exchange.method, self._url, exchange.headers, self._version, len(exchange.body))
+
     def _parse(self, data: bytes) -> bytes:
         """Feed the parser; what is left over belongs to another protocol, or to a parser that begins anew."""
         rest = b""
         refusal: _Refused | None = None
         self._moved = False
+        idle = self._state is _IDLE
         try:
             self._parser.feed_data(data)
+            if idle and self._state is _IDLE and len(self._come) == 1:
+                self._remember(data)
         except HttpParserUpgrade as upgrade:
             rest, self._parser = data[upgrade.args[0] :], HttpRequestParser(self)
         except HttpParserError as error:
@@ -466,6 +506,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time()
         self.held = 0
+        self.heads: dict[bytes, _Head] = {}
         self.connections: set[HttpConnection] = set()
         self._surplus: dict[HttpConnection, None] = {}
         self._server: asyncio.Server
