@@ -36,7 +36,7 @@ LEAST_SPREAD = 1e-3
 LIKELY_WIDTH, WIDTH_SPREAD = 0.3, 0.6
 """Three observations say little of a width, and the likeliest is often the widest: a prior keeps it near."""
 PRIOR_WEIGHT = 2.0
-"""As many observations of the expected spread stand beside the real ones."""
+"""As many observations of the expected spread count beside the real ones."""
 
 
 UNIT = 16

@@ -4,7 +4,7 @@ Matrices go in as arrays. A linear program comes back with duals, or with a Fark
 direction where it is unbounded. A family (`solve_all`) shares one model: only the data that differ from the form
 before are handed over, and each linear program starts from the basis of the one before.
 
-What stands behind a time-limited linear program is a point, never a bound: HiGHS reports the objective of whatever
+A time-limited linear program gives a point, never a bound: HiGHS reports the objective of whatever
 iterate it stopped at. `limits.work` counts branch-and-bound nodes, and simplex iterations of a linear program.
 """
 
@@ -37,7 +37,7 @@ WRONG_ON_INTEGERS = ("1.14.0",)
 LARGEST = 1e15
 """HiGHS refuses matrices with larger entries."""
 SMALLEST = 1e-12
-"""The least matrix entry HiGHS can be told to keep (it drops those below 1e-9 unless told)."""
+"""The least matrix entry HiGHS can be set to keep (it drops those below 1e-9 by default)."""
 FEW_VALUES = 256
 """Up to so many changed matrix entries go in one by one; beyond, the matrix is passed anew under the old basis."""
 
@@ -292,7 +292,7 @@ def _differ(*pairs: tuple[Vector, Vector]) -> NDArray[np.int32]:
 
 
 class _Listener:
-    """What HiGHS calls back: stops the solve when asked, tells of progress, and lets no exception cross C++."""
+    """What HiGHS calls back: stops the solve when asked, reports progress, and lets no exception cross C++."""
 
     def __init__(self, limits: Limits, on_event: OnEvent | None, form: Milp) -> None:
         self.cancel, self.on_event, self.lp = limits.cancel, on_event, form.pure_lp

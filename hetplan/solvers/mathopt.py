@@ -45,7 +45,7 @@ class _MathOpt(MilpEngine):
         return ""
 
     def _parameters(self, form: Milp, limits: Limits) -> dict[str, Any]:  # noqa: ARG002
-        """What this engine is told beyond the limits that all of them know."""
+        """What this engine is given beyond the limits that all of them know."""
         return {"threads": limits.threads, "random_seed": limits.seed % (2**31 - 1)}
 
     def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:  # noqa: ARG002

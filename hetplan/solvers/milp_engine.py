@@ -191,7 +191,9 @@ class MilpEngine:
             return replace(found, word=Word.INFEASIBLE, ray=any_point.ray)
         if any_point.point is not None:
             return replace(found, word=Word.UNBOUNDED, point=any_point.point, ray=None)
-        return replace(found, word=Word.NOTHING, stop=any_point.stop, detail="infeasible or unbounded; not told apart")
+        return replace(
+            found, word=Word.NOTHING, stop=any_point.stop, detail="infeasible or unbounded, and not known which"
+        )
 
     def _any_point(self, form: Milp, limits: Limits) -> Found:
         return self._run(replace(form, cost=np.zeros_like(form.cost)), limits, start=None, on_event=None)

@@ -60,7 +60,7 @@ def on_integers(form: Milp, point: Vector, limits: Limits) -> Vector:
     """The point inside its bounds and with whole columns whole; the continuous part is solved again where that matters.
 
     Engines return 2.9999999 for 3, and accept rows broken by as much. Where rounding that breaks a row, HiGHS solves
-    the continuous columns again around the rounded ones; if there is nothing, the engine's own point stands.
+    the continuous columns again around the rounded ones; if there is nothing, the engine's own point is kept.
     """
     clipped = np.clip(point, form.lower, form.upper) + 0.0
     if form.pure_lp:

@@ -364,7 +364,7 @@ def _machines(
             if z is not None:
                 m.add(rows, z, -room)
         if z is not None:
-            # What takes nothing that there is an end of stands in no row above, and needs the machine as well.
+            # What takes nothing that there is an end of is in no row above, and needs the machine as well.
             ends = np.isfinite(items.room[tier])
             light = np.flatnonzero(here & ~(items.size[item][:, ends] > 0).any(axis=1))
             if light.size:

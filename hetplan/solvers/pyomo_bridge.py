@@ -72,7 +72,7 @@ class Pyomo(MilpEngine):
     def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:  # noqa: ARG002
         from pyomo.environ import TerminationCondition as Ended
 
-        # Pyomo hands over only columns that occur somewhere; the others may stand anywhere within their bounds.
+        # Pyomo hands over only columns that occur somewhere; the others may lie anywhere within their bounds.
         anywhere = np.clip(0.0, form.lower, form.upper)
         if not _handed_over(form).any():
             return Found(Word.OPTIMAL, point=anywhere, bound=form.offset, row_duals=np.zeros(form.row_lower.size))
@@ -112,13 +112,13 @@ class Pyomo(MilpEngine):
         names = NAMES.get(self.engine.removeprefix("appsi_").removesuffix("_direct").removesuffix("_persistent"))
         wanted: dict[str, object] = {"seconds": limits.seconds, "nodes": limits.work}
         if names is None:
-            if told := " and ".join(limit for limit, value in wanted.items() if value is not None):
-                raise SolverFailed(self.name, f"hetplan does not know how {self.engine} is told its limit of {told}")
+            if given := " and ".join(limit for limit, value in wanted.items() if value is not None):
+                raise SolverFailed(self.name, f"hetplan does not know how to give {self.engine} its limit of {given}")
             return {}
         wanted |= {"gap": DEFAULT_GAP if limits.gap is None else limits.gap}
         wanted |= {"threads": limits.threads, "seed": limits.seed}
-        told_by = {limit: option for limit, option in names._asdict().items() if option}
-        return {option: wanted[limit] for limit, option in told_by.items() if wanted[limit] is not None}
+        option_of = {limit: option for limit, option in names._asdict().items() if option}
+        return {option: wanted[limit] for limit, option in option_of.items() if wanted[limit] is not None}
 
     def _solve(self, solver: Any, model: Any) -> Any:
         try:
@@ -210,7 +210,7 @@ def _model(form: Milp, start: Vector | None) -> Any:
 
 
 def _handed_over(form: Milp) -> NDArray[np.bool_]:
-    """Which columns have a cost or stand in a row that binds anything."""
+    """Which columns have a cost or are in a row that binds anything."""
     binding = np.isfinite(form.row_lower) | np.isfinite(form.row_upper)
     entries = form.matrix.tocsr()[binding].tocsc()
     return np.asarray((form.cost != 0) | (np.diff(entries.indptr) > 0), dtype=bool)

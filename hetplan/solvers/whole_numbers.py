@@ -184,7 +184,7 @@ REACH = 2.0**42
 
 @dataclass(frozen=True)
 class Grid:
-    """The program in whole numbers z; column j of the form stands at lower_j + step_j z_j."""
+    """The program in whole numbers z; column j of the form is at lower_j + step_j z_j."""
 
     program: IntegerProgram
     lower: Vector

@@ -90,7 +90,7 @@ def black_box_checks(solver: Solver) -> list[Check]:
         ("does not begin when cancelled", _cancelled_before),
         ("keeps what it has when cancelled", _cancelled_during),
         ("measures several at once", _several_at_once),
-        ("tells of progress truthfully", _events),
+        ("reports progress truthfully", _events),
         ("is silent", _silent),
     )
     return [Check(name, run) for name, run in checks]

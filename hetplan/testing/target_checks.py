@@ -42,7 +42,7 @@ def _lifecycle(target: Target, first: Unit, second: Unit, limit_s: float) -> Non
     assert target.check([first, second]) == [], f"it refuses units that it can run: {target.check([first, second])}"
     assert not target.observe(), "something runs before anything was started"
     endpoints = target.start([first, second], limit_s=limit_s)
-    assert set(endpoints) == {first.name, second.name}, "start tells an endpoint per unit"
+    assert set(endpoints) == {first.name, second.name}, "start reports an endpoint per unit"
     _runs(target, {first.name: first, second.name: second})
     assert target.start([first], limit_s=limit_s)[first.name] == endpoints[first.name], "what runs is left alone"
     changed = replace(first, loads=tuple(replace(load, max_batch=load.max_batch + 1) for load in first.loads))
@@ -63,7 +63,7 @@ def _runs(target: Target, wanted: Mapping[str, Unit]) -> None:
         assert seen[name].status == "ready", f"{name} is {seen[name].status}: {seen[name].why}"
         assert seen[name].endpoint is not None, f"{name} has no endpoint"
     health = target.health([*wanted, "nobody-0-000000"])
-    assert health.keys() == wanted.keys(), "health tells of the units that are there and of no others"
+    assert health.keys() == wanted.keys(), "health reports the units that are there and of no others"
     for name, reported in health.items():
         assert reported.ready, f"{name} runs but is not healthy: {reported.why}"
 

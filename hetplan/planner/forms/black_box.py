@@ -4,7 +4,7 @@ A setting is a configuration (a level per knob) and a placement (a tier per oper
 products, plan = configuration x placements + placement. Accuracy depends on the configuration alone and is measured
 sample by sample; each sample also gives the seconds of every operator on the reference and the bytes that it passes on.
 From those the latency of any placement follows (`Placed`), and so does what it costs with GPU shares cut down to what
-the latency target leaves (`black_box_shares`). What was measured stands in the form's own journal.
+the latency target leaves (`least_shares`). What was measured is in the form's own journal.
 
 GPU shares cut down as far as the latency target allows (the paper's ParetoOptimize, here exact).
 
@@ -130,7 +130,7 @@ class Past:
 class BlackBox(Form[int]):
     """Settings with outcomes to be measured; see the module. `measure` finds out about one configuration.
 
-    `ordered` says of which knobs the levels stand in an order, near ones alike (of none where it is empty).
+    `ordered` says of which knobs the levels have an order, near ones alike (of none where it is empty).
     The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not

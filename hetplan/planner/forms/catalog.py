@@ -4,7 +4,7 @@
 
     max over i of value(i),   value(i) <= bound[i]
 
-`value` is a deterministic function of the candidate (a simulation with fixed seeds, a lookup); what was found stands in
+`value` is a deterministic function of the candidate (a simulation with fixed seeds, a lookup); what was found is in
 the form's own journal, so that an engine's word about a value is never needed, and no candidate is valued twice.
 """
 

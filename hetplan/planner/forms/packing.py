@@ -5,7 +5,7 @@ r"""One option per group, or none, within capacities: most benefit, or all group
     max  sum_i sum_j w_ij x_ij          or      min  sum_i sum_j w_ij x_ij + sum_t G_t z_t
     (1)  sum_ij d_ijr x_ij <= C_r                what all options together take of resource r
     (2)  sum_j x_ij <= 1 (max), = 1 (min)        of each group i one option j
-    (3)  every item of a chosen option stands on one machine of its tier; what stands on a machine fits into it
+    (3)  every item of a chosen option is put on one machine of its tier; what is on a machine fits into it
     (4)  z_t machines of tier t are in use, at most Z_t
 
 (3) and (4) hold where `items` are given. Prices pi >= 0 per unit of each resource (those of (1), then those of the
@@ -148,9 +148,9 @@ class Packing(Form[Choice]):
         alone = np.asarray((self.taken <= room).all(axis=1), dtype=np.bool_)
         if self.items is not None:
             room = self.items.room + FEASIBILITY * np.maximum(1.0, np.abs(self.items.room))
-            stands = (self.items.size <= room[self.items.tier]).all(axis=1)
-            stands &= self.items.machines[self.items.tier] >= 1
-            np.logical_and.at(alone, self.items.option, stands)
+            placeable = (self.items.size <= room[self.items.tier]).all(axis=1)
+            placeable &= self.items.machines[self.items.tier] >= 1
+            np.logical_and.at(alone, self.items.option, placeable)
         return alone
 
     @cached_property
@@ -329,7 +329,7 @@ def _faults(form: Packing, answer: Answer[Choice]) -> list[str]:
 
 
 def _misplaced(form: Packing, items: Items, choice: Choice) -> list[str]:
-    """Items that stand nowhere, on machines that are not there, or on full ones."""
+    """Items that are nowhere, on machines that are not there, or on full ones."""
     machine = choice.machine
     if machine is None or machine.shape != items.tier.shape:
         return ["items without machines"]

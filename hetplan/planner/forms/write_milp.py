@@ -91,7 +91,7 @@ def _can_be_written(form: Milp) -> None:
         raise InputError.one(
             path=form.row_name(int(crossed.argmax())),
             why="the row's bounds cross, which neither format can say",
-            remedy="The program is infeasible as it stands; loosen that row.",
+            remedy="The program is infeasible as it is; loosen that row.",
         )
     if not form.cost.size and form.row_lower.size:
         raise InputError.one(why="the program has rows but no columns, which neither format can say")
