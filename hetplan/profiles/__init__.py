@@ -16,7 +16,7 @@ A map of this floor, from the outside in::
     plan.py, plan_dispatch.py, plan_policy.py   the plan's models; plan_file.py reads and writes it
     tables.py          measured tables, read between their points (multilinear.py)
     schema.py          JSON Schemas
-    lint.py            what `hetplan check` says of valid inputs (dominated.py)
+    lint.py            what `hetplan check` says of valid inputs
     imports/           other tools' files
 
 Nothing here loads NumPy before a table is read off its grid, a trace is read or rows are compared.

@@ -39,7 +39,7 @@ class Readings:
 class Table(Model):
     """One quantity over a grid of named axes; one nested level of numbers per axis, in the order of `axes`.
 
-    Axes stand in alphabetical order, so that a tool that sorts the keys of a JSON file cannot turn a table around.
+    Axes are in alphabetical order, so that a tool that sorts the keys of a JSON file cannot turn a table around.
     A table without axes is a constant. Values need not grow along an axis: real measurements do not.
     """
 
@@ -110,7 +110,7 @@ class Table(Model):
         return self._origin[0]
 
     def named(self, table_id: str, *, file: str = "") -> Table:
-        """Itself, knowing under which id and in which file it stands, so that its errors can say so."""
+        """Itself, knowing its id and its file, so that its errors can say so."""
         vars(self)["_origin"] = (file, table_id)
         return self
 

@@ -17,7 +17,7 @@ __all__ = ["Operator", "input_bytes", "is_operator", "operators_of"]
 
 @dataclass(frozen=True)
 class Operator:
-    """One load: milliseconds per sample where it stands and with its share, bytes that it passes on, its accuracy."""
+    """One load: milliseconds per sample on its tier and with its share, bytes that it passes on, its accuracy."""
 
     mean_ms: float
     bytes_out: float
@@ -73,7 +73,7 @@ def _measured(plan: Plan, inputs: Inputs, app_id: str) -> Mapping[str, Any]:
     knobs = dict(getattr(plan.dispatch.get(app_id), "knobs", {}))
     if inputs.measured is None:
         raise InputError.one(
-            file="--measured", why=f"the times of {app_id}'s operators stand in its measurements",
+            file="--measured", why=f"the times of {app_id}'s operators are in its measurements",
             remedy="Give the journal, or the document, that the plan was made from.",
         )  # fmt: skip
     plans = inputs.measured.get("apps", {}).get(app_id, ())
@@ -81,7 +81,7 @@ def _measured(plan: Plan, inputs: Inputs, app_id: str) -> Mapping[str, Any]:
     if entry is None:
         raise InputError.one(
             file=inputs.files.get("measured", "measured"), path=f"$.apps.{app_id}", value=str(knobs),
-            why="these knobs stand in no measurement", remedy="Give the measurements that the plan was made from.",
+            why="these knobs are in no measurement", remedy="Give the measurements that the plan was made from.",
         )  # fmt: skip
     found: Mapping[str, Any] = entry
     return found

@@ -225,7 +225,7 @@ class Route:
     """Where the jobs of an application's stage go; `kinds` restricts it to some classes of query.
 
     A central route may be divided into `parts`: the workers of each hardware are dealt out to them in turn, and so are
-    the jobs as they come, and each part has a queue of its own. `matching` is what a plan says of a pull by matching;
+    the jobs as they come, and each part has its own queue. `matching` is what a plan says of a pull by matching;
     from it the simulator works out `limit_ms`, `merge`, `parts` and the ways' `late_cost`.
     """
 
@@ -284,7 +284,7 @@ class Link:
 
 @dataclass(frozen=True)
 class App:
-    """An application: its stages (those that nothing leads to stand first: queries enter there), classes, promises."""
+    """An application: its stages (first those that nothing leads to: queries enter there), classes, promises."""
 
     id: str
     stages: tuple[Stage, ...]

@@ -60,9 +60,9 @@ def test_a_simulated_sample_takes_what_the_plan_promises() -> None:
         assert report.apps[app].figures["accuracy"].value == pytest.approx(accuracy[app])
 
 
-def test_without_measurements_it_says_where_the_times_stand() -> None:
+def test_without_measurements_it_says_where_the_times_are() -> None:
     plan = hp.solve(*FILES, measured=MEASURED).require()
-    with pytest.raises(hp.InputError, match="stand in its measurements"):
+    with pytest.raises(hp.InputError, match="are in its measurements"):
         hp.simulate(plan, *FILES)
 
 
