@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import hetplan as hp
 from hetplan.executor.background import Background
 from hetplan.executor.serving.law import ServiceLaw
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.simulator.planned import planned_systems
 
 Json = dict[str, Any]
@@ -117,3 +120,30 @@ def test_a_standard_deviation_that_falls_with_the_batch_stops_no_command(std: li
     for batch in range(1, law.mean_ms.shape[1] + 1):
         assert ServiceLaw(data).mean_ms({}, batch) == pytest.approx(law.mean_ms[0, batch - 1])
         assert ServiceLaw(data).draw_ms([{}] * batch) > 0
+
+
+def test_a_load_that_fits_two_runs_and_names_neither_is_refused_by_every_reader() -> None:
+    """Plans of version 1.0 name no runs; they are read where only one is meant."""
+    runs = [{"hardware": "gpu", "at": {"batch": batch}, "latency": f"at{batch}"} for batch in (8, 1)]
+    tables = {f"at{batch}": {"axes": {"batch": [1, 8]}, "mean": [10, 40 + batch]} for batch in (8, 1)}
+    app = {"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 60}], "demand": {"rate_qps": "max"}}
+    wish = slo(app, cost_per_hour="2")
+    for listed, refused in ((runs, True), (runs[1:], False)):
+        files = profile({"m": {"task": "rank", "runs": listed}}, tables), wish
+        plan = hp.solve(*files).require()
+        document = json.loads(plan_bytes(plan)) | {"format": "hetplan/plan/1.0"}
+        del document["workers"][0]["loads"][0]["at"]
+        old = with_digest(Plan.model_validate(document))
+        report, inputs = hp.verify(old, *files), load_inputs(*files)
+        known, load = Background(inputs.profile), old.workers[0].loads[0]
+        if not refused:
+            assert report.ok
+            assert known.law(old, load, "gpu") is not None
+            assert len(planned_systems(old, inputs)) == 1
+            continue
+        assert [violation.code for violation in report.violations] == ["run-unclear"]
+        both = r'fits 2 runs .* at \{"batch": 8\} and at \{"batch": 1\}'
+        with pytest.raises(hp.InputError, match=both):
+            planned_systems(old, inputs)
+        with pytest.raises(hp.InputError, match=both):
+            known.law(old, load, "gpu")
