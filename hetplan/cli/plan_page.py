@@ -85,7 +85,8 @@ def _routing(plan: Plan, page: Page) -> None:
             which = ", ".join(f"{axis}={number(value)}" for axis, value in route.when.items())
             step = "/".join([*route.prefix, *([route.node] if route.node else [])])
             to = ", ".join(f"{names.get(load, load)} {share:.1%}" for load, share in route.to.items())
-            rows.append((app, " ".join(filter(None, [step, which])) or "all", to))
+            after = ", ".join(f"after {node}: {outcome}" for node, outcome in (route.after or {}).items())
+            rows.append((app, " ".join(filter(None, [step, after, which])) or "all", to))
     if rows:
         page.heading("Where queries go")
         page.table(("app", "queries", "to"), rows[:MOST_ROUTES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +133,14 @@ def test_what_leaves_early_needs_no_machine() -> None:
 def test_a_load_beside_it_that_is_no_part_of_the_pipeline_has_no_outcomes() -> None:
     more = {"plan/workers/3": worker("w-d", "g", None, 1, load("d", "shop", "s", node="large", outcomes={"sure": 1.0}))}
     assert "unknown-reference @ workers.w-d.loads.d" in violations(cascade(), more)
+
+
+def test_a_plan_on_the_terminal_says_after_which_outcome_a_route_is_taken(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from hetplan.cli.app import build_app
+    from hetplan.profiles.plan_file import with_digest, write_plan
+
+    write_plan(with_digest(read(cascade())[0]), tmp_path / "plan.json")
+    shown = CliRunner().invoke(build_app(), ["show", str(tmp_path / "plan.json")])
+    assert "large after small: unsure" in " ".join(shown.output.split())
