@@ -22,12 +22,10 @@ import numpy as np
 
 from hetplan.compiled import is_compiled
 from hetplan.dispatch.matching import Matching, weights
+from hetplan.dispatch.queue_rules import Threshold
 from hetplan.dispatch.snapshot import Snapshot
-from hetplan.dispatch.threshold import Threshold
-from hetplan.simulator.pool import Conditions, Pool, default_rule
+from hetplan.simulator.pool import Conditions, Draws, Pool, Queries, default_rule
 from hetplan.simulator.pool_allowable import allowable_rate
-from hetplan.simulator.pool_draws import Draws
-from hetplan.simulator.pool_queries import Queries
 from hetplan.simulator.pool_replay import replay
 
 DATA = Path(os.environ.get("HETPLAN_DATA", Path(__file__).resolve().parents[1] / ".." / "shared" / "data"))

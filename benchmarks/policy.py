@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.datasets.sources import DATA, present
-from hetplan.dispatch.load_monitor import LoadMonitor
+from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.mdp import Criterion, Mdp

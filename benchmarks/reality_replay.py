@@ -37,7 +37,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import read_plan
 from hetplan.serving.system import Service, System
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.replications import seed_of
+from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation, Stream
 

@@ -31,7 +31,7 @@ import hetplan as hp
 from benchmarks.datasets import loki
 from benchmarks.datasets.sources import DATA
 from benchmarks.reproduce_pool.rows import Check, Row, as_json, at_least, at_most, near, shown
-from hetplan.dispatch.most_accurate_first import Host, most_accurate_first
+from hetplan.dispatch.pipelines import Host, most_accurate_first
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
 

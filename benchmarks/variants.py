@@ -27,9 +27,15 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.datasets import infaas_generator
 from hetplan import front_door, registry
-from hetplan.dispatch.get_variant import VariantQuery, get_variant
-from hetplan.dispatch.variant_snapshot import Machine, OnMachine, ProfiledVariant, VariantSnapshot
-from hetplan.dispatch.variant_state import VariantState
+from hetplan.dispatch.variants import (
+    Machine,
+    OnMachine,
+    ProfiledVariant,
+    VariantQuery,
+    VariantSnapshot,
+    VariantState,
+    get_variant,
+)
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft

@@ -80,7 +80,7 @@ def load(
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
         from hetplan.simulator.planned import planned_systems
-        from hetplan.simulator.replications import seed_of
+        from hetplan.simulator.runs import seed_of
         from hetplan.simulator.simulate import demands_of
 
         tried = plan_from(plan, warn=out.warn)
@@ -123,7 +123,7 @@ def _targets(demands: Sequence[AppDemand], endpoint: str, duration_s: float, see
     from hetplan.errors import InputError
     from hetplan.measure.load_send import Target
     from hetplan.measure.profile_models import filled
-    from hetplan.simulator.replications import seed_of
+    from hetplan.simulator.runs import seed_of
 
     targets = []
     for demand in demands:

@@ -10,8 +10,7 @@ from hetplan.cli.page import Page, number
 
 if TYPE_CHECKING:
     from hetplan.simulator.figures import Estimate
-    from hetplan.simulator.plan_transition import OnTheWay, TransitionReport
-    from hetplan.simulator.report import SimulationReport
+    from hetplan.simulator.report import OnTheWay, SimulationReport, TransitionReport
 
 __all__ = ["as_percent", "show_baselines", "show_simulation"]
 

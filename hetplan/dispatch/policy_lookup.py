@@ -4,7 +4,7 @@ A selector is built once from the tables of a plan. A look-up is two bisections 
 microsecond; it never raises: a load above the top table uses the top table and says `overload`, more waiting than the
 table tells apart means its fallback, and a negative slack counts as the least.
 
-The simulator makes the same decision in plain numbers (`policy_kernels`), with the same leeway.
+The simulator makes the same decision in plain numbers (`rule_kernels`), with the same leeway.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hetplan.dispatch.demand_monitor import DemandMonitor
+from hetplan.dispatch.monitors import DemandMonitor
 
 __all__ = ["Look", "Replanning"]
 

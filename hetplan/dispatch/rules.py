@@ -11,11 +11,9 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol
 
-from hetplan.dispatch.earliest import Earliest
-from hetplan.dispatch.fcfs import Fcfs
 from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold
 from hetplan.dispatch.snapshot import Pair, Snapshot
-from hetplan.dispatch.threshold import Threshold
 from hetplan.errors import InputError
 
 __all__ = ["ALIASES", "RULES", "Rule", "compile_kernels", "decide", "rule_name", "rule_of"]

@@ -2,7 +2,7 @@
 
 The planner is handed in as a callable (rates seen, plan in force) -> the next plan, or None to stay: any formulation of
 any question, or a rule. What it decides is played by the general engine: what comes serves once it is loaded, what goes
-serves until then. Offline work may run beside, gated by the rule of `hetplan.dispatch.offline_gate`.
+serves until then. Offline work may run beside, gated by the rule of `hetplan.dispatch.variant_machines`.
 
 >>> from hetplan.simulator.autoscale import autoscale  # doctest: +SKIP
 >>> report = autoscale(plan, inputs, lambda rates, now: planner(rates, now), series={"images": [10.0, 400.0]})
@@ -30,7 +30,7 @@ from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stag
 from hetplan.serving.targets import response_targets, strictest_ms
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.promises import lines_of
+from hetplan.simulator.report import lines_of
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation
 

@@ -1,4 +1,7 @@
-"""From a system in words to the world of arrays, at the start and whenever the system changes under way."""
+"""From a system in words to the world of arrays, at the start and whenever the system changes under way.
+
+Rows are collected and appended together; arrays for jobs, batches and events grow between calls of the engine.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,111 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.serving.system import App, Group, Late, Load, Service, Stage, System, link_table
-from hetplan.simulator.row_writer import RowWriter
+from hetplan.simulator.world_kernels import CLOCK, ENTITIES, EVENT, JOB, PART, QUERY, World
 
-__all__ = ["Crew", "WorldBuilder"]
+__all__ = ["Crew", "RowWriter", "WorldBuilder", "empty_world", "ensure_batches", "grow_heap", "grow_jobs"]
+
+_PLAIN = {"numbers": np.float64, "indices": np.int64}
+
+
+class RowWriter:
+    """Collects records and plain numbers; `flush` appends them to what is there."""
+
+    def __init__(self) -> None:
+        self.fresh: dict[str, list[Any]] = defaultdict(list)
+        self.size: dict[str, int] = defaultdict(int)
+
+    def add(self, table: str, **fields: Any) -> int:
+        """Append a record, zero but for these fields, and return its number."""
+        record = np.zeros((), ENTITIES[table])
+        for name, value in fields.items():
+            record[name] = value
+        self.fresh[table].append(record)
+        self.size[table] += 1
+        return self.size[table] - 1
+
+    def extend(self, table: str, values: Any) -> int:
+        """Append plain numbers to `numbers` or `indices`, and return the place of the first."""
+        start = self.size[table]
+        plain = np.asarray(values, dtype=_PLAIN[table]).ravel()
+        self.fresh[table].append(plain)
+        self.size[table] += len(plain)
+        return start
+
+    def flush(self, world: World) -> World:
+        """The world with everything added since the last time."""
+        wanted = max(self.size[name] for name in ENTITIES)
+        parts = world.parts
+        if wanted > len(parts):
+            parts = np.zeros(max(wanted, 2 * len(parts)), PART)
+            parts[: len(world.parts)] = world.parts
+        for name in ENTITIES:
+            records = self.fresh.pop(name, [])
+            if records:
+                parts[name][self.size[name] - len(records) : self.size[name]] = np.array(records, ENTITIES[name])
+        return world._replace(
+            parts=parts,
+            numbers=np.concatenate([world.numbers, *self.fresh.pop("numbers", [])]),
+            indices=np.concatenate([world.indices, *self.fresh.pop("indices", [])]),
+        )
+
+
+def empty_world() -> World:
+    """A world with nothing in it at time 0."""
+    clock = np.zeros(1, CLOCK)
+    clock["free_job"] = clock["free_batch"] = -1
+    return World(
+        clock=clock,
+        queries=np.zeros(0, QUERY),
+        jobs=np.zeros(0, JOB),
+        parts=np.zeros(0, PART),
+        numbers=np.zeros(0),
+        indices=np.zeros(0, np.int64),
+        heap=np.zeros(0, EVENT),
+    )
+
+
+def grow_jobs(world: World, more: int) -> World:
+    """`more` free job records."""
+    before = len(world.jobs)
+    fresh = np.zeros(more, JOB)
+    fresh["query"] = -1
+    fresh["after"] = np.arange(before + 1, before + more + 1)
+    fresh["after"][-1] = world.clock[0]["free_job"]
+    world.clock[0]["free_job"] = before
+    world.clock[0]["free_jobs"] += more
+    return world._replace(jobs=np.concatenate([world.jobs, fresh]))
+
+
+def ensure_batches(world: World, wanted: int) -> World:
+    """At least `wanted` batch records in all (one per server, and one per batch that was aborted under way)."""
+    before = int(world.clock[0]["batches"])
+    if wanted <= before:
+        return world
+    parts = world.parts
+    if wanted > len(parts):
+        parts = np.zeros(max(wanted, 2 * len(parts)), PART)
+        parts[: len(world.parts)] = world.parts
+    batches = parts["batch"]
+    batches["job"][before:wanted] = np.arange(before + 1, wanted + 1)
+    batches["job"][wanted - 1] = world.clock[0]["free_batch"]
+    world.clock[0]["free_batch"] = before
+    world.clock[0]["batches"] = wanted
+    return world._replace(parts=parts)
+
+
+def grow_heap(world: World, wanted: int) -> World:
+    """A heap of at least `wanted` places."""
+    more = wanted - len(world.heap)
+    return world if more <= 0 else world._replace(heap=np.concatenate([world.heap, np.zeros(more, EVENT)]))
+
 
 _MOST_STAGES = 62
 _LEEWAY_MS = 1e-6

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from hetplan.compiled import bare_kernel, part
-from hetplan.simulator.heap_kernels import KIND_SHIFT, pop_event
-from hetplan.simulator.lane_kernels import flag_station, mark, remove_job, watch
-from hetplan.simulator.outcome_kernels import lose_job
-from hetplan.simulator.pull_kernels import pull_route
-from hetplan.simulator.service_kernels import start_station
+from hetplan.simulator.job_kernels import flag_station, lose_job, mark, remove_job, watch
+from hetplan.simulator.service_kernels import pull_route, start_station
 from hetplan.simulator.stage_kernels import arrive, deliver, finish_job, place_job
 from hetplan.simulator.world_kernels import (
     COMPLETE,
     DELIVER,
+    KIND_SHIFT,
     LOST,
     NEED_EVENTS,
     NEED_JOBS,
@@ -19,6 +17,7 @@ from hetplan.simulator.world_kernels import (
     REACHED,
     TIMER,
     World,
+    pop_event,
 )
 
 __all__ = ["ABORT", "ADVANCE", "EVACUATE", "RETRY", "act"]

@@ -27,16 +27,16 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.needs import load_s_of
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Service, System
+from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate, estimate_of_one
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.policy_control import follow_load
-from hetplan.simulator.replications import run_all
+from hetplan.simulator.report import OnTheWay, TransitionReport
 from hetplan.simulator.run_records import RunResult
-from hetplan.simulator.run_size import check_size
+from hetplan.simulator.runs import check_size, run_all
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["OnTheWay", "Scene", "TransitionReport", "play_transition", "scenes_of"]
+__all__ = ["Scene", "play_transition", "scenes_of"]
 
 _POOL_RULES = ("matching/1", "fcfs/1", "threshold/1", "earliest/1")
 _LOADING = ("load", "replicate", "upgrade", "downgrade", "move")
@@ -53,43 +53,6 @@ class Scene:
     at_s: float
     workers: tuple[Worker, ...]
     done: tuple[Action, ...] = ()
-
-
-@dataclass(frozen=True)
-class OnTheWay:
-    """Shares of the queries that came on the way: answered in time; given up or lost.
-
-    `settled_s` is how long after the way it takes until queries are in time as often as their percentile asks: None
-    where that is longer than was played.
-    """
-
-    in_time: Estimate
-    dropped: Estimate
-    settled_s: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        shares = {"in_time": self.in_time.as_dict(), "dropped": self.dropped.as_dict()}
-        return {**shares, "settled_s": self.settled_s}
-
-
-@dataclass(frozen=True)
-class TransitionReport:
-    """How long the way takes, how long was played in all, and what became of each application's queries."""
-
-    seconds: float
-    played_s: float
-    steps: tuple[tuple[float, str], ...]
-    apps: Mapping[str, OnTheWay]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "seconds": self.seconds,
-            "played_s": self.played_s,
-            "steps": [{"at_s": at_s, "done": text} for at_s, text in self.steps],
-            "apps": {name: app.as_dict() for name, app in self.apps.items()},
-        }
 
 
 def scenes_of(plan: Plan, inputs: Inputs) -> list[Scene]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import kernel, part
-from hetplan.dispatch.policy_kernels import slack_index
+from hetplan.dispatch.rule_kernels import slack_index
 
 __all__ = [
     "ACCURACY",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hetplan.compiled import kernel, part
 from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, pair_off
-from hetplan.dispatch.queue_kernels import earliest_completion, first_free
+from hetplan.dispatch.rule_kernels import earliest_completion, first_free
 
 __all__ = ["run_earliest", "run_matching", "run_queues"]
 

@@ -7,17 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetplan.dispatch.earliest import Earliest
-from hetplan.dispatch.fcfs import Fcfs
 from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, split_pool
-from hetplan.dispatch.oracle import oracle_makespan_ms
-from hetplan.dispatch.overheads import Overheads
+from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold, oracle_makespan_ms
 from hetplan.dispatch.rules import Rule
-from hetplan.dispatch.threshold import Threshold
+from hetplan.dispatch.snapshot import Overheads
 from hetplan.errors import InputError
-from hetplan.simulator.pool import LATE_SLACK, Conditions, Floats, Integers, Pool, PoolRun, default_rule
-from hetplan.simulator.pool_draws import Draws
-from hetplan.simulator.pool_queries import Queries
+from hetplan.simulator.pool import LATE_SLACK, Conditions, Draws, Floats, Integers, Pool, PoolRun, Queries, default_rule
 
 __all__ = ["compile_kernels", "oracle_rate_qps", "replay", "simulate_pool"]
 

@@ -1,23 +1,53 @@
-"""What a simulation says: figures with intervals, and promised against simulated line by line."""
+"""What a simulation says: figures with intervals, and promised against simulated, line by line.
+
+From the records of a run come its figures, from the figures of several runs one report. Each wish of the SLO file and
+each promise of the plan has a line. Judged are the wishes about response time (percentiles, violations) and the
+promises that a simulation made. A promise by a model without queueing is put beside the simulated figure and left at
+that, and so is one that takes other service times for granted than were played (`--noise`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hetplan.planner.promised import FIGURES, RATES, service_times_of
 from hetplan.profiles.fields import NANO
-from hetplan.simulator.figures import Estimate
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Promise
+from hetplan.serving.system import System
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estimate, estimate_of_one, figures_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetplan.simulator.plan_transition import TransitionReport
+    from hetplan.simulator.run_records import RunResult
 
-__all__ = ["FORMAT", "AppReport", "GroupReport", "Line", "SimulationReport", "Timeline", "Verdict", "judge"]
+__all__ = [
+    "FORMAT",
+    "AppReport",
+    "GroupReport",
+    "Line",
+    "OnTheWay",
+    "RunSummary",
+    "SimulationReport",
+    "Timeline",
+    "TransitionReport",
+    "Verdict",
+    "group_reports",
+    "judge",
+    "lines_of",
+    "summary_of",
+    "timeline_of",
+    "unplayed_rates",
+]
 
 FORMAT = "hetplan/simulation/1.0"
 
@@ -161,6 +191,43 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class OnTheWay:
+    """Shares of the queries that came on the way: answered in time; given up or lost.
+
+    `settled_s` is how long after the way it takes until queries are in time as often as their percentile asks: None
+    where that is longer than was played.
+    """
+
+    in_time: Estimate
+    dropped: Estimate
+    settled_s: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        shares = {"in_time": self.in_time.as_dict(), "dropped": self.dropped.as_dict()}
+        return {**shares, "settled_s": self.settled_s}
+
+
+@dataclass(frozen=True)
+class TransitionReport:
+    """How long the way takes, how long was played in all, and what became of each application's queries."""
+
+    seconds: float
+    played_s: float
+    steps: tuple[tuple[float, str], ...]
+    apps: Mapping[str, OnTheWay]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "seconds": self.seconds,
+            "played_s": self.played_s,
+            "steps": [{"at_s": at_s, "done": text} for at_s, text in self.steps],
+            "apps": {name: app.as_dict() for name, app in self.apps.items()},
+        }
+
+
+@dataclass(frozen=True)
 class SimulationReport:
     """All of it. `broken` lists what fails the plan (exit code 6)."""
 
@@ -218,3 +285,237 @@ class SimulationReport:
 def cost_of(nanos_ms: float, horizon_ms: float) -> float:
     """Currency units per hour from prices (1e-9 per hour) times milliseconds paid, over a run."""
     return float(f"{nanos_ms / NANO / horizon_ms:.12g}") if horizon_ms > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What is kept of one run: figures per application, of stretches of it where asked for, and courses over time."""
+
+    apps: Mapping[str, AppFigures]
+    stretches: Mapping[str, tuple[AppFigures, ...]]
+    utilisation: Mapping[str, float]
+    busiest: float
+    busiest_of: Mapping[str, float]
+    """By application: of the workers that its queries go to."""
+    waiting: Mapping[str, float]
+    batch: Mapping[str, float]
+    cost_per_hour: float | None
+    timeline: Timeline
+    overrun: float
+    events: int
+
+
+def summary_of(
+    result: RunResult,
+    demands: Sequence[AppDemand],
+    percentiles: Sequence[float],
+    *,
+    stretches: int = 0,
+    pooled: bool = False,
+    serving: Mapping[str, Collection[str]],
+) -> RunSummary:
+    """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group.
+
+    `serving` names the groups that an application's queries go to.
+    """
+    apps: dict[str, AppFigures] = {}
+    parts: dict[str, tuple[AppFigures, ...]] = {}
+    for demand in demands:
+        count = int((result.queries["app"] == result.apps.index(demand.app)).sum())
+        warm = demand.warm_up(count)
+        apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
+        parts[demand.app] = tuple(
+            figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, stretches))
+            for part in range(stretches)
+        )
+    first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
+    busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
+    use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
+    utilisation = {name: float(value) for name, value in zip(result.groups, use, strict=True)}
+    together = float(busy.sum() / opened.sum()) if opened.sum() > 0 else 0.0
+    paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
+    priced = any(result.prices.values())
+    span = max(result.end_ms, result.horizon_ms)
+    return RunSummary(
+        apps=apps,
+        stretches=parts,
+        utilisation=utilisation,
+        busiest=together if pooled else float(use.max(initial=0.0)),
+        busiest_of={
+            app: together if pooled else max((utilisation.get(name, 0.0) for name in names), default=0.0)
+            for app, names in serving.items()
+        },
+        waiting={
+            name: float(value)
+            for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)
+        },
+        batch={name: result.served[name] / max(result.batches[name], 1) for name in result.groups},
+        cost_per_hour=cost_of(paid, span) if priced else None,
+        timeline=_timeline(result),
+        overrun=max(0.0, result.end_ms - result.horizon_ms) / max(result.horizon_ms, 1e-9),
+        events=result.events,
+    )
+
+
+def _timeline(result: RunResult) -> Timeline:
+    buckets = result.busy.shape[1]
+    width = result.horizon_ms / max(buckets, 1)
+    coming = result.queries[result.queries["arrival"] < result.horizon_ms]
+    place = np.minimum((coming["arrival"] / width).astype(np.int64), buckets - 1)
+    count = np.bincount(place, minlength=buckets).astype(np.float64)
+    on_time = (coming["status"] == 1) & (coming["finish"] <= coming["deadline"] + LATE_SLACK_MS)
+    late = np.bincount(place, weights=(~on_time).astype(np.float64), minlength=buckets)
+    opened = result.open_servers.sum(axis=0)
+    return Timeline(
+        width_s=width / 1000.0,
+        waiting=result.waiting.sum(axis=0) + result.central.sum(axis=0),
+        utilisation=np.divide(result.busy.sum(axis=0), opened, out=np.zeros(buckets), where=opened > 0),
+        late=np.divide(late, count, out=np.zeros(buckets), where=count > 0),
+        rate_qps=count / width * 1000.0,
+        workers=opened,
+    )
+
+
+def timeline_of(runs: Sequence[RunSummary]) -> Timeline:
+    """The mean course over the runs."""
+
+    def mean(name: str) -> NDArray[np.float64]:
+        return np.asarray(np.mean([getattr(run.timeline, name) for run in runs], axis=0))
+
+    return Timeline(
+        runs[0].timeline.width_s, mean("waiting"), mean("utilisation"), mean("late"), mean("rate_qps"), mean("workers")
+    )
+
+
+def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, GroupReport]:
+    """The figures of every group that any run had."""
+    names = list(dict.fromkeys(name for run in runs for name in run.utilisation))
+    counts = {group.id: group.count for group in system.groups}
+    return {
+        name: GroupReport(
+            id=name,
+            workers=counts.get(name, 0),
+            utilisation=_over_runs([run.utilisation.get(name, 0.0) for run in runs]),
+            waiting=_over_runs([run.waiting.get(name, 0.0) for run in runs]),
+            batch=_over_runs([run.batch.get(name, 0.0) for run in runs]),
+        )
+        for name in names
+    }
+
+
+def _over_runs(values: Sequence[float]) -> Estimate:
+    """The interval over the runs; one run shows no spread, so its interval is unknown."""
+    found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [])
+    return replace(found, low=max(found.low, 0.0)) if found.value >= 0.0 and len(values) > 1 else found
+
+
+_TOO_FEW = ("W-short-run", "W-percentile-open")
+
+
+def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
+    """Every wish about response time, then every promise."""
+    wishes = tuple(line for app in report.apps for line in _wishes(inputs, report, app))
+    return wishes + tuple(_promise(promise, inputs, report, wishes) for promise in plan.promises)
+
+
+def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line]:
+    wanted, found = inputs.slo.apps[app], report.apps[app]
+    for target in wanted.latency:
+        simulated = found.percentiles_ms.get(target.percentile) if target.of == "response" else None
+        verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
+        verdict = _unless_short(verdict, app, report)
+        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict)
+    if wanted.violations is not None:
+        simulated = found.figures["violations"]
+        verdict = _unless_short(judge(simulated, "<=", wanted.violations.max), app, report)
+        yield Line(app, "violations", None, "<=", wanted.violations.max, "slo", simulated, verdict)
+    if wanted.quality is not None and wanted.quality.min is not None:
+        yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
+
+
+def _unless_short(verdict: Verdict, app: str, report: SimulationReport) -> Verdict:
+    """Too few queries beyond the percentile, or too few long queues, say nothing of its being kept."""
+    short = any(code in _TOO_FEW and at == f"apps.{app}" for code, at, _ in report.warnings)
+    return Verdict.UNDECIDED if short and verdict is Verdict.KEPT else verdict
+
+
+def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
+    """The highest rate that was played of what a promise is about."""
+    apps = [promise.app] if promise.app is not None and promise.app in report.apps else list(report.apps)
+    return max(max((report.apps[app].offered_qps, *(inputs.slo.apps[app].demand.series or ()))) for app in apps)
+
+
+def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes: tuple[Line, ...]) -> Line:
+    simulated = _simulated(promise, report)
+    if simulated is None or math.isnan(simulated.value):
+        verdict = Verdict.NOT_SIMULATED if promise.model.startswith("simulation") else Verdict.REPORTED
+        simulated = None
+    elif not promise.model.startswith("simulation") or not _same_times(promise, report):
+        verdict = Verdict.REPORTED
+    elif promise.quantity in RATES:
+        # A rate is carried when what was wished of its queries holds at it.
+        mine = [line.verdict for line in wishes if line.app == promise.app]
+        verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
+        if verdict is not Verdict.BROKEN and promise.value > _played_qps(promise, inputs, report) * (1.0 + 1e-6):
+            # What holds at a lower rate says nothing of this one.
+            verdict, simulated = Verdict.NOT_SIMULATED, None
+    else:
+        verdict = judge(simulated, promise.relation, _nearest(promise, simulated))
+        if promise.percentile is not None:
+            verdict = _unless_short(verdict, promise.app or "", report)
+    return Line(
+        promise.app,
+        promise.quantity,
+        promise.percentile,
+        promise.relation,
+        promise.value,
+        promise.model,
+        simulated,
+        verdict,
+    )
+
+
+def _nearest(promise: Promise, simulated: Estimate) -> float:
+    """The value that is promised; of an equal one with an interval what in it is nearest to what was simulated."""
+    if promise.relation != "=" or promise.interval is None:
+        return promise.value
+    low, high = promise.interval
+    return min(max(simulated.value, low), high)
+
+
+def _same_times(promise: Promise, report: SimulationReport) -> bool:
+    """Whether services took as long as the promise takes for granted: other times tell of other promises."""
+    statistic = service_times_of(promise.basis)
+    return statistic is None or statistic == report.noise
+
+
+def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:
+    if promise.quantity == "cost_per_hour":
+        return report.cost_per_hour
+    if promise.quantity == "servers":
+        count = float(sum(group.workers for group in report.groups.values()))
+        return Estimate(count, count, count)
+    app = report.apps.get(promise.app or "")
+    if app is None and len(report.apps) == 1:
+        app = next(iter(report.apps.values()))
+    if app is None:
+        return None
+    if promise.quantity == "response_ms":
+        if promise.percentile is None:
+            return app.figures["mean_ms"]
+        return app.percentiles_ms.get(promise.percentile)
+    return app.figures.get(FIGURES.get(promise.quantity, ""))
+
+
+def unplayed_rates(lines: Iterable[Line]) -> list[tuple[str, str, str]]:
+    """A warning for each promised rate that is above the one played."""
+    return [
+        (
+            "W-rate-not-played",
+            f"promises.{line.app}" if line.app else "promises",
+            f"the promised {line.promised:g} queries/s are more than was played, so nothing is said of them; "
+            "simulate with that rate in the SLO file",
+        )
+        for line in lines
+        if line.quantity in RATES and line.by.startswith("simulation") and line.verdict is Verdict.NOT_SIMULATED
+    ]

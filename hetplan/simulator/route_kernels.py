@@ -6,8 +6,7 @@ import math
 
 from hetplan.compiled import part
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
-from hetplan.simulator.heap_kernels import push_event
-from hetplan.simulator.lane_kernels import append_job, flag_route, flag_station
+from hetplan.simulator.job_kernels import append_job, flag_route, flag_station
 from hetplan.simulator.world_kernels import (
     BY_SHARE,
     CENTRAL,
@@ -18,6 +17,7 @@ from hetplan.simulator.world_kernels import (
     SHORTEST,
     TIMER,
     World,
+    push_event,
 )
 
 __all__ = [

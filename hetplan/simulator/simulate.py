@@ -24,6 +24,7 @@ from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.service import NOISES, NoiseName, noise_of
 from hetplan.serving.system import Rule, Service, System
 from hetplan.serving.targets import response_targets, strictest_ms
+from hetplan.simulator.control import follow_load, learning
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
 from hetplan.simulator.figures import (
     BATCHES,
@@ -35,17 +36,22 @@ from hetplan.simulator.figures import (
     estimate_of_percentile,
     estimate_of_share,
 )
-from hetplan.simulator.learning import learning
-from hetplan.simulator.lifetimes import lifetime_lines
-from hetplan.simulator.plan_transition import TransitionReport, play_transition
+from hetplan.simulator.holding import lifetime_lines
+from hetplan.simulator.plan_transition import play_transition
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.policy_control import follow_load
-from hetplan.simulator.promises import lines_of, unplayed_rates
-from hetplan.simulator.replications import run_all, seed_of
-from hetplan.simulator.report import AppReport, SimulationReport
-from hetplan.simulator.run_size import check_size, is_settled, notices, settled_length_s
+from hetplan.simulator.report import (
+    AppReport,
+    RunSummary,
+    SimulationReport,
+    TransitionReport,
+    group_reports,
+    lines_of,
+    summary_of,
+    timeline_of,
+    unplayed_rates,
+)
+from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s
 from hetplan.simulator.simulation import Observation, Simulation
-from hetplan.simulator.summary import RunSummary, group_reports, summary_of, timeline_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

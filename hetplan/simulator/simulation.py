@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from hetplan.compiled import is_compiled
 from hetplan.errors import Cancelled
 from hetplan.serving.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
-from hetplan.simulator.building import Crew, WorldBuilder
+from hetplan.simulator.building import Crew, WorldBuilder, empty_world, ensure_batches, grow_heap, grow_jobs
 from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, act
-from hetplan.simulator.growth import empty_world, ensure_batches, grow_heap, grow_jobs
-from hetplan.simulator.lane_kernels import flag_route, flag_station
-from hetplan.simulator.pull_kernels import REAL_ROWS, WHOLE_ROWS
+from hetplan.simulator.job_kernels import flag_route, flag_station
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
 from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
+from hetplan.simulator.service_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
 __all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels"]
@@ -102,8 +101,7 @@ class Simulation:
         return self.world
 
     def _start_clients(self, app: str, clients: int) -> None:
-        from hetplan.simulator.heap_kernels import push_event
-        from hetplan.simulator.world_kernels import ARRIVE
+        from hetplan.simulator.world_kernels import ARRIVE, push_event
 
         record = self.world.parts["app"][self._builder.apps[app]]
         for _ in range(clients):

@@ -6,9 +6,7 @@ import math
 
 from hetplan.compiled import part
 from hetplan.simulator.draw_kernels import BACKUP, FANOUT, OUTCOME, draw_uniform
-from hetplan.simulator.heap_kernels import push_event
-from hetplan.simulator.lane_kernels import new_job
-from hetplan.simulator.outcome_kernels import close_job, lose_job
+from hetplan.simulator.job_kernels import close_job, lose_job, new_job
 from hetplan.simulator.route_kernels import (
     choose_lane,
     current_route,
@@ -33,6 +31,7 @@ from hetplan.simulator.world_kernels import (
     OPPORTUNISTIC,
     PRODUCT,
     World,
+    push_event,
 )
 
 __all__ = ["arrive", "deliver", "finish_job", "place_job"]

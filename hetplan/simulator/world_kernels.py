@@ -1,4 +1,6 @@
-"""The simulated world as arrays of records, and the codes that stand in them.
+"""The simulated world, and its heap of future events.
+
+The simulated world as arrays of records, and the codes that stand in them.
 
 ::
 
@@ -11,6 +13,8 @@
 Times are milliseconds. An index of -1 means "none". A route's own lane holds jobs that wait for a decision
 (a central queue), or for any of its stations to open. The parts of a divided route follow it, row by row, and it is
 the ``whole`` of each; jobs are with a part, in turn.
+
+The heap of future events, ordered by time, then kind, then the order in which they were set.
 """
 
 from __future__ import annotations
@@ -19,7 +23,21 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["CLOCK", "ENTITIES", "EVENT", "JOB", "PART", "QUERY", "Rows", "World"]
+from hetplan.compiled import part
+
+__all__ = [
+    "CLOCK",
+    "ENTITIES",
+    "EVENT",
+    "JOB",
+    "KIND_SHIFT",
+    "PART",
+    "QUERY",
+    "Rows",
+    "World",
+    "pop_event",
+    "push_event",
+]
 
 Rows: TypeAlias = Any
 """An array of records (type checkers cannot know what a field of one holds)."""
@@ -137,3 +155,59 @@ class World(NamedTuple):
     numbers: Numbers
     indices: Numbers
     heap: Rows
+
+
+KIND_SHIFT = 56
+"""A heap key is kind << 56 | order: at one instant completions come before deliveries, those before arrivals."""
+
+
+@part
+def _set(world: World, place: int, when: float, key: int, what: int) -> None:
+    event = world.heap[place]
+    event["time"] = when
+    event["key"] = key
+    event["what"] = what
+
+
+@part
+def push_event(world: World, when: float, kind: int, what: int) -> None:
+    """Set an event. The caller made sure that there is room."""
+    clock = world.clock[0]
+    key = (kind << KIND_SHIFT) | clock["order"]
+    clock["order"] += 1
+    place = clock["heap"]
+    clock["heap"] = place + 1
+    while place > 0:
+        above = (place - 1) >> 1
+        event = world.heap[above]
+        if event["time"] < when or (event["time"] == when and event["key"] < key):
+            break
+        _set(world, place, event["time"], event["key"], event["what"])
+        place = above
+    _set(world, place, when, key, what)
+
+
+@part
+def pop_event(world: World) -> None:
+    """Remove the first event (the caller has read it from place 0)."""
+    clock = world.clock[0]
+    size = clock["heap"] - 1
+    clock["heap"] = size
+    last = world.heap[size]
+    when, key, what = last["time"], last["key"], last["what"]
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        event = world.heap[below]
+        if below + 1 < size:
+            other = world.heap[below + 1]
+            if other["time"] < event["time"] or (other["time"] == event["time"] and other["key"] < event["key"]):
+                below += 1
+                event = other
+        if when < event["time"] or (when == event["time"] and key < event["key"]):
+            break
+        _set(world, place, event["time"], event["key"], event["what"])
+        place = below
+    _set(world, place, when, key, what)

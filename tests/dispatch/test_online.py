@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetplan.dispatch.latency_learner import LatencyLearner
-from hetplan.dispatch.mix_monitor import MixMonitor
-from hetplan.dispatch.overheads import Overheads
+from hetplan.dispatch.monitors import LatencyLearner, MixMonitor
+from hetplan.dispatch.snapshot import Overheads
 from hetplan.errors import InputError
 
 

@@ -4,11 +4,8 @@ import random
 
 import pytest
 
-from hetplan.dispatch.demand_monitor import DemandMonitor, FactorMonitor, ReplanTrigger, forecast
-from hetplan.dispatch.dropping import drops, late_by_ms
-from hetplan.dispatch.most_accurate_first import FRONTEND, Host, most_accurate_first
-from hetplan.dispatch.path_shares import PathShares
-from hetplan.dispatch.rerouting import Backups
+from hetplan.dispatch.monitors import DemandMonitor, FactorMonitor, ReplanTrigger, forecast
+from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, drops, late_by_ms, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch import BackupEntry

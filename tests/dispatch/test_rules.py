@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.earliest import Earliest
-from hetplan.dispatch.fcfs import Fcfs
+from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold
 from hetplan.dispatch.rules import ALIASES, RULES, decide, rule_name, rule_of
 from hetplan.dispatch.snapshot import Pair, Snapshot
-from hetplan.dispatch.threshold import Threshold
 from hetplan.errors import InputError
 
 PARAMETERS = {"matching/1": {"slo_ms": 100.0, "weight": (1.0, 0.5)}, "threshold/1": {"threshold": 3.0}}

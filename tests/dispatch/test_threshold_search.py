@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetplan.dispatch.threshold import climb, sweep, thresholds
+from hetplan.dispatch.queue_rules import climb, sweep, thresholds
 
 
 def test_nineteen_thresholds_over_a_thousand() -> None:

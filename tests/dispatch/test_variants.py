@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.get_variant import VariantQuery, get_variant, instead_of_interfered
-from hetplan.dispatch.offline_gate import offline_allowed
-from hetplan.dispatch.online_pack import online_pack
-from hetplan.dispatch.variant_snapshot import Machine, OnMachine, ProfiledVariant, VariantSnapshot
-from hetplan.dispatch.variant_state import Observation, VariantState, next_state
-from hetplan.dispatch.vm_rules import vm_actions
+from hetplan.dispatch.variant_machines import offline_allowed, online_pack, vm_actions
+from hetplan.dispatch.variants import (
+    Machine,
+    Observation,
+    OnMachine,
+    ProfiledVariant,
+    VariantQuery,
+    VariantSnapshot,
+    VariantState,
+    get_variant,
+    instead_of_interfered,
+    next_state,
+)
 from hetplan.profiles.tables import Table
 
 ACTIVE, OVERLOADED = VariantState.ACTIVE, VariantState.OVERLOADED

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from hetplan.errors import InputError
 from hetplan.profiles.slo import Arrivals, Mix
-from hetplan.simulator.arrivals import arrival_times, draw_kinds, scaled_trace, seeded
-from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
+from hetplan.simulator.demand import (
+    AppDemand,
+    arrival_times,
+    arrivals_named,
+    checked_trace,
+    draw_kinds,
+    scaled_trace,
+    seeded,
+)
 
 PROCESSES = [
     Arrivals(),

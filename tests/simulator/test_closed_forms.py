@@ -10,7 +10,7 @@ import pytest
 
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.system import App, Edge, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
-from hetplan.simulator.arrivals import arrival_times, seeded
+from hetplan.simulator.demand import arrival_times, seeded
 from hetplan.simulator.simulation import Simulation, Stream
 
 QUERIES = 200_000

@@ -17,7 +17,7 @@ from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.service import noise_of
 from hetplan.serving.system import Late, Load, Rule, Service, Way
-from hetplan.simulator import replications
+from hetplan.simulator import runs
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
     HIGHEST_PERCENTILE,
@@ -29,10 +29,8 @@ from hetplan.simulator.figures import (
     run_length_s,
     warm_up_queries,
 )
-from hetplan.simulator.promises import lines_of
-from hetplan.simulator.replications import run_all, seed_of
-from hetplan.simulator.report import Verdict, judge
-from hetplan.simulator.run_size import MOST_QUERIES_PER_RUN, check_size, is_settled, settled_length_s
+from hetplan.simulator.report import Verdict, judge, lines_of
+from hetplan.simulator.runs import MOST_QUERIES_PER_RUN, check_size, is_settled, run_all, seed_of, settled_length_s
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation, Stream
 
@@ -392,7 +390,7 @@ def test_more_queries_than_memory_holds_are_refused(
 def test_the_first_run_says_that_the_simulator_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     for ready in (False, True):
-        monkeypatch.setattr(replications, "is_ready", lambda _kernel, ready=ready: ready)
+        monkeypatch.setattr(runs, "is_ready", lambda _kernel, ready=ready: ready)
         run_all([lambda _stop, _told: 1], on_event=lambda event: said.append(event.what))
     assert said.count("compile") == 1
     assert said[0] == "compile"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.dispatch.latency_learner import LatencyLearner
+from hetplan.dispatch.monitors import LatencyLearner
 from hetplan.errors import InputError
-from hetplan.simulator.learning import learning
+from hetplan.simulator.control import learning
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation

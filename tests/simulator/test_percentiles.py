@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.simulator.figures import estimate, estimate_of_share
-from hetplan.simulator.percentiles import percentile_over, responses_of, share_interval
+from hetplan.simulator.figures import estimate, estimate_of_share, percentile_over, responses_of, share_interval
 
 times = st.lists(st.sampled_from([5.0, 10.0, 20.0, 40.0, 80.0, math.inf]), min_size=1, max_size=30)
 

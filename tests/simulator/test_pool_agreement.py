@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.dispatch.earliest import Earliest
-from hetplan.dispatch.fcfs import Fcfs
 from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, parts_of_pool, weights
-from hetplan.dispatch.threshold import Threshold
+from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold
 from hetplan.serving.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.pool import Pool
-from hetplan.simulator.pool_queries import Queries
+from hetplan.simulator.pool import Pool, Queries
 from hetplan.simulator.pool_replay import replay
 from hetplan.simulator.simulation import Simulation, Stream
 

@@ -11,8 +11,7 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.serving.system import Rule, System
-from hetplan.simulator.promises import lines_of
-from hetplan.simulator.report import Line, Verdict
+from hetplan.simulator.report import Line, Verdict, lines_of
 from hetplan.simulator.simulate import Failure, simulate
 from hetplan.simulator.simulation import Observation
 

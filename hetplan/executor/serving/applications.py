@@ -11,9 +11,8 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from hetplan.dispatch.dropping import drops
-from hetplan.dispatch.load_monitor import LoadMonitor
-from hetplan.dispatch.rerouting import Backups
+from hetplan.dispatch.monitors import LoadMonitor
+from hetplan.dispatch.pipelines import Backups, drops
 from hetplan.executor.serving.choosers import Chooser, EarliestChooser, ShareChooser, TurnChooser
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Steps, Task

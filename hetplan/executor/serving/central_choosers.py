@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.dispatch.fcfs import Fcfs
 from hetplan.dispatch.matching import Matching, parts_of_pool
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
 from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.dispatch.queue_rules import Fcfs, Threshold
 from hetplan.dispatch.snapshot import Snapshot
-from hetplan.dispatch.threshold import Threshold
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task

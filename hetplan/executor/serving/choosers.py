@@ -12,7 +12,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Protocol
 
-from hetplan.dispatch.path_shares import PathShares
+from hetplan.dispatch.pipelines import PathShares
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
 from hetplan.profiles.plan import Route
@@ -211,7 +211,7 @@ class EarliestChooser(_AtWorkers):
     def __init__(self, lanes: Sequence[Lane], times: Any) -> None:
         import numpy as np
 
-        from hetplan.dispatch.queue_kernels import earliest_completion
+        from hetplan.dispatch.rule_kernels import earliest_completion
 
         self._lanes = [lane for lane in lanes if lane.open]
         self._times = times
@@ -224,7 +224,7 @@ class EarliestChooser(_AtWorkers):
 
     def place(self, task: Task) -> Lane | None:
         """Where it would be answered first."""
-        from hetplan.dispatch.queue_kernels import earliest_completion
+        from hetplan.dispatch.rule_kernels import earliest_completion
 
         if not self._lanes:
             raise NoWorker("no worker is up")

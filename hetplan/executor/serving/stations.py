@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hetplan.dispatch.dropping import drops
+from hetplan.dispatch.pipelines import drops
 from hetplan.executor.serving.frames import DROPPED, FAILED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.models import Model, Result

@@ -238,8 +238,6 @@ class BlackBox(Form[int]):
 
         Placements that cannot come below `below`, or another one, are left at infinity.
         """
-        from hetplan.planner.forms.black_box import cheapest, least_shares
-
         found = self.journal[configuration]
         costs = np.full(len(self.placements), np.inf)
         if not found.passes:
@@ -262,8 +260,6 @@ class BlackBox(Form[int]):
 
     def cost(self, plan: int) -> float:
         """The least cost per hour of a measured plan within the limit (infinite where it misses a target)."""
-        from hetplan.planner.forms.black_box import cheapest
-
         configuration, placement = divmod(plan, len(self.placements))
         measured = self.journal.get(configuration)
         if measured is None or not measured.passes:

@@ -130,8 +130,6 @@ class Mdp(Form[Choice]):
 
     def certify(self, answer: Answer[Choice]) -> Certificate:
         """Evaluate the policy, and bound what any other could gain by the Bellman residual of the proof's values."""
-        from hetplan.planner.forms.mdp import certify_mdp
-
         return certify_mdp(self, answer)
 
     def _faults(self) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hetplan.dispatch.most_accurate_first import FRONTEND, Filled, Host, most_accurate_first
+from hetplan.dispatch.pipelines import FRONTEND, Filled, Host, most_accurate_first
 from hetplan.problems.pipeline.climb import Solved, quality_of
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Level, Tree, prefixes
 

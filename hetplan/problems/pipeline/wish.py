@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from hetplan.dispatch.demand_monitor import forecast
+from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.load_monitor import LoadMonitor
-from hetplan.dispatch.policy_kernels import slack_index
+from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.dispatch.rule_kernels import slack_index
 from hetplan.errors import InputError
 from hetplan.profiles.plan_policy import PolicyTable, read_runs, write_runs
 

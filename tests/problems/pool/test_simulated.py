@@ -13,7 +13,7 @@ from cases.pool import CATALOG, Json, counts, decide, files, g1, g3, inputs, pos
 import hetplan
 from hetplan import registry
 from hetplan.dispatch.matching import Matching
-from hetplan.dispatch.threshold import Threshold
+from hetplan.dispatch.queue_rules import Threshold
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking

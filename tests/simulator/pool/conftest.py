@@ -15,8 +15,7 @@ import pytest
 
 KERNELS = (
     "hetplan.dispatch.matching_kernels",
-    "hetplan.dispatch.queue_kernels",
-    "hetplan.dispatch.oracle_kernels",
+    "hetplan.dispatch.rule_kernels",
     "hetplan.simulator.pool_kernels",
 )
 

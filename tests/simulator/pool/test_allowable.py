@@ -7,20 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetplan.dispatch.fcfs import Fcfs
-from hetplan.dispatch.overheads import Overheads
-from hetplan.dispatch.threshold import Threshold
+from hetplan.dispatch.queue_rules import Fcfs, Threshold
+from hetplan.dispatch.snapshot import Overheads
 from hetplan.errors import InputError
-from hetplan.simulator.pool import Conditions, Pool
+from hetplan.simulator.pool import Conditions, Draws, Pool
 from hetplan.simulator.pool_allowable import (
     Search,
     allowable_rate,
     allowable_rates,
+    fluid_qps,
     highest_passing,
     queries_needed,
 )
-from hetplan.simulator.pool_bound import fluid_qps
-from hetplan.simulator.pool_draws import Draws
 from hetplan.simulator.pool_replay import simulate_pool
 
 LATENCY = [[10.0, 20.0, 40.0], [12.0, 60.0, 200.0]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan.dispatch.overheads import Overheads
-from hetplan.dispatch.threshold import Threshold
-from hetplan.simulator.pool import Pool
-from hetplan.simulator.pool_queries import Queries
+from hetplan.dispatch.queue_rules import Threshold
+from hetplan.dispatch.snapshot import Overheads
+from hetplan.simulator.pool import Pool, Queries
 from hetplan.simulator.pool_replay import oracle_rate_qps, replay, simulate_pool
 
 G1 = Pool.of([[10, 40], [20, 200]], (1, 1), 100)

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.dispatch.matching import Matching, weights
+from hetplan.dispatch.queue_rules import Threshold
 from hetplan.dispatch.rules import Rule
 from hetplan.dispatch.snapshot import Snapshot
-from hetplan.dispatch.threshold import Threshold
 from hetplan.simulator import pool_kernels
-from hetplan.simulator.pool import Conditions, Pool, PoolRun, default_rule
-from hetplan.simulator.pool_draws import Draws
-from hetplan.simulator.pool_queries import Queries
+from hetplan.simulator.pool import Conditions, Draws, Pool, PoolRun, Queries, default_rule
 from hetplan.simulator.pool_replay import oracle_rate_qps, replay, simulate_pool
 
 RULES = ("matching", "fcfs", "earliest", "threshold")
@@ -176,13 +174,13 @@ def test_the_same_bits_without_numba(
 
 
 def test_the_oracle_without_numba(interpreted: dict[str, ModuleType]) -> None:
-    from hetplan.dispatch.oracle_kernels import run_oracle
+    from hetplan.dispatch.rule_kernels import run_oracle
 
     rng = np.random.default_rng(2)
     for turn in range(20):
         tables = np.sort(rng.uniform(1, 120, (5, 3)), axis=0)
         rows, kind = np.sort(rng.integers(0, 5, 40)), np.repeat(np.arange(3), [1, 2, turn % 3])
-        plain = interpreted["oracle_kernels"].run_oracle(rows, tables, tables, kind, 1, 110.0)
+        plain = interpreted["rule_kernels"].run_oracle(rows, tables, tables, kind, 1, 110.0)
         assert plain == run_oracle(rows, tables, tables, kind, 1, 110.0)
 
 

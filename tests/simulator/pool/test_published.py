@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from hetplan.simulator.pool import Conditions, Pool
-from hetplan.simulator.pool_allowable import allowable_rate
-from hetplan.simulator.pool_bound import fluid_qps
+from hetplan.simulator.pool_allowable import allowable_rate, fluid_qps
 
 BEST = {"rm2": (1, 0, 13, 0), "mtwnd": (2, 0, 9, 0), "dien": (2, 0, 9, 0)}
 RATES = {

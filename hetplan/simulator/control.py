@@ -1,24 +1,29 @@
-"""A dispatcher that knows no latencies when a run begins and learns them while it serves.
+"""What changes a run under way: latencies that are learnt, and the policy table for the load that is seen.
 
-One `LatencyLearner` stands for all workers of one hardware that hold the same load: at first a guess, then a line over
-the sizes seen, then a table. It looks at what was served after about five queries, then ever more seldom, in the end
-every 500. Learnt are services of one query at a time, of classes that differ on one axis.
+A dispatcher may know no latencies when a run begins. One `LatencyLearner` stands for all workers of one hardware that
+hold the same load: at first a guess, then a line over the sizes seen, then a table. It looks at what was served after
+about five queries, then ever more seldom, in the end every 500. Learnt are services of one query at a time, of classes
+that differ on one axis.
+
+A group with several policy tables follows the one for the load that is seen, estimated over a moving window.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.dispatch.latency_learner import LatencyLearner
+from hetplan.dispatch.monitors import LatencyLearner
 from hetplan.errors import InputError
 from hetplan.serving.system import Group, Load, Pull, Rule, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["learning"]
+__all__ = ["follow_load", "learning"]
 
 _FIRST, _LAST, _GROWTH = 5.0, 500.0, 1.1
 _REMEDY = "Leave the option out: predictions then come from the plan's tables."
@@ -115,3 +120,46 @@ class _Pupil:
         for group, load in self.members:
             run.seen(group.id, load.id)
             run.believe(group.id, load.id, predicted_ms)
+
+
+WINDOW_MS = 500.0
+_STEPS = 5
+
+
+def follow_load(run: Simulation, system: System, *, window_ms: float = WINDOW_MS) -> None:
+    """Let every group with several tables use the lowest-load one that is made for at least the estimated load."""
+    groups = [group for group in system.groups if len(group.policies) > 1]
+    if not groups:
+        return
+    shares = {group.id: _share(system, group.id) for group in groups}
+    step_ms = window_ms / _STEPS
+    counts: dict[str, deque[int]] = {app: deque(maxlen=_STEPS) for app in {app for app, _ in shares.values()}}
+    current = {group.id: 0 for group in groups}
+
+    def look() -> None:
+        arrived = run.arrived()
+        for app, seen in counts.items():
+            seen.append(arrived[app])
+        for group in groups:
+            app, share = shares[group.id]
+            seen = counts[app]
+            rate = share * sum(seen) / (len(seen) * step_ms / 1000.0)
+            rates = [table.rate_qps for table in group.policies]
+            place = min(bisect_left(rates, rate), len(rates) - 1)
+            if place != current[group.id]:
+                current[group.id] = place
+                run.use_policy(group.id, place)
+        if run.now_ms + step_ms <= run.horizon_ms:
+            run.at(run.now_ms + step_ms, look)
+
+    run.at(step_ms, look)
+
+
+def _share(system: System, group: str) -> tuple[str, float]:
+    """The application that a group serves, and the part of its queries that comes to the group."""
+    for route in system.routes:
+        total = sum(way.share for way in route.ways)
+        mine = sum(way.share for way in route.ways if way.group == group)
+        if mine > 0:
+            return route.app, float(np.divide(mine, total))
+    return system.apps[0].id, 0.0

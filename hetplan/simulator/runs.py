@@ -1,4 +1,7 @@
-"""How large a run may be, and how long it has to be near capacity.
+"""Many runs side by side, with progress and cancel: how large a run may be, and how long it has to be near capacity.
+
+Compiled code holds no interpreter lock, so threads use the cores. A run is a function of its own seed alone: how many
+threads there are changes no result.
 
 **Most queries.** A run holds at most 20 million queries, all runs of a simulation together 200 million: the records of
 a run, some 200 bytes per query, stay in memory until its figures are taken.
@@ -20,14 +23,21 @@ Neither makes a run longer than forty times the usual length, nor all of them mo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import numpy as np
 
-from hetplan.errors import InputError
+from hetplan.compiled import is_ready
+from hetplan.errors import Cancelled, InputError
+from hetplan.planner.contract import Event
 from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.engine_kernels import act
 from hetplan.simulator.figures import HIGHEST_PERCENTILE
-from hetplan.simulator.summary import RunSummary
+from hetplan.simulator.report import RunSummary
 
 __all__ = [
     "MOST_QUERIES",
@@ -36,9 +46,74 @@ __all__ = [
     "is_settled",
     "memory_length_s",
     "notices",
+    "run_all",
+    "seed_of",
     "settled_length_s",
     "utilisation_of",
 ]
+
+COMPILING = "compiling the simulator, which is kept for later: usually 10 s on one core"
+
+R = TypeVar("R")
+_LOOK_S = 0.1
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of the number-th run.
+
+    >>> seed_of(0, 0), seed_of(0, 1), seed_of(1, 0)
+    (0, 1, 1000003)
+    """
+    return seed * 1_000_003 + number
+
+
+def run_all(
+    jobs: Sequence[Callable[[threading.Event, Callable[[float], None]], R]],
+    *,
+    threads: int = 2,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+    what: str = "simulate",
+) -> list[R]:
+    """Run every job, which gets an event that says stop and a function to tell its share done; results in order.
+
+    >>> run_all([lambda stop, told: 1, lambda stop, told: 2])
+    [1, 2]
+    """
+    if on_event is not None and not is_ready(act):
+        on_event(Event("compile", COMPILING))
+    stop = threading.Event()
+    done = [0.0] * len(jobs)
+    started = time.monotonic()
+
+    def share_of(number: int) -> Callable[[float], None]:
+        def told(share: float) -> None:
+            done[number] = share
+
+        return told
+
+    if len(jobs) == 1 and cancel is None and on_event is None:
+        return [jobs[0](stop, share_of(0))]
+    with ThreadPoolExecutor(max_workers=max(1, min(threads, len(jobs)))) as pool:
+        futures: list[Future[R]] = [pool.submit(job, stop, share_of(number)) for number, job in enumerate(jobs)]
+        open_ = set(futures)
+        while open_:
+            finished, open_ = wait(open_, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            if (cancel is not None and cancel.is_set()) or any(future.exception() for future in finished):
+                stop.set()
+                for future in open_:
+                    future.cancel()
+                break
+            for number, future in enumerate(futures):
+                done[number] = 1.0 if future.done() else done[number]
+            if on_event is not None:
+                share = sum(done) / len(done)
+                count = sum(future.done() for future in futures)
+                on_event(Event(what, f"{count} of {len(futures)} runs", done=share, seconds=time.monotonic() - started))
+    if cancel is not None and cancel.is_set():
+        raise Cancelled("the simulation was cancelled")
+    return [future.result() for future in futures]
+
 
 MOST_QUERIES_PER_RUN = 20_000_000
 MOST_QUERIES = 200_000_000

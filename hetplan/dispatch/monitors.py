@@ -1,0 +1,312 @@
+"""What is seen while serving, as a number: load now and to come, the mix of sizes, latencies. State in and number out.
+
+None of them reads a clock; times are handed in. `DemandMonitor` says what demand will be and when to plan anew,
+`FactorMonitor` what variants send on, `LoadMonitor` how much is asked for now (a moving average over half a second),
+`MixMonitor` the mix of the last queries and how far it has moved. A `LatencyLearner` needs nothing measured
+beforehand: at first it predicts by a line in the batch size, then by a table of what was seen. It serves one variant
+on one hardware.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hetplan.errors import InputError
+
+__all__ = ["DemandMonitor", "FactorMonitor", "LatencyLearner", "LoadMonitor", "MixMonitor", "ReplanTrigger", "forecast"]
+
+
+def forecast(history_qps: Iterable[float], com: float = 1.6) -> float:
+    """The exponentially weighted moving average of a history, with this centre of mass.
+
+    s_0 = d_0, s = alpha d + (1 - alpha) s with alpha = 1 / (1 + com).
+
+    >>> round(forecast([100, 200]), 4), round(forecast([100, 200, 400]), 4)
+    (138.4615, 239.0533)
+    """
+    monitor = DemandMonitor(com)
+    for rate in history_qps:
+        monitor.observe(rate)
+    return monitor.rate_qps
+
+
+@dataclass
+class DemandMonitor:
+    """The moving average itself, fed a rate per period.
+
+    >>> monitor = DemandMonitor(com=1.0)
+    >>> monitor.observe(10), monitor.observe(20)
+    (10.0, 15.0)
+    """
+
+    com: float = 1.6
+    rate_qps: float = 0.0
+    _seen: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.com > 0:
+            raise ValueError(f"the centre of mass is above 0, not {self.com}")
+
+    def observe(self, rate_qps: float) -> float:
+        """Take in the rate of one period; the forecast of the next."""
+        if not 0 <= rate_qps < float("inf"):
+            raise ValueError(f"a rate is 0 or more, not {rate_qps}")
+        alpha = 1.0 / (1.0 + self.com)
+        self.rate_qps = alpha * rate_qps + (1.0 - alpha) * self.rate_qps if self._seen else float(rate_qps)
+        self._seen = True
+        return self.rate_qps
+
+
+@dataclass
+class FactorMonitor:
+    """How many queries a variant sends on per query, from counts over the last `window` reports.
+
+    r = (w0 r_profile + sum of outgoing) / (w0 + sum of incoming): the profile's figure counts as w0 queries.
+
+    >>> monitor = FactorMonitor({("a1", "b"): 2.0}, trust=100)
+    >>> monitor.observe("a1", "b", incoming=300, outgoing=750)
+    >>> monitor.factor("a1", "b")
+    2.375
+    """
+
+    profile: dict[tuple[str, str], float]
+    trust: float = 100.0
+    window: int = 60
+    _reports: dict[tuple[str, str], deque[tuple[int, int]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.trust <= 0 or self.window < 1:
+            raise ValueError("the profile counts as more than 0 queries, and a window holds at least one report")
+
+    def observe(self, variant: str, child: str, *, incoming: int, outgoing: int) -> None:
+        """Take in one report of a variant about what it sent to one child step."""
+        if incoming < 0 or outgoing < 0:
+            raise ValueError("counts of queries are 0 or more")
+        kept = self._reports.setdefault((variant, child), deque(maxlen=self.window))
+        kept.append((incoming, outgoing))
+
+    def factor(self, variant: str, child: str) -> float:
+        """The estimate now."""
+        reports = self._reports.get((variant, child), ())
+        came, went = sum(one for one, _ in reports), sum(other for _, other in reports)
+        stated = self.profile.get((variant, child), 1.0)
+        return (self.trust * stated + went) / (self.trust + came)
+
+
+@dataclass
+class ReplanTrigger:
+    """When to plan anew: every `period_s`, and at once when the forecast has left the planned rate by a share.
+
+    >>> trigger = ReplanTrigger(period_s=10, change=0.2)
+    >>> trigger.due(0, rate_qps=100), trigger.due(5, rate_qps=110), trigger.due(6, rate_qps=130), trigger.due(16, 130)
+    (True, False, True, True)
+    """
+
+    period_s: float = 10.0
+    change: float = 0.2
+    _planned_s: float | None = None
+    _planned_qps: float = 0.0
+
+    def due(self, now_s: float, rate_qps: float) -> bool:
+        """Whether a new plan is due now; if so, it is taken to be made for this rate."""
+        is_due = (
+            self._planned_s is None
+            or now_s - self._planned_s >= self.period_s
+            or abs(rate_qps - self._planned_qps) > self.change * max(self._planned_qps, 1e-9)
+        )
+        if is_due:
+            self._planned_s, self._planned_qps = now_s, rate_qps
+        return is_due
+
+
+@dataclass
+class LoadMonitor:
+    """Arrivals per second over a sliding window, kept in slots of equal length.
+
+    State in, number out: it reads no clock. `arrived` takes a query's time, `rate_qps` the time of asking; times never
+    go back. The slot under way counts in full and the oldest by what of it still lies in the window, so that an even
+    stream reads its rate at any moment. Before one window has passed, the average is over the time since the first
+    query, or half a window where that is longer.
+
+    >>> monitor = LoadMonitor(window_s=0.5)
+    >>> for i in range(100):
+    ...     monitor.arrived(i * 0.01)
+    >>> round(monitor.rate_qps(1.0))
+    100
+    """
+
+    window_s: float = 0.5
+    slots: int = 50
+    _counts: list[int] = field(default_factory=list, repr=False)
+    _slot: int = 0
+    _total: int = 0
+    _first_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.window_s <= 0 or self.slots < 1:
+            raise ValueError("a window is longer than 0 s and has at least one slot")
+        self._counts = [0] * (self.slots + 1)
+
+    def arrived(self, now_s: float, queries: int = 1) -> None:
+        """Counts queries that came at this time."""
+        self._advance(now_s)
+        if self._first_s is None:
+            self._first_s = now_s
+        self._counts[self._slot % (self.slots + 1)] += queries
+        self._total += queries
+
+    def rate_qps(self, now_s: float) -> float:
+        """The average over the window that ends now."""
+        self._advance(now_s)
+        if self._first_s is None:
+            return 0.0
+        seen = now_s - self._first_s
+        if seen < self.window_s:
+            return self._total / max(seen, 0.5 * self.window_s)
+        position = now_s * self.slots / self.window_s
+        passed = position - self._slot
+        oldest = self._counts[(self._slot + 1) % (self.slots + 1)]
+        return (self._total - oldest * passed) / self.window_s
+
+    def _advance(self, now_s: float) -> None:
+        slot = int(now_s * self.slots / self.window_s)
+        if slot <= self._slot:
+            return
+        size = self.slots + 1
+        for passing in range(self._slot + 1, min(slot, self._slot + size) + 1):
+            self._total -= self._counts[passing % size]
+            self._counts[passing % size] = 0
+        self._slot = slot
+
+
+class MixMonitor:
+    """Counts the sizes of the last `window` queries into bins; sizes between bins round up.
+
+    >>> monitor = MixMonitor([10, 20], window=4)
+    >>> for size in (3, 10, 11, 20, 20):
+    ...     monitor.observe(size)
+    >>> monitor.share()
+    (0.25, 0.75)
+    >>> round(monitor.moved_from((0.5, 0.5)), 9)
+    0.25
+    """
+
+    def __init__(self, bins: Sequence[float], *, window: int = 10_000) -> None:
+        if not bins or any(lower >= upper for lower, upper in pairwise(bins)):
+            raise InputError.one(
+                file="mix", path="bins", value=list(bins), why="bins must increase strictly", remedy="Sort them."
+            )
+        if window < 1:
+            raise InputError.one(file="mix", path="window", value=window, why="must be at least 1", remedy="Raise it.")
+        self.bins = tuple(bins)
+        self._recent: deque[int] = deque(maxlen=window)
+        self._counts = [0] * len(self.bins)
+
+    def observe(self, size: float) -> None:
+        """Take in one query."""
+        place = bisect_left(self.bins, size)
+        if place == len(self.bins):
+            raise InputError.one(
+                file="mix",
+                path="size",
+                value=size,
+                why=f"is above the largest bin, {self.bins[-1]}",
+                remedy="Add a bin that holds it, or split the query.",
+            )
+        if len(self._recent) == self._recent.maxlen:
+            self._counts[self._recent[0]] -= 1
+        self._recent.append(place)
+        self._counts[place] += 1
+
+    @property
+    def seen(self) -> int:
+        """How many queries the shares rest on."""
+        return len(self._recent)
+
+    def share(self) -> tuple[float, ...]:
+        """The share of each bin; all zero before the first query."""
+        return tuple(count / max(self.seen, 1) for count in self._counts)
+
+    def moved_from(self, share: Sequence[float]) -> float:
+        """Total variation distance of the present mix from another: the share of queries that changed their bin."""
+        return 0.5 * sum(abs(now - then) for now, then in zip(self.share(), share, strict=True))
+
+
+class LatencyLearner:
+    """Learns latency by batch size from observations.
+
+    A size seen at least `enough` times is predicted by the mean of what was seen, any other by a line fitted to
+    everything seen. `memory` bounds the weight of the past: beyond so many observations of a size its mean forgets
+    exponentially, so that the table follows a machine that changes.
+
+    >>> learner = LatencyLearner(first_guess_ms=5.0, enough=2)
+    >>> learner.predict(32)
+    5.0
+    >>> learner.observe_all([(1, 2.0), (9, 10.0)])
+    >>> round(learner.predict(32), 9)
+    33.0
+    >>> learner.observe_all([(32, 40.0), (32, 42.0)])
+    >>> learner.predict(32), learner.learnt(32)
+    (41.0, True)
+    """
+
+    def __init__(self, *, first_guess_ms: float = 1.0, enough: int = 3, memory: int = 1000) -> None:
+        for name, value in (("first_guess_ms", first_guess_ms), ("enough", enough), ("memory", memory)):
+            if not value > 0:
+                raise InputError.one(
+                    file="latency learner", path=name, value=value, why="must be greater than 0", remedy="Raise it."
+                )
+        self.first_guess_ms, self.enough, self.memory = first_guess_ms, enough, memory
+        self._seen: dict[float, tuple[int, float]] = {}
+        # Running moments of (size, latency): the line needs no history.
+        self._count = 0
+        self._mean_size = self._mean_ms = self._size_square = self._size_by_ms = 0.0
+
+    def observe(self, size: float, latency_ms: float) -> None:
+        """Take in that a batch of this size took so long."""
+        if not (size > 0 and 0 < latency_ms < float("inf")):
+            raise InputError.one(
+                file="latency learner",
+                path=f"size {size}",
+                value=latency_ms,
+                why="sizes and latencies are finite and greater than 0",
+                remedy="Leave out failed queries.",
+            )
+        count, mean_ms = self._seen.get(size, (0, 0.0))
+        mean_ms += (latency_ms - mean_ms) / min(count + 1, self.memory)
+        self._seen[size] = (count + 1, mean_ms)
+        self._count += 1
+        from_mean = size - self._mean_size
+        self._mean_size += from_mean / self._count
+        self._mean_ms += (latency_ms - self._mean_ms) / self._count
+        self._size_square += from_mean * (size - self._mean_size)
+        self._size_by_ms += from_mean * (latency_ms - self._mean_ms)
+
+    def observe_all(self, observations: Iterable[tuple[float, float]]) -> None:
+        """Take in many (size, latency in ms)."""
+        for size, latency_ms in observations:
+            self.observe(size, latency_ms)
+
+    def predict(self, size: float) -> float:
+        """The expected latency of a batch of this size, in ms."""
+        if self.learnt(size):
+            return self._seen[size][1]
+        if not self._count:
+            return self.first_guess_ms
+        if self._size_square <= 0.0:
+            return self._mean_ms
+        line = self._mean_ms + self._size_by_ms / self._size_square * (size - self._mean_size)
+        # A line may fall below zero far from what was seen; nothing was ever faster than the fastest mean.
+        return max(line, min(mean_ms for _, mean_ms in self._seen.values())) if line <= 0.0 else line
+
+    def learnt(self, size: float) -> bool:
+        """Whether this size is predicted from the table rather than from the line."""
+        return self._seen.get(size, (0, 0.0))[0] >= self.enough
+
+    def table(self) -> dict[float, float]:
+        """What the table holds: size to mean latency in ms, sizes ascending."""
+        return {size: self._seen[size][1] for size in sorted(self._seen) if self.learnt(size)}

@@ -1,0 +1,263 @@
+"""Where a request of a pipeline goes, and what becomes of one that is late (Loki).
+
+**Most accurate first** (Algorithm 1) fills a routing greedily, per server, blind to the paths of the plan.
+
+The frontend sends to the first tasks by the same rule, which the paper leaves out; factors are those of the variant.
+What no server has room for is reported as unserved. It is for comparison and for repairing a routing between plans:
+the shares of a plan are better, and keep paths in time.
+
+**Path shares** (rule ``path-shares/1``): a request goes on by the shares of the path that it has taken so far.
+
+**Late requests** go on their own way if that is fast enough, else to a backup with capacity left. The budget of a
+step is made for its longest execution y. A request that comes late by d keeps within it on a server that takes no
+longer than y - d, be that its own or another. Of the others the most accurate is taken.
+
+There are four policies, pure decisions all:
+
+``serve``            nothing is dropped (the paper's "none")
+``drop-last-task``   at a last step, dropped if it cannot end by its deadline
+``drop-per-task``    dropped when it has been at a step, execution included, for longer than the step's budget
+``reroute``          the same, unless the steps that follow can make up for it: on its own way or on a backup's
+                     (`rerouting`; the paper's "opportunistic"); at a last step its deadline alone counts
+
+All look before a request is served, when its execution time is known: who is dropped then spares others the wait.
+
+>>> drops("drop-last-task", last=True, now_ms=90, exec_ms=20, deadline_ms=100)
+True
+>>> drops("drop-per-task", spent_ms=61, budget_ms=60), drops("reroute", spent_ms=61, budget_ms=60, made_up=True)
+(True, False)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+
+from hetplan.errors import InputError
+from hetplan.profiles.plan import Route
+from hetplan.profiles.plan_dispatch import BackupEntry
+
+__all__ = [
+    "FRONTEND",
+    "POLICIES",
+    "Backups",
+    "Filled",
+    "Host",
+    "PathShares",
+    "drops",
+    "late_by_ms",
+    "most_accurate_first",
+]
+
+FRONTEND = ""
+"""The source of the tables by which queries enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One server: what it runs for which task, how well, how much of it, and what it sends on per query."""
+
+    id: str
+    task: str
+    quality: float
+    capacity_qps: float
+    factor: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Routing tables: source -> child task -> (host, share); per task what is left over, and what found no room.
+
+    Shares of a source sum to less than 1 where some of its queries found no room.
+    """
+
+    tables: Mapping[str, Mapping[str, tuple[tuple[str, float], ...]]]
+    left_qps: Mapping[str, Mapping[str, float]]
+    unserved_qps: Mapping[str, float]
+    load_qps: Mapping[str, float]
+
+
+def most_accurate_first(hosts: Sequence[Host], tasks: Mapping[str, Sequence[str]], demand_qps: float) -> Filled:
+    """Fill the servers of each task in order of accuracy (ties by id), for each source in the same order.
+
+    `tasks` maps each task to its children, parents first. Linear in servers and table entries.
+
+    >>> hosts = [Host("a1", "a", 1.0, 10, {"b": 3}), Host("a2", "a", 0.8, 20, {"b": 2}),
+    ...     Host("b1", "b", 1.0, 25), Host("b2", "b", 0.9, 20), Host("b3", "b", 0.7, 30)]
+    >>> filled = most_accurate_first(hosts, {"a": ["b"], "b": []}, 25)
+    >>> filled.tables[""]["a"], filled.tables["a2"]["b"]
+    ((('a1', 0.4), ('a2', 0.6)), (('b2', 0.5), ('b3', 0.5)))
+    >>> filled.left_qps["a"], filled.left_qps["b"]
+    ({'a2': 5}, {'b3': 15.0})
+    """
+    by_task: dict[str, list[Host]] = {task: [] for task in tasks}
+    for host in sorted(hosts, key=lambda one: (-one.quality, one.id)):
+        by_task[host.task].append(host)
+    reached = {child for below in tasks.values() for child in below}
+    incoming: dict[str, list[tuple[str, float]]] = {
+        task: [] if task in reached else [(FRONTEND, demand_qps)] for task in tasks
+    }
+    tables: dict[str, dict[str, tuple[tuple[str, float], ...]]] = {}
+    left: dict[str, dict[str, float]] = {}
+    unserved: dict[str, float] = {}
+    loads: dict[str, float] = {}
+    for task, children in tasks.items():
+        own = by_task[task]
+        room = [host.capacity_qps for host in own]
+        at, missed = 0, 0.0
+        for source, rate in incoming[task]:
+            wanted, entries = rate, []
+            while wanted > 0.0 and at < len(own):
+                sent = min(wanted, room[at])
+                if sent > 0.0:
+                    entries.append((own[at].id, sent / rate))
+                    room[at] -= sent
+                    wanted -= sent
+                if room[at] <= 1e-12 * own[at].capacity_qps:
+                    room[at] = 0.0
+                    at += 1
+                if wanted <= 1e-12 * rate:
+                    wanted = 0.0
+            missed += wanted
+            tables.setdefault(source, {})[task] = tuple(entries)
+        left[task] = {host.id: spare for host, spare in zip(own, room, strict=True) if spare > 0.0}
+        unserved[task] = missed
+        for host, spare in zip(own, room, strict=True):
+            load = loads[host.id] = host.capacity_qps - spare
+            if load > 0.0:
+                for child in children:
+                    incoming[child].append((host.id, load * host.factor.get(child, 1.0)))
+    return Filled(tables, left, unserved, loads)
+
+
+Key = tuple[tuple[str, ...], str | None]
+
+
+class PathShares:
+    """The routing section of one application, ready to be asked.
+
+    The route is the one whose `prefix` is the whole path, else the last load alone, else none: a route without a
+    prefix holds for any path.
+
+    >>> rule = PathShares([Route(node="a", to={"a1": 0.25, "a2": 0.75}), Route(prefix=("a1",), node="b", to={"b1": 1})])
+    >>> rule.choose((), "a", 0.2), rule.choose((), "a", 0.3), rule.choose(("a1",), "b", 0.9)
+    ('a1', 'a2', 'b1')
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._table: dict[Key, tuple[list[float], list[str]]] = {}
+        for route in routes:
+            loads = list(route.to)
+            self._table[route.prefix, route.node] = (list(accumulate(route.to.values())), loads)
+
+    def choose(self, path: tuple[str, ...], node: str | None, draw: float) -> str:
+        """The load that serves this request next; `draw` is uniform in [0, 1)."""
+        for prefix in (path, path[-1:], ()):
+            found = self._table.get((prefix, node))
+            if found is not None:
+                upto, loads = found
+                return loads[min(bisect_right(upto, draw * upto[-1]), len(loads) - 1)]
+        raise InputError.one(
+            file="plan",
+            path="$.routing",
+            value=" > ".join(path) or "the entrance",
+            why=f"no route leads from there to {node}",
+            remedy="Make the plan anew.",
+        )
+
+
+@dataclass
+class Backups:
+    """The backup table of one step, with what is left of it in the second under way.
+
+    >>> table = [BackupEntry(to="b2", node="b", left_qps=1, latency_ms=20, quality=0.9),
+    ...     BackupEntry(to="b3", node="b", left_qps=5, latency_ms=10, quality=0.7)]
+    >>> backups = Backups.of(table, "b")
+    >>> backups.take(0.1, late_ms=30, exec_ms=50), backups.take(0.2, late_ms=30, exec_ms=50)
+    ('b2', 'b3')
+    >>> backups.take(1.1, late_ms=30, exec_ms=50), backups.take(1.1, late_ms=45, exec_ms=50)
+    ('b2', None)
+    >>> backups.makes_up(1.2, late_ms=40, exec_ms=50), backups.makes_up(1.2, late_ms=41, exec_ms=50)
+    (True, False)
+    """
+
+    entries: tuple[BackupEntry, ...]
+    _left: dict[str, float] = field(default_factory=dict, repr=False)
+    _second: int = -1
+
+    @classmethod
+    def of(cls, table: Iterable[BackupEntry], node: str) -> Backups:
+        """The entries of one step, most accurate first."""
+        own = (entry for entry in table if entry.node == node)
+        return cls(tuple(sorted(own, key=lambda entry: (-entry.quality, entry.to))))
+
+    def makes_up(self, now_s: float, *, late_ms: float, exec_ms: float) -> bool:
+        """Whether any load could take a request late by `late_ms` now; nothing is taken."""
+        return bool(self._fitting(now_s, exec_ms - late_ms))
+
+    def take(self, now_s: float, *, late_ms: float, exec_ms: float, draw: float = 0.0) -> str | None:
+        """The load that takes a request late by `late_ms` at a step whose budget is made for `exec_ms`; None: drop it.
+
+        Among those that make up the time and have capacity left in this second, the best accuracy; of equals one at
+        random (`draw` in [0, 1)). What it takes is gone until the next second.
+        """
+        fitting = self._fitting(now_s, exec_ms - late_ms)
+        if not fitting:
+            return None
+        best = [entry for entry in fitting if entry.quality == fitting[0].quality]
+        chosen = best[min(int(draw * len(best)), len(best) - 1)]
+        self._left[chosen.to] -= 1.0
+        return chosen.to
+
+    def _fitting(self, now_s: float, most_ms: float) -> list[BackupEntry]:
+        if int(now_s) != self._second:
+            self._second = int(now_s)
+            self._left = {entry.to: entry.left_qps for entry in self.entries}
+        return [entry for entry in self.entries if entry.latency_ms <= most_ms and self._left[entry.to] >= 1.0]
+
+
+POLICIES = ("serve", "drop", "drop-last-task", "drop-per-task", "reroute")
+
+
+def drops(
+    policy: str,
+    *,
+    last: bool = False,
+    now_ms: float = 0.0,
+    exec_ms: float = 0.0,
+    deadline_ms: float = inf,
+    spent_ms: float = 0.0,
+    budget_ms: float = inf,
+    made_up: bool = False,
+) -> bool:
+    """Whether a policy drops a request here; `made_up`: servers of the next steps can make up for the lateness.
+
+    >>> drops("reroute", spent_ms=61, budget_ms=60), drops("reroute", last=True, spent_ms=61, budget_ms=60)
+    (True, False)
+    """
+    in_time = now_ms + exec_ms <= deadline_ms
+    if policy == "serve":
+        return False
+    if policy == "drop":
+        return now_ms > deadline_ms
+    if policy == "drop-last-task":
+        return last and not in_time
+    if policy == "drop-per-task":
+        return spent_ms > budget_ms
+    if policy == "reroute":
+        return not in_time if last else spent_ms > budget_ms and not made_up
+    raise InputError.one(
+        path="late", value=policy, why="no such policy", remedy=f"Choose one of {', '.join(POLICIES)}."
+    )
+
+
+def late_by_ms(spent_ms: float, budget_ms: float) -> float:
+    """By how much a request has overdrawn the budgets of the steps behind it (0 where it has not).
+
+    >>> late_by_ms(70, 60), late_by_ms(50, 60)
+    (10, 0.0)
+    """
+    return max(0.0, spent_ms - budget_ms)
