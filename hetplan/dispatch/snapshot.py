@@ -30,7 +30,7 @@ class Pair(NamedTuple):
 class Snapshot:
     """A moment of one pool; `Snapshot.of` makes one from plain lists and checks it.
 
-    Queries stand oldest first. Predicted service times are per query and instance type.
+    Queries are listed oldest first. Predicted service times are per query and instance type.
     """
 
     waited_ms: Floats
@@ -92,7 +92,7 @@ def _refuse(field: str, value: object, why: str) -> None:
 class Overheads:
     """Milliseconds per query: to decide, and one way over the network.
 
-    Where instances fetch one query at a time, an instance stands still while its next query is decided and on its
+    Where instances fetch one query at a time, an instance is idle while its next query is decided and on its
     way: `occupied_ms` per query. Where queries queue at the instances, only the query itself is longer on its way.
 
     >>> Overheads(controller_ms=0.05, network_ms=0.2).occupied_ms

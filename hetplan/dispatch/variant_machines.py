@@ -60,7 +60,7 @@ def vm_actions(
     worst = _overloaded(snapshot, overloaded_above)
     if worst is not None:
         reasons.setdefault(worst, []).append(f"above {overloaded_above:.0%} of all machines overloaded")
-    added = [VmAction(hardware, 1, tuple(told)) for hardware, told in sorted(reasons.items())]
+    added = [VmAction(hardware, 1, tuple(why)) for hardware, why in sorted(reasons.items())]
     return (*added, *(_idle(snapshot, reasons.keys(), floor or {}) if idle_machine else ()))
 
 

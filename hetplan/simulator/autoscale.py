@@ -53,7 +53,7 @@ _Ready = dict[tuple[str, str], float]
 class OfflineWork:
     """Jobs without a deadline that run on idle workers: how long each takes, how often they come.
 
-    With `gated` they stand aside above `change.offline_below` of the SLO file; without, they run whenever they come.
+    With `gated` they pause above `change.offline_below` of the SLO file; without, they run whenever they come.
     """
 
     job_ms: float
@@ -239,7 +239,7 @@ class _Scaling:
         self.counts = {group.id: group.count for group in first.groups}
 
     def rates(self, heard: Mapping[str, float]) -> dict[str, float]:
-        """What the planner is told: whoever waits for instances goes on asking for them."""
+        """What the planner sees: whoever waits for instances goes on asking for them."""
         return {app: max(rate, self.waiting[app][1] if app in self.waiting else 0.0) for app, rate in heard.items()}
 
     def go_to(self, plan: Plan, rates: Mapping[str, float]) -> None:

@@ -172,8 +172,8 @@ def _choose(
         )
 
     def quality(load: PlannedLoad) -> float:
-        told = inputs.profile.variants[load.variant or ""].quality
-        return told.value if told is not None else 0.0
+        quality = inputs.profile.variants[load.variant or ""].quality
+        return quality.value if quality is not None else 0.0
 
     load = max(known, key=quality)
     options = list(_options(inputs.profile, load))

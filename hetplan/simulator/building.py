@@ -136,7 +136,7 @@ class Crew:
     stations: list[list[int]] = field(default_factory=list)
     """Per worker, its stations."""
     chunks: list[tuple[int, int]] = field(default_factory=list)
-    """(first lane, workers) of each batch of workers made together; lanes of a worker stand side by side."""
+    """(first lane, workers) of each batch of workers made together; lanes of a worker are side by side."""
     workers: list[int] = field(default_factory=list)
     wanted: int = 0
     asked_ms: dict[int, float] = field(default_factory=dict)
@@ -201,7 +201,9 @@ class WorldBuilder(RowWriter):
         entries = next((place for place, count in enumerate(parents) if count), len(parents))
         if not entries or 0 in parents[entries:]:
             raise InputError.one(
-                path=f"apps.{app.id}.stages", why="stages that nothing leads to stand first", remedy="Sort the stages."
+                path=f"apps.{app.id}.stages",
+                why="stages that nothing leads to must come first",
+                remedy="Sort the stages.",
             )
         if app.late is Late.REROUTE and any(stage.outcomes for stage in app.stages):
             raise InputError.one(

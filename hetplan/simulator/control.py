@@ -1,6 +1,6 @@
 """What changes a run under way: latencies that are learnt, and the policy table for the load that is seen.
 
-A dispatcher may know no latencies when a run begins. One `LatencyLearner` stands for all workers of one hardware that
+A dispatcher may know no latencies when a run begins. One `LatencyLearner` serves all workers of one hardware that
 hold the same load: at first a guess, then a line over the sizes seen, then a table. It looks at what was served after
 about five queries, then ever more seldom, in the end every 500. Learnt are services of one query at a time, of classes
 that differ on one axis.

@@ -251,8 +251,8 @@ def arrivals_named(text: str | Mapping[str, Any] | Arrivals) -> Arrivals:
     raise InputError.one(file="--arrivals", value=text, why="no such process", remedy=_REMEDY)
 
 
-def _validated(described: Mapping[str, Any], told: str | None = None) -> Arrivals:
-    """The process so described; what pydantic finds is told as bad input, with the reason that it gives."""
+def _validated(described: Mapping[str, Any], written: str | None = None) -> Arrivals:
+    """The process so described; what pydantic finds is bad input, with the reason that it gives."""
     try:
         return Arrivals.model_validate(described)
     except ValidationError as error:
@@ -261,7 +261,7 @@ def _validated(described: Mapping[str, Any], told: str | None = None) -> Arrival
         why = f"{at}: {first['msg']}" if at else first["msg"]
         own = first.get("ctx", {}).get("remedy")
         remedy = f"{own} {_REMEDY}" if own else _REMEDY
-        raise InputError.one(file="--arrivals", value=told or dict(described), why=why, remedy=remedy) from None
+        raise InputError.one(file="--arrivals", value=written or dict(described), why=why, remedy=remedy) from None
 
 
 _PEAK_S = 10.0

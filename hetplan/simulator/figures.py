@@ -346,7 +346,7 @@ def figures_of(
 
 
 def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:
-    """The time that these queries stand for: to the horizon where they are the last, else to their last arrival."""
+    """The time that these queries span: to the horizon where they are the last, else to their last arrival."""
     end = max(horizon_ms, float(arrival_ms[-1])) if last else float(arrival_ms[-1])
     span = end - float(arrival_ms[0])
     return span / 1000.0 if span > 0 else 1e-9

@@ -138,7 +138,7 @@ def append_job(world: World, lane: int, job: int) -> None:
 
 @part
 def remove_job(world: World, lane: int, job: int) -> None:
-    """Take a job out of a lane, wherever in it it stands."""
+    """Take a job out of a lane, wherever it is."""
     queue = world.parts[lane]["lane"]
     record = world.jobs[job]
     before, after = record["before"], record["after"]

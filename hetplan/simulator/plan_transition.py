@@ -114,7 +114,7 @@ def _apply(
 def _up_now(
     kept: Mapping[str, Worker], loads: Mapping[str, Load], home: Mapping[str, str], up: Counter[str], active: set[str]
 ) -> tuple[Worker, ...]:
-    """The workers that are up with at least one load; those that only stand by serve nothing."""
+    """The workers that are up with at least one load; those on standby serve nothing."""
     found = []
     for name, worker in kept.items():
         there = tuple(loads[load] for load in loads if load in active and home[load] == name)
@@ -206,7 +206,7 @@ def play_transition(
     check_size(demands, played_s, seeds=len(run_seeds), asked=False)
 
     def one(seed: int) -> Callable[[threading.Event, Callable[[float], None]], dict[str, _Course]]:
-        def job(stop: threading.Event, told: Callable[[float], None]) -> dict[str, _Course]:
+        def job(stop: threading.Event, progressed: Callable[[float], None]) -> dict[str, _Course]:
             run = Simulation(
                 systems[0][1],
                 [demand.stream(seed, played_s) for demand in demands],
@@ -218,7 +218,7 @@ def play_transition(
             for scene, system in systems[1:]:
                 run.at(scene.at_s * 1000.0, lambda system=system: run.change(system, overlap=False))  # type: ignore[misc]
             run.at(seconds * 1000.0, lambda: follow_load(run, systems[-1][1]))
-            result = run.run(cancel=stop, on_progress=told)
+            result = run.run(cancel=stop, on_progress=progressed)
             return {demand.app: _course(result, demand.app, seconds, played_s) for demand in demands}
 
         return job

@@ -149,7 +149,7 @@ def run_matching(
 ) -> tuple[int, int, float]:
     """Waiting queries are matched with instances at every event; those matched with an idle instance start.
 
-    The oldest waiting queries stand in `window`, twice as many as instances; those behind them came later and in
+    The oldest waiting queries are in `window`, twice as many as instances; those behind them came later and in
     order, so that two counters (`behind`, `arrived`) hold them. Queries before `overdue` have missed their target if
     they are not answered yet; those that still wait are `doomed` and count as late when a run is stopped.
     """

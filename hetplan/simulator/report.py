@@ -57,7 +57,7 @@ class Verdict(StrEnum):
 
     Only `BROKEN` fails a plan: the simulated interval lies wholly on the wrong side. `UNDECIDED` is an interval that
     holds the promised value, with the mean on the wrong side, or a run too short for its percentile: more seeds, or a
-    longer run, would tell. `REPORTED` stands beside a promise by a model that knows no queueing, or of something
+    longer run, would tell. `REPORTED` is for a promise by a model that knows no queueing, or of something
     nobody wished to be judged. `NOT_SIMULATED` was not played: a promised rate above the one that was, for instance.
     """
 
@@ -90,7 +90,7 @@ class Line:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "app": self.app,
             "quantity": self.quantity,
             "percentile": self.percentile,
@@ -99,7 +99,7 @@ class Line:
             "by": self.by,
             "verdict": str(self.verdict),
         }
-        return told | {"simulated": self.simulated.as_dict() if self.simulated is not None else None}
+        return line | {"simulated": self.simulated.as_dict() if self.simulated is not None else None}
 
 
 def _shown(found: Estimate) -> str:

@@ -81,7 +81,7 @@ def _add_targets(
     dealt: dict[str, int] = {}
     for way, crew, lane0, workers, share in shares:
         upto += share / total
-        # Workers of one hardware are dealt out in turn to the parts, whatever groups they stand in.
+        # Workers of one hardware are dealt out in turn to the parts, whatever groups they are in.
         kind = crew.group.hardware or way.group
         before = dealt.get(kind, 0)
         dealt[kind] = before + workers

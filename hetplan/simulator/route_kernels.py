@@ -39,7 +39,7 @@ __all__ = [
 
 @part
 def current_route(world: World, route: int) -> int:
-    """The route that stands in for this one now (plans change; jobs under way keep the number they were given)."""
+    """The route that replaces this one now (plans change; jobs under way keep the number they were given)."""
     while world.parts[route]["route"]["heir"] >= 0:
         route = world.parts[route]["route"]["heir"]
     return route
@@ -86,7 +86,7 @@ def part_in_turn(world: World, route: int) -> int:
 
 @part
 def cell_of(world: World, load: int, kind: int, size: int) -> int:
-    """Where the service law of a batch of this size of this class stands: mean, mu, sigma, most, predicted."""
+    """Where the service law of a batch of this size of this class is: mean, mu, sigma, most, predicted."""
     record = world.parts[load]["load"]
     return int(record["cell0"] + 5 * ((kind - record["kind0"]) * record["max_batch"] + size - 1))
 

@@ -77,7 +77,7 @@ def run_all(
 ) -> list[R]:
     """Run every job, which gets an event that says stop and a function to tell its share done; results in order.
 
-    >>> run_all([lambda stop, told: 1, lambda stop, told: 2])
+    >>> run_all([lambda stop, progressed: 1, lambda stop, progressed: 2])
     [1, 2]
     """
     if on_event is not None and not is_ready(act):
@@ -87,10 +87,10 @@ def run_all(
     started = time.monotonic()
 
     def share_of(number: int) -> Callable[[float], None]:
-        def told(share: float) -> None:
+        def progressed(share: float) -> None:
             done[number] = share
 
-        return told
+        return progressed
 
     if len(jobs) == 1 and cancel is None and on_event is None:
         return [jobs[0](stop, share_of(0))]
@@ -226,7 +226,7 @@ def _unsettled(demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -
 
 def notices(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
     """What to know of runs of this length: too short, too near capacity, above it, or only one."""
-    told = [
+    warned = [
         (
             "W-short-run",
             f"apps.{demand.app}",
@@ -236,21 +236,21 @@ def notices(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSum
         if demand.is_too_short(length_s)
     ]
     for demand in demands:
-        told += _unsettled(demand, length_s, runs)
+        warned += _unsettled(demand, length_s, runs)
     busy = utilisation_of(runs)
     if _is_overrun(runs):
         text = (
             f"after the last arrival it took {100 * max(run.overrun for run in runs):.0f}% of the run's length to "
             "serve what had queued: the load is at or above what these workers can serve"
         )
-        told.append(("W-unstable", "simulation", text))
+        warned.append(("W-unstable", "simulation", text))
     elif busy > _NEAR and memory_length_s(demands, runs) > 1.05 * length_s:
         text = (
             f"workers are busy {100 * busy:.1f}% of the time, where queues change slowly: runs of {length_s:g} s are "
             "too short for figures to settle, and intervals may be too narrow; give a longer --duration"
         )
-        told.append(("W-near-capacity", "simulation", text))
+        warned.append(("W-near-capacity", "simulation", text))
     if len(runs) == 1:
         text = "intervals come from five stretches of a single run; several seeds give better ones"
-        told.append(("W-one-seed", "simulation", text))
-    return told
+        warned.append(("W-one-seed", "simulation", text))
+    return warned

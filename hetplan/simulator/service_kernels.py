@@ -227,7 +227,7 @@ def start_station(world: World, number: int) -> None:
 
 @part
 def drop_hopeless(world: World, lane: int, load: int, size: int) -> None:
-    """Give up the hopeless among the first jobs of a lane, until `size` others stand before it."""
+    """Give up the hopeless among the first jobs of a lane, until `size` others are before it."""
     job = world.parts[lane]["lane"]["head"]
     looked = 0
     while job >= 0 and looked < size:

@@ -151,15 +151,15 @@ def simulate(
 def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
     """A warning for each file that is not the one which the plan was made from."""
     made_from = {"profile": plan.inputs.profile, "slo": plan.inputs.slo}
-    told = [
+    warned = [
         ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
         for name, digest in made_from.items()
         if inputs.digests.get(name, digest) != digest
     ]
     if inputs.state is not None and _from_elsewhere(plan, inputs):
         text = "the plan was made from another one, or from none: the way from it to the plan is not played"
-        told.append(("W-other-inputs", "state", text))
-    return told
+        warned.append(("W-other-inputs", "state", text))
+    return warned
 
 
 def _from_elsewhere(plan: Plan, inputs: Inputs) -> bool:
@@ -169,16 +169,16 @@ def _from_elsewhere(plan: Plan, inputs: Inputs) -> bool:
 
 def _late_on_the_way(way: TransitionReport | None, demands: Sequence[AppDemand]) -> list[tuple[str, str, str]]:
     """A warning for each application that misses its percentile while the plan's actions are under way."""
-    told: list[tuple[str, str, str]] = []
+    warned: list[tuple[str, str, str]] = []
     if way is None:
-        return told
+        return warned
     for demand in demands:
         found, asked = way.apps[demand.app].in_time, demand.percentile / 100.0
         # One seed has no interval.
         if found.value < asked and not found.high >= asked:
             text = f"on the way to the plan, {way.seconds:g} s long, {found.value:.2%} of the queries are in time"
-            told.append(("W-transition", f"apps.{demand.app}", text))
-    return told
+            warned.append(("W-transition", f"apps.{demand.app}", text))
+    return warned
 
 
 def _asked(plan: Plan, inputs: Inputs) -> tuple[float, ...]:
@@ -278,7 +278,7 @@ def simulate_system(
     run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
 
     def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
-        def job(stop: threading.Event, told: Callable[[float], None]) -> RunSummary:
+        def job(stop: threading.Event, progressed: Callable[[float], None]) -> RunSummary:
             streams = [_unless(stop, demand.stream(run_seed, length_s)) for demand in demands]
             run = Simulation(
                 plan_stages[0].system,
@@ -297,7 +297,7 @@ def simulate_system(
             follow_load(run, plan_stages[0].system)
             if control is not None:
                 control(run)
-            result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=told))
+            result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
             return summary_of(result, demands, slo_percentiles, stretches=cut, pooled=pooled, serving=serving)
 
         return job

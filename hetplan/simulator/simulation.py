@@ -488,7 +488,7 @@ def _same_group(before: Group, after: Group) -> bool:
 
 
 def _content(value: Any) -> Any:
-    """A value that compares by content where arrays stand in it."""
+    """A value that compares by content where it holds arrays."""
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if is_dataclass(value):

@@ -78,7 +78,7 @@ _WIDTH, _HEIGHT, _LEFT, _GAP = 720, 72, 150, 18
 
 
 def timeline_svg(timeline: Timeline, *, title: str = "") -> str:
-    """A stand-alone SVG: one strip per course over a common time axis. Colours hold on light and dark grounds.
+    """An SVG file by itself: one strip per course over a common time axis. Colours hold on light and dark grounds.
 
     >>> import numpy as np
     >>> flat = np.zeros(4)

@@ -1,6 +1,6 @@
 """The simulated world, and its heap of future events.
 
-The simulated world as arrays of records, and the codes that stand in them.
+The simulated world as arrays of records, and the codes in them.
 
 ::
 
@@ -132,7 +132,7 @@ ENTITIES: dict[str, np.dtype[Any]] = {
     "lane": LANE, "station": STATION, "worker": WORKER, "batch": BATCH, "load": LOAD, "app": APP, "node": NODE,
     "edge": EDGE, "route": ROUTE, "target": TARGET, "policy": POLICY, "backup": BACKUP, "dirty": DIRTY,
 }  # fmt: skip
-"""The tables that stand side by side in `parts`: row 3 holds lane 3, station 3, worker 3 and so on."""
+"""The tables side by side in `parts`: row 3 holds lane 3, station 3, worker 3 and so on."""
 
 PART = np.dtype(list(ENTITIES.items()))
 
