@@ -27,6 +27,11 @@ __all__ = [
 
 Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
 
+Inside = Annotated[
+    Literal["round_robin", "shortest_queue"] | None,
+    Field(description="which server of a group gets the next query; by default any of them, at random"),
+]
+
 
 class SharesDispatch(Model):
     """Queries follow the routing shares at random; nothing else is looked at."""
@@ -94,6 +99,7 @@ class PathSharesDispatch(Model):
 
     rule: Literal["path-shares/1"] = "path-shares/1"
     late: str = "serve"
+    balancing: Inside = None
     keyed: Literal["path", "node"] = "path"
     budget_ms: dict[Id, Positive] = Field(default_factory=dict, description="time per step, queueing included")
     backup: tuple[BackupEntry, ...] = ()
@@ -108,6 +114,7 @@ class MostAccurateFirstDispatch(Model):
 
     rule: Literal["most-accurate-first/1"] = "most-accurate-first/1"
     late: str = "serve"
+    balancing: Inside = None
     budget_ms: dict[Id, Positive] = Field(default_factory=dict)
     backup: tuple[BackupEntry, ...] = ()
     lost: Fraction = 0.0

@@ -8,7 +8,8 @@
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
 ``dispatch[app]``
-    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there.
+    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there
+    (the planner writes 1.5 ``slo_divisor`` times that).
     ``backup`` lists loads with capacity left: no more than machines x capacity - load (headroom is there
     for them), with the table's time.
 ``promises``

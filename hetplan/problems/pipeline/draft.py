@@ -27,6 +27,9 @@ __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
 SHOWN = 5
 """How many busy steps are named one by one."""
 
+PATIENCE = 1.5
+"""By how much a step's budget goes beyond the room that its path keeps for it: budgets of just that drop in vain."""
+
 NO_SHARE = 1e-9
 """Shares below this are rounding, not routing."""
 
@@ -68,14 +71,21 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         shares, own, counts = found.shares[number], seats[number], found.counts[number]
         rate = (found.served or {}).get(tree.app, tree.demand)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
-        late, budgets = problem.inputs.slo.apps[tree.app].late, _budgets(problem, tree, levels, shares)
+        late, longest = problem.inputs.slo.apps[tree.app].late, _longest(tree, levels, shares)
+        factor = problem.options.budget_factor or PATIENCE * problem.options.slo_divisor
+        budgets = {step: factor * ms for step, ms in longest.items()}
         backup = _backups(tree, levels, shares, own, counts, rate, problem.options.headroom)
-        busy[tree.app] = _too_busy(tree, counts, loads_of(tree, levels, shares, rate), budgets)
+        room = {step: problem.options.slo_divisor * ms for step, ms in longest.items()}
+        busy[tree.app] = _too_busy(tree, counts, loads_of(tree, levels, shares, rate), room)
         if routing_of == "most-accurate-first":
-            dispatch[tree.app] = MostAccurateFirstDispatch(late=late, budget_ms=dict(budgets), backup=backup)
+            dispatch[tree.app] = MostAccurateFirstDispatch(
+                late=late, balancing="round_robin", budget_ms=budgets, backup=backup
+            )
         else:
             keyed: Literal["path", "node"] = "node" if routing_of == "node" else "path"
-            dispatch[tree.app] = PathSharesDispatch(late=late, keyed=keyed, budget_ms=dict(budgets), backup=backup)
+            dispatch[tree.app] = PathSharesDispatch(
+                late=late, keyed=keyed, balancing="round_robin", budget_ms=budgets, backup=backup
+            )
         promises += _promises(problem, found, number, rate)
     promises += _totals(problem, workers)
     return Draft(
@@ -218,13 +228,10 @@ def loads_of(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], 
     ]
 
 
-def _budgets(
-    problem: Pipelines, tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]
-) -> Mapping[str, float]:
-    """Time per step, queueing included: a multiple of the longest execution in use."""
-    factor = problem.options.budget_factor or problem.options.slo_divisor
+def _longest(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]) -> dict[str, float]:
+    """The longest execution in use at each step, in ms."""
     return {
-        task.id: factor * float(task.ms[level.config[n > NO_SHARE]].max())
+        task.id: float(task.ms[level.config[n > NO_SHARE]].max())
         for task, level, n in zip(tree.tasks, levels, shares, strict=True)
         if (n > NO_SHARE).any()
     }
@@ -304,12 +311,12 @@ def _unserved(problem: Pipelines, found: Solved) -> tuple[Unserved, ...]:
 
 
 def _too_busy(
-    tree: Tree, counts: np.ndarray, loads: Sequence[np.ndarray], budgets: Mapping[str, float]
+    tree: Tree, counts: np.ndarray, loads: Sequence[np.ndarray], room_ms: Mapping[str, float]
 ) -> dict[str, float]:
-    """Steps that would wait longer than their budget leaves room for, each with the use of its servers.
+    """Steps that would wait longer than their path leaves room for, each with the use of its servers.
 
-    Counted in batches. Servers of a group are picked at random, which queues longer than the rule says, and batches
-    that are not full are done sooner.
+    Counted in batches. Servers of a group take turns, which queues longer than the rule says, and batches that are not
+    full are done sooner.
     """
     found: dict[str, float] = {}
     start = 0
@@ -319,7 +326,7 @@ def _too_busy(
         for y in np.flatnonzero((load > 0) & (c > 0)):
             own, servers = float(task.ms[y]), float(c[y])
             use = min(float(load[y]) * own / (1000.0 * float(task.batch[y]) * servers), MOST_BUSY)
-            if own + waiting_ms(own, use, servers) > budgets[task.id]:
+            if own + waiting_ms(own, use, servers) > room_ms[task.id]:
                 found[task.id] = max(found.get(task.id, 0.0), use)
     return found
 
@@ -331,7 +338,7 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
         return []
     named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
     text = (
-        f"queries would wait longer than their budget leaves room for at {len(busiest)} steps: {named}; set size to "
+        f"queries would wait longer than their path leaves room for at {len(busiest)} steps: {named}; set size to "
         "simulated, which finds the headroom that keeps them in time, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

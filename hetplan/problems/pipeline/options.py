@@ -44,7 +44,9 @@ class PipelineOptions(Options):
         "paper's Algorithm 1, with what it loses reported",
     )
     budget_factor: float | None = Field(
-        default=None, ge=1, description="time budget of a step / its execution time; default: slo_divisor (paper: 1)"
+        default=None,
+        ge=1,
+        description="time budget of a step / its longest execution; default: 1.5 slo_divisor (paper: 1)",
     )
     ewma_com: float = Field(
         default=1.6, gt=0, description="centre of mass of the moving average that forecasts from demand.history_qps"
