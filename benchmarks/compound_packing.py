@@ -11,7 +11,7 @@ import numpy as np
 
 from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import certify
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.packing import Packing
 from hetplan.solvers.packing import Fcfs, GreedyL2, GreedyMax, GreedyNorm, GreedySum, PackingEngine
 from hetplan.solvers.packing_exact import Dual, DualCore, Exact

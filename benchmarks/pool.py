@@ -25,8 +25,8 @@ import hetplan
 from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
+from hetplan.planner.forms.form import certify
 from hetplan.problems.pool.baselines.eq15 import estimate, estimate_one, from_pool, most_similar
 from hetplan.problems.pool.counts import Configurations, configurations
 from hetplan.problems.pool.form import at_counts, fluid, fluid_at

@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 import hetplan as hp
 from hetplan import registry
 from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Tools
+from hetplan.planner.forms.form import certify
 from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs

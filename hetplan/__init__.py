@@ -39,7 +39,7 @@ _WHERE = {
     "SolverFailed": "hetplan.errors",
     "State": "hetplan.profiles.state",
     "Tools": "hetplan.planner.contract",
-    "certify": "hetplan.planner.certificate",
+    "certify": "hetplan.planner.forms.form",
     "load_inputs": "hetplan.profiles.load",
     "load_profile": "hetplan.profiles.load",
     "load_slo": "hetplan.profiles.load",
@@ -98,9 +98,9 @@ if TYPE_CHECKING:
     )
     from hetplan.front_door import Planner, simulate, solve, verify
     from hetplan.planner.answer import Answer, Limits
-    from hetplan.planner.certificate import certify
     from hetplan.planner.contract import Event, Tools
     from hetplan.planner.draft import Repair
+    from hetplan.planner.forms.form import certify
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state

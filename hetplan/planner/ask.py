@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import Certificate, Vouched, certify
+from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.elastic import stretch_all
-from hetplan.planner.forms.form import Form
+from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hetplan.planner.safe_bound import cut_at, implied_bounds, lagrangian
 
 if TYPE_CHECKING:
-    from hetplan.planner.forms.milp import Milp, Vector
+    from hetplan.planner.forms.program import Program, Vector
 
 __all__ = ["DIGITS", "BoundTree", "bound_of_tree", "written_tree"]
 
@@ -42,7 +42,7 @@ class BoundTree:
     leaves: Vector
 
 
-def bound_of_tree(form: Milp, tree: BoundTree, *, value: float | None = None) -> float | None:
+def bound_of_tree(form: Program, tree: BoundTree, *, value: float | None = None) -> float | None:
     """The bound that the tree proves in the form's own sense; infinite where it proves that there is no point.
 
     None where it is no tree of this form. `value` is that of a known point: who is beyond it is worse than the point,
@@ -70,7 +70,7 @@ def bound_of_tree(form: Milp, tree: BoundTree, *, value: float | None = None) ->
     return float(flip * least)
 
 
-def written_tree(form: Milp, tree: BoundTree) -> dict[str, object]:
+def written_tree(form: Program, tree: BoundTree) -> dict[str, object]:
     """The tree as a plan holds it: names of rows and columns, and one line of text for each split and each leaf.
 
     A split reads "column k low high", its column a number of `columns`; a leaf has a number for each of `rows`, those
@@ -87,7 +87,7 @@ def written_tree(form: Milp, tree: BoundTree) -> dict[str, object]:
     }
 
 
-def _least_of(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector, cut: float) -> float:
+def _least_of(form: Program, cost: Vector, y: Vector, lower: Vector, upper: Vector, cut: float) -> float:
     """The least bound of some leaves; those that are shown to be empty bound nothing."""
     bound = lagrangian(form, cost, y, lower, upper)
     bound[(lower > upper).any(axis=1)] = np.inf
@@ -100,7 +100,7 @@ def _least_of(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector,
     return float(bound.min(initial=np.inf))
 
 
-def _boxes(form: Milp, tree: BoundTree, lower: Vector, upper: Vector) -> tuple[Vector, Vector] | None:
+def _boxes(form: Program, tree: BoundTree, lower: Vector, upper: Vector) -> tuple[Vector, Vector] | None:
     """The box of each leaf, found by walking down from the root; None where the tree is not one."""
     splits, leaves = np.asarray(tree.splits), np.asarray(tree.leaves)
     count, size = len(splits), len(leaves)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 
-from hetplan.planner.answer import Answer
-from hetplan.planner.forms.form import Form
-
-__all__ = ["Certificate", "Vouched", "certify"]
-
-X = TypeVar("X")
+__all__ = ["Certificate", "Vouched"]
 
 
 class Vouched(StrEnum):
@@ -45,8 +39,3 @@ class Certificate:
     def sound(self) -> bool:
         """Nothing claimed was refuted."""
         return not self.faults
-
-
-def certify(form: Form[X], answer: Answer[X]) -> Certificate:
-    """Recompute from the form what the answer claims: always feasibility and value; bounds where a proof is carried."""
-    return form.certify(answer)

@@ -15,12 +15,12 @@ from hetplan.planner.safe_bound import dual_bound, proves_infeasible
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, GAP, INTEGRALITY, VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.forms.milp import Milp, Vector
+    from hetplan.planner.forms.program import Program, Vector
 
 __all__ = ["certify_milp", "point_faults"]
 
 
-def certify_milp(form: Milp, answer: Answer[Vector]) -> Certificate:
+def certify_milp(form: Program, answer: Answer[Vector]) -> Certificate:
     """Check point, integrality and value; re-prove the bound from duals and infeasibility from a ray."""
     if answer.status is Status.INFEASIBLE:
         return _certify_infeasible(form, answer)
@@ -63,7 +63,7 @@ class _Verdict:
         )
 
 
-def point_faults(form: Milp, x: Vector) -> tuple[list[str], float]:
+def point_faults(form: Program, x: Vector) -> tuple[list[str], float]:
     """Everything wrong with a point, worst first in each kind, and its largest relative violation."""
     if x.shape != form.cost.shape:
         return [f"the point has {x.size} entries, the form {form.cost.size} columns"], np.inf
@@ -91,7 +91,7 @@ def point_faults(form: Milp, x: Vector) -> tuple[list[str], float]:
     return faults, max(worst, worst_row, 0.0)
 
 
-def _largest_terms(form: Milp, x: Vector) -> Vector:
+def _largest_terms(form: Program, x: Vector) -> Vector:
     """Per row, the largest |a_ij x_j|: a violation is judged against the numbers that cancelled in it."""
     terms = np.abs(form.matrix.data * np.repeat(x, np.diff(form.matrix.indptr)))
     largest = np.zeros(form.matrix.shape[0])
@@ -106,7 +106,7 @@ def _check_value(verdict: _Verdict, answer: Answer[Vector]) -> None:
         verdict.faults.append(f"stated value {stated}, recomputed {verdict.value:.12g}")
 
 
-def _check_bound(form: Milp, answer: Answer[Vector], verdict: _Verdict) -> None:
+def _check_bound(form: Program, answer: Answer[Vector], verdict: _Verdict) -> None:
     better = 1.0 if form.sense == "min" else -1.0
     proofs: list[float] = []
     if answer.row_duals is not None and np.shape(answer.row_duals) == form.row_lower.shape:
@@ -149,7 +149,7 @@ def _closes(value: float | None, proved: float) -> bool:
     return value is not None and relative_gap(value, proved) <= GAP
 
 
-def _certify_infeasible(form: Milp, answer: Answer[Vector]) -> Certificate:
+def _certify_infeasible(form: Program, answer: Answer[Vector]) -> Certificate:
     empty = form.lower > form.upper
     if empty.any() or (form.row_lower > form.row_upper).any():
         return Certificate(infeasible=Vouched.CERTIFIED)
@@ -162,7 +162,7 @@ def _certify_infeasible(form: Milp, answer: Answer[Vector]) -> Certificate:
     return Certificate(infeasible=Vouched.CLAIMED)
 
 
-def _certify_unbounded(form: Milp, answer: Answer[Vector]) -> Certificate:
+def _certify_unbounded(form: Program, answer: Answer[Vector]) -> Certificate:
     """A direction that keeps every row and bound and improves the objective for ever, from a feasible point."""
     if answer.ray is None or np.shape(answer.ray) != form.cost.shape:
         return Certificate(detail="unbounded is the engine's word; no ray was given")

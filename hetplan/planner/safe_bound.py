@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetplan.planner.forms.milp import Milp, Vector
+    from hetplan.planner.forms.program import Program, Vector
 
 __all__ = ["cut_at", "dual_bound", "implied_bounds", "lagrangian", "proves_infeasible"]
 
@@ -33,7 +33,7 @@ ROUNDS = 6
 """Passes of bound propagation; each carries a bound one row further, and formulations are a few rows deep."""
 
 
-def dual_bound(form: Milp, row_duals: Vector, *, value: float | None = None) -> float:
+def dual_bound(form: Program, row_duals: Vector, *, value: float | None = None) -> float:
     """A safe bound of the form's continuous relaxation from multipliers in the form's own sense (-inf/inf if none).
 
     `value` is that of a feasible point, where one is known.
@@ -54,7 +54,7 @@ def dual_bound(form: Milp, row_duals: Vector, *, value: float | None = None) -> 
     return float(flip * bound)
 
 
-def cut_at(form: Milp, value: float | None) -> float:
+def cut_at(form: Program, value: float | None) -> float:
     """As a minimum and without its offset, a hair above the value of a known point (inf where none is known)."""
     if value is None:
         return np.inf
@@ -62,7 +62,7 @@ def cut_at(form: Milp, value: float | None) -> float:
     return cut + 1e-9 * (abs(cut) + 1.0)
 
 
-def proves_infeasible(form: Milp, ray: Vector) -> bool:
+def proves_infeasible(form: Program, ray: Vector) -> bool:
     """Whether the multipliers (or their negatives) show that no x satisfies all rows and bounds.
 
     With cost zero the bound above is a bound of 0; a bound above 0 is a contradiction.
@@ -81,7 +81,7 @@ def proves_infeasible(form: Milp, ray: Vector) -> bool:
     return any(lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates)
 
 
-def lagrangian(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector) -> Vector:
+def lagrangian(form: Program, cost: Vector, y: Vector, lower: Vector, upper: Vector) -> Vector:
     """The safe bound of min cost @ x for each row of multipliers y, over the box that is its row of lower and upper.
 
     -inf where multipliers prove nothing. The last axis counts rows of the form (y) or its columns (lower, upper).
@@ -107,7 +107,7 @@ def lagrangian(form: Milp, cost: Vector, y: Vector, lower: Vector, upper: Vector
 
 
 def _exact_where_unbounded(
-    form: Milp, cost: Vector, y: Vector, d: Vector, error: Vector, lower: Vector, upper: Vector
+    form: Program, cost: Vector, y: Vector, d: Vector, error: Vector, lower: Vector, upper: Vector
 ) -> None:
     """Where the sign of d matters for ever and exact arithmetic shows it harmless, write the exact d and its error."""
     matrix = form.matrix
@@ -136,7 +136,7 @@ def _least(d: Vector, lower: Vector, upper: Vector) -> Vector:
         return np.where(d == 0.0, 0.0, d * at)
 
 
-def implied_bounds(form: Milp, *, cut: float = np.inf) -> tuple[Vector, Vector]:
+def implied_bounds(form: Program, *, cut: float = np.inf) -> tuple[Vector, Vector]:
     """The form's column bounds, with what rows (and cost <= cut, as a minimum) imply in place of infinities.
 
     Each is widened by more than the rounding behind it: of its own division, and of the sum of its row, where large
@@ -167,7 +167,7 @@ class _Rows:
     most: Vector
 
     @classmethod
-    def of(cls, form: Milp, cut: float) -> _Rows:
+    def of(cls, form: Program, cut: float) -> _Rows:
         by_row = form.matrix.tocsr()
         n = by_row.shape[0]
         row = np.repeat(np.arange(n), np.diff(by_row.indptr))

@@ -12,34 +12,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hetplan.errors import NoSolver, SolverFailed
-from hetplan.planner.answer import Answer, Limits, Stop
-from hetplan.planner.contract import Event
+from hetplan.errors import NoSolver
+from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, stopped
-from hetplan.solvers.milp_points import feasible, within_whole_bounds
+from hetplan.solvers.highs_model import LARGEST, Found, HighsModel
+from hetplan.solvers.milp_engine import MilpEngine, stopped
+from hetplan.solvers.milp_points import within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine
 from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hetplan.planner.contract import OnEvent
 
 __all__ = ["Highs"]
 
 WRONG_ON_INTEGERS = ("1.14.0",)
 """Its presolve calls worse points optimal (min x + y/4, x + y >= 2.5, y <= 3/4, x whole: 3 instead of 2.125)."""
-LARGEST = 1e15
-"""HiGHS refuses matrices with larger entries."""
-SMALLEST = 1e-12
-"""The least matrix entry HiGHS can be set to keep (it drops those below 1e-9 by default)."""
-FEW_VALUES = 256
-"""Up to so many changed matrix entries go in one by one; beyond, the matrix is passed anew under the old basis."""
 
 
 class Highs(MilpEngine):
@@ -71,7 +63,7 @@ class Highs(MilpEngine):
         return ""
 
     def _run(self, form: Milp, limits: Limits, *, start: Vector | None, on_event: OnEvent | None) -> Found:
-        model = _Model(form)
+        model = HighsModel(form)
         if start is not None and not form.pure_lp:
             model.begin_at(start)
         return model.run(limits, on_event)
@@ -81,7 +73,7 @@ class Highs(MilpEngine):
     ) -> list[Answer[Vector]]:
         """Answer a family through one warm model. `limits.seconds` is for all of it, `limits.work` for each."""
         started = time.monotonic()
-        model: _Model | None = None
+        model: HighsModel | None = None
         answers = []
         for form in forms:
             if reason := self.refuses(form):
@@ -91,7 +83,7 @@ class Highs(MilpEngine):
             if answer is None:
                 drawn = within_whole_bounds(form)
                 if model is None:
-                    model = _Model(drawn)
+                    model = HighsModel(drawn)
                 else:
                     model.become(drawn)
                 answer = self.settled(form, model.run(left, on_event), left_of(limits, started))
@@ -99,245 +91,3 @@ class Highs(MilpEngine):
                     model.hint = answer.point
             answers.append(self.signed(answer, limits))
         return answers
-
-
-class _Model:
-    """One HiGHS model and the form it holds now."""
-
-    def __init__(self, form: Milp) -> None:
-        import highspy
-
-        self.api: Any = highspy
-        self.highs: Any = highspy.Highs()
-        self.form = form
-        self.hint: Vector | None = None
-        self.begun = False
-        """Whether HiGHS was given a feasible point to begin from."""
-        for option, value in (("output_flag", False), ("small_matrix_value", SMALLEST), ("mip_abs_gap", 0.0)):
-            self.highs.setOptionValue(option, value)
-        self._pass()
-
-    def _pass(self) -> None:
-        form, matrix = self.form, self.form.matrix
-        n_rows, n_columns = matrix.shape
-        status = self.highs.passModel(
-            n_columns,
-            n_rows,
-            int(matrix.nnz),
-            int(self.api.MatrixFormat.kColwise),
-            int(self._sense(form)),
-            float(form.offset),
-            form.cost,
-            form.lower,
-            form.upper,
-            form.row_lower,
-            form.row_upper,
-            matrix.indptr.astype(np.int32, copy=False),
-            matrix.indices.astype(np.int32, copy=False),
-            matrix.data,
-            form.whole.astype(np.int32),
-        )
-        if status == self.api.HighsStatus.kError:
-            raise SolverFailed("highs", "HiGHS does not accept the model")
-
-    def _sense(self, form: Milp) -> Any:
-        return self.api.ObjSense.kMinimize if form.sense == "min" else self.api.ObjSense.kMaximize
-
-    def begin_at(self, point: Vector) -> None:
-        """Give HiGHS a first point of a mixed-integer program."""
-        self.highs.setSolution(point.size, np.arange(point.size, dtype=np.int32), point)
-        self.begun = feasible(self.form, point)
-
-    def become(self, form: Milp) -> None:
-        """Hold another form: hand over only what differs, and keep the basis."""
-        old, self.form, self.begun = self.form, form, False
-        if old.matrix.shape != form.matrix.shape or not np.array_equal(old.whole, form.whole):
-            self.hint = None
-            self._pass()
-            return
-        if not self._same_matrix(old, form):
-            basis = self.highs.getBasis()
-            self._pass()
-            if form.pure_lp and basis.valid:
-                self.highs.setBasis(basis)
-        else:
-            self._change_vectors(old, form)
-        if self.hint is not None:
-            self.begin_at(self.hint)
-
-    def _same_matrix(self, old: Milp, form: Milp) -> bool:
-        """Whether the model now has the form's matrix; a few changed entries are handed over on the way."""
-        before, after = old.matrix, form.matrix
-        if before is after:
-            return True
-        if not (np.array_equal(before.indptr, after.indptr) and np.array_equal(before.indices, after.indices)):
-            return False
-        changed = np.flatnonzero(before.data != after.data)
-        if changed.size > FEW_VALUES:
-            return False
-        columns = np.searchsorted(after.indptr, changed, side="right") - 1
-        for k, column in zip(changed.tolist(), columns.tolist(), strict=True):
-            self.highs.changeCoeff(int(after.indices[k]), column, float(after.data[k]))
-        return True
-
-    def _change_vectors(self, old: Milp, form: Milp) -> None:
-        if (rows := _differ((old.row_lower, form.row_lower), (old.row_upper, form.row_upper))).size:
-            self.highs.changeRowsBounds(rows.size, rows, form.row_lower[rows], form.row_upper[rows])
-        if (columns := _differ((old.lower, form.lower), (old.upper, form.upper))).size:
-            self.highs.changeColsBounds(columns.size, columns, form.lower[columns], form.upper[columns])
-        if (columns := _differ((old.cost, form.cost))).size:
-            self.highs.changeColsCost(columns.size, columns, form.cost[columns])
-        if old.sense != form.sense:
-            self.highs.changeObjectiveSense(self._sense(form))
-        if old.offset != form.offset:
-            self.highs.changeObjectiveOffset(float(form.offset))
-
-    def run(self, limits: Limits, on_event: OnEvent | None) -> Found:
-        """Solve what the model holds."""
-        self._limit(limits)
-        listener = _Listener(limits, on_event, self.form)
-        listener.attach(self.highs)
-        try:
-            self._go()
-        finally:
-            listener.detach(self.highs)
-        listener.raise_what_was_raised()
-        status, statuses = self.highs.getModelStatus(), self.api.HighsModelStatus
-        if self.form.pure_lp and status in (statuses.kUnboundedOrInfeasible, statuses.kUnknown):
-            self.highs.setOptionValue("presolve", "off")
-            self._go()
-            self.highs.setOptionValue("presolve", "choose")
-            status = self.highs.getModelStatus()
-        return self._found(status)
-
-    def _limit(self, limits: Limits) -> None:
-        work = np.iinfo(np.int32).max if limits.work is None else max(0, limits.work)
-        for option, value in (
-            ("threads", limits.threads),
-            ("random_seed", limits.seed % (2**31 - 1)),
-            ("time_limit", np.inf if limits.seconds is None else limits.seconds),
-            ("mip_rel_gap", DEFAULT_GAP if limits.gap is None else limits.gap),
-            ("mip_max_nodes", work),
-            ("simplex_iteration_limit", work),
-            # It looks for a first point, and takes longer than all the rest of a small program.
-            ("mip_heuristic_run_feasibility_jump", not self.begun),
-        ):
-            self.highs.setOptionValue(option, value)
-
-    def _go(self) -> None:
-        error = self.api.HighsStatus.kError
-        if self.highs.run() == error:
-            # HiGHS keeps one scheduler per calling thread, with the thread count it first had there.
-            self.api.Highs.resetGlobalScheduler(True)
-            if self.highs.run() == error and self._go_without_presolve() == error:
-                raise SolverFailed("highs", f"HiGHS stopped with {self._words(self.highs.getModelStatus())}")
-
-    def _go_without_presolve(self) -> Any:
-        """HiGHS finds now and then that the point it took back through presolve lies outside its bounds."""
-        self.highs.setOptionValue("presolve", "off")
-        try:
-            return self.highs.run()
-        finally:
-            self.highs.setOptionValue("presolve", "choose")
-
-    def _words(self, status: Any) -> str:
-        return str(self.highs.modelStatusToString(status))
-
-    def _found(self, status: Any) -> Found:
-        statuses, info = self.api.HighsModelStatus, self.highs.getInfo()
-        lp = self.form.pure_lp
-        work = {"iterations": float(max(0, info.simplex_iteration_count))}
-        if not lp:
-            work["nodes"] = float(max(0, info.mip_node_count))
-        if status == statuses.kInfeasible:
-            return Found(Word.INFEASIBLE, ray=self._ray(self.highs.getDualRay) if lp else None, work=work)
-        if status == statuses.kUnbounded:
-            point = self._point() if lp else None
-            return Found(Word.UNBOUNDED, point=point, ray=self._ray(self.highs.getPrimalRay) if lp else None, work=work)
-        if status == statuses.kUnboundedOrInfeasible:
-            return Found(Word.EITHER, work=work)
-        stop = {
-            statuses.kTimeLimit: Stop.TIME,
-            statuses.kIterationLimit: Stop.WORK,
-            statuses.kSolutionLimit: Stop.WORK,
-            statuses.kInterrupt: Stop.CANCELLED,
-            statuses.kHighsInterrupt: Stop.CANCELLED,
-        }.get(status, Stop.FINISHED)
-        bound = None if lp else float(info.mip_dual_bound)
-        if status == statuses.kOptimal:
-            solution = self.highs.getSolution()
-            point = np.asarray(solution.col_value, dtype=float)
-            if lp:
-                duals = np.asarray(solution.row_dual, dtype=float) if solution.dual_valid else None
-                return Found(Word.OPTIMAL, point=point, bound=self.form.value(point), row_duals=duals, work=work)
-            return Found(Word.OPTIMAL, point=point, bound=bound, work=work)
-        point = self._point()
-        word = Word.NOTHING if point is None else Word.FEASIBLE
-        return Found(word, stop, point=point, bound=bound, work=work, detail=self._words(status))
-
-    def _point(self) -> Vector | None:
-        if self.highs.getInfo().primal_solution_status != int(self.api.SolutionStatus.kSolutionStatusFeasible):
-            return None
-        return np.asarray(self.highs.getSolution().col_value, dtype=float)
-
-    def _ray(self, get: Any) -> Vector | None:
-        _, there_is, ray = get()
-        return np.array(ray, dtype=float) if there_is else None
-
-
-def _differ(*pairs: tuple[Vector, Vector]) -> NDArray[np.int32]:
-    """Where any of the pairs differ."""
-    changed = [before != after for before, after in pairs if before is not after]
-    return np.flatnonzero(np.logical_or.reduce(changed)).astype(np.int32) if changed else np.zeros(0, np.int32)
-
-
-class _Listener:
-    """What HiGHS calls back: stops the solve when asked, reports progress, and lets no exception cross C++."""
-
-    def __init__(self, limits: Limits, on_event: OnEvent | None, form: Milp) -> None:
-        self.cancel, self.on_event, self.lp = limits.cancel, on_event, form.pure_lp
-        self.raised: BaseException | None = None
-        self.bound: float | None = None
-
-    def attach(self, highs: Any) -> None:
-        # The interrupts are always listened to: only there does Python see a Ctrl-C while HiGHS works.
-        if self.lp:
-            highs.cbSimplexInterrupt.subscribe(self.heed)
-            highs.cbIpmInterrupt.subscribe(self.heed)
-            return
-        highs.cbMipInterrupt.subscribe(self.heed)
-        highs.cbSimplexInterrupt.subscribe(self.heed)
-        if self.on_event is not None:
-            highs.cbMipImprovingSolution.subscribe(self.improved)
-
-    def detach(self, highs: Any) -> None:
-        highs.clearCallbacks()
-
-    def heed(self, event: Any) -> None:
-        try:
-            if self.raised is not None or (self.cancel is not None and self.cancel.is_set()):
-                event.interrupt()
-            elif not self.lp and self.on_event is not None:
-                self.tell("bound", event.data_out)
-        except BaseException as error:  # KeyboardInterrupt included: it is raised again once HiGHS has returned
-            self.raised = error
-            event.interrupt()
-
-    def improved(self, event: Any) -> None:
-        try:
-            self.tell("incumbent", event.data_out)
-        except BaseException as error:  # as above; the next interrupt callback stops the solve
-            self.raised = error
-
-    def tell(self, what: str, data: Any) -> None:
-        bound = float(data.mip_dual_bound) if np.isfinite(data.mip_dual_bound) else None
-        if self.on_event is None or (what == "bound" and (bound is None or bound == self.bound)):
-            return
-        self.bound = bound
-        value = float(data.objective_function_value if what == "incumbent" else data.mip_primal_bound)
-        seconds = float(data.running_time)
-        self.on_event(Event(what, value=value if np.isfinite(value) else None, bound=bound, seconds=seconds))
-
-    def raise_what_was_raised(self) -> None:
-        if self.raised is not None:
-            raise self.raised

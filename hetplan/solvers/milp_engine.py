@@ -12,8 +12,7 @@ import functools
 import importlib.util
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import OPTIMAL_GAP
 from hetplan.solvers.bound_search import prove_bound
+from hetplan.solvers.highs_model import DEFAULT_GAP, Found, Word
 from hetplan.solvers.milp_points import better, feasible, on_integers, seated, within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine, proof_of_infeasible, proof_of_unbounded
 from hetplan.solvers.running import left_of
@@ -34,38 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_GAP", "Found", "MilpEngine", "Word", "stopped"]
 
-DEFAULT_GAP = OPTIMAL_GAP / 2
-"""The relative gap at which an engine stops where the limits name none: half of what a plan calls optimal, since
-engines measure the gap each in its own way."""
-
 
 LARGEST_PROVED = 20_000
 """Rows and columns together beyond which no tree is tried: one linear program takes longer than all of it may."""
-
-
-class Word(StrEnum):
-    """An engine's verdict before it is settled; `EITHER` is "infeasible or unbounded"."""
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    EITHER = "either"
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True)
-class Found:
-    """What an engine came back with, in the form's own sense and including its offset."""
-
-    word: Word
-    stop: Stop = Stop.FINISHED
-    point: Vector | None = None
-    bound: float | None = None
-    row_duals: Vector | None = None
-    ray: Vector | None = None
-    work: dict[str, float] = field(default_factory=dict)
-    detail: str = ""
 
 
 class MilpEngine:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certify_milp import point_faults
+from hetplan.solvers.highs_model import Word, linear
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector
@@ -79,15 +80,13 @@ def around_integers(form: Milp, point: Vector, limits: Limits) -> Vector | None:
     """The best point with the whole columns of this one (HiGHS solves the others), or None where there is none."""
     if form.whole.all():
         return point if feasible(form, point) else None
-    from hetplan.solvers.highs import Highs
-
     fixed = replace(
         form,
         lower=np.where(form.whole, point, form.lower),
         upper=np.where(form.whole, point, form.upper),
         whole=np.zeros_like(form.whole),
     )
-    again = Highs().solve(fixed, Limits(seconds=limits.seconds, threads=limits.threads, cancel=limits.cancel))
-    if again.status is not Status.OPTIMAL or again.point is None:
+    again = linear(fixed, Limits(seconds=limits.seconds, threads=limits.threads, cancel=limits.cancel))
+    if again.word is not Word.OPTIMAL or again.point is None:
         return None
-    return np.where(form.whole, point, again.point)
+    return np.where(form.whole, point, np.clip(again.point, form.lower, form.upper) + 0.0)

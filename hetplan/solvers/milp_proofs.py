@@ -12,6 +12,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.safe_bound import proves_infeasible
+from hetplan.solvers.highs_model import Found, Word, linear
 from hetplan.solvers.milp_points import within_whole_bounds
 
 if TYPE_CHECKING:
@@ -24,23 +25,20 @@ __all__ = ["needs_no_engine", "proof_of_infeasible", "proof_of_unbounded"]
 
 def proof_of_infeasible(form: Milp, limits: Limits) -> Vector | None:
     """A multiplier per row that shows it, from the continuous relaxation (None where that is feasible)."""
-    answer = _relaxation(form, limits)
-    if answer.status is Status.INFEASIBLE and answer.ray is not None and proves_infeasible(form, answer.ray):
-        return answer.ray
+    found = _relaxation(form, limits)
+    if found.word is Word.INFEASIBLE and found.ray is not None and proves_infeasible(form, found.ray):
+        return found.ray
     return None
 
 
 def proof_of_unbounded(form: Milp, limits: Limits) -> Vector | None:
     """A direction along which the objective improves for ever; with rational data integers do not stop it."""
-    answer = _relaxation(form, limits)
-    return answer.ray if answer.status is Status.UNBOUNDED else None
+    found = _relaxation(form, limits)
+    return found.ray if found.word is Word.UNBOUNDED else None
 
 
-def _relaxation(form: Milp, limits: Limits) -> Answer[Vector]:
-    from hetplan.solvers.highs import Highs
-
-    relaxed = replace(form, whole=np.zeros_like(form.whole))
-    return Highs().solve(relaxed, replace(limits, work=None, gap=None))
+def _relaxation(form: Milp, limits: Limits) -> Found:
+    return linear(replace(form, whole=np.zeros_like(form.whole)), replace(limits, work=None, gap=None))
 
 
 def needs_no_engine(form: Milp) -> Answer[Vector] | None:

@@ -14,9 +14,9 @@ import numpy as np
 
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Limits, Status, Stop
-from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
+from hetplan.planner.forms.form import certify
 from hetplan.planner.tolerances import VALUE
 from hetplan.testing.known_case import Check, Skipped, another_form, overheard
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched, certify
-from hetplan.planner.forms.form import Form
+from hetplan.planner.certificate import Vouched
+from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:

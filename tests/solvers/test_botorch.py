@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import certify
+from hetplan.planner.forms.form import certify
 from hetplan.solvers.gaussian_process import LightProcess
 from hetplan.solvers.search import Cmbo, StructCi
 from hetplan.solvers.search_botorch import BotorchProcess, CmboBotorch, StructCiBotorch

@@ -12,8 +12,9 @@ from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Solver
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import GAP

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hetplan import registry
 from hetplan.planner.answer import Limits, Status
-from hetplan.planner.certificate import certify
 from hetplan.planner.contract import Solver
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.highs import Highs
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
+from hetplan.planner.forms.form import certify
 from hetplan.testing.milp_cases import MilpCase, milp_cases, warm_family
 
 CASES = milp_cases()

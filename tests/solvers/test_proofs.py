@@ -9,8 +9,9 @@ import pytest
 
 from hetplan import registry
 from hetplan.planner.answer import Limits, Status
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Solver
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.highs import Highs
 from hetplan.testing.milp_cases import MilpCase, milp_cases

@@ -9,7 +9,8 @@ import pytest
 
 from hetplan.errors import NoSolver, SolverFailed
 from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.cp_sat import CpSat, CpSatScaled
 from hetplan.solvers.highs import Highs

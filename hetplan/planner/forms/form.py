@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from hetplan.planner.answer import Answer
     from hetplan.planner.certificate import Certificate
 
-__all__ = ["Form", "X"]
+__all__ = ["Form", "X", "certify"]
 
 X = TypeVar("X")
 
@@ -30,3 +30,8 @@ class Form(Generic[X]):
     def certify(self, answer: Answer[X]) -> Certificate:
         """Recompute from this form's data what the answer claims."""
         raise NotImplementedError
+
+
+def certify(form: Form[X], answer: Answer[X]) -> Certificate:
+    """Recompute from the form what the answer claims: always feasibility and value; bounds where a proof is carried."""
+    return form.certify(answer)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.solvers.packing_exact import Exact
 

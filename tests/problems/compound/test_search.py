@@ -13,7 +13,6 @@ from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.evaluator_synthetic import APPS, draw
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import certify
 from hetplan.planner.forms.black_box import (
     BlackBox,
     Measured,
@@ -27,6 +26,7 @@ from hetplan.planner.forms.black_box import (
     continuous,
     trimmed,
 )
+from hetplan.planner.forms.form import certify
 from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.gaussian_process import LightProcess, normal_below
 from hetplan.solvers.search import Cmbo, CmboCi, RandomPlans, SearchEngine, Struct, StructCi, VideoStorm, Vulcan

@@ -7,7 +7,7 @@ from benchmarks.datasets.sources import present
 from hetplan import registry
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import certify
+from hetplan.planner.forms.form import certify
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import Vouched, certify
+from hetplan.planner.certificate import Vouched
 from hetplan.planner.forms.catalog import Catalog
+from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder
 from hetplan.solvers.catalog import BoundOrder, CatalogEngine, GaussianProcess
 from hetplan.solvers.gaussian_process import expected_improvement, matern_posterior

@@ -1,0 +1,110 @@
+"""The numbers and names of a mixed-integer linear program, as far as its proofs need them: rows, columns, blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.form import Form
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+__all__ = ["Block", "Elastic", "Labels", "Program", "Vector"]
+
+Vector = NDArray[np.float64]
+Labels = Sequence[str] | Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """A block that may give way when all cannot hold: at what price per unit, and how its owner calls giving way.
+
+    `price` weighs one unit of this block against one unit of any other in the smallest joint relaxation.
+    `field` is the input that says so (``slo.limits.cost_per_hour``), `verb` what to do with it ("raise", "lower").
+    `per_unit` converts a row's unit to the user's; `whole` rounds a repair up to whole units.
+    """
+
+    price: float
+    field: str
+    verb: str = "raise"
+    per_unit: float = 1.0
+    unit: str = ""
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """A named run of rows or columns."""
+
+    name: str
+    start: int
+    size: int
+    labels: Labels = ()
+    unit: str = ""
+    equation: str = ""
+    elastic: Elastic | None = None
+
+    @property
+    def stop(self) -> int:
+        """One past the last index."""
+        return self.start + self.size
+
+    def label(self, i: int) -> str:
+        """What the block's i-th row or column is called; made only when asked for."""
+        if callable(self.labels):
+            return self.labels(i)
+        return self.labels[i] if i < len(self.labels) else str(i)
+
+
+@dataclass(frozen=True)
+class Program(Form[Vector]):
+    """The numbers and names of a mixed-integer linear program; `Milp` is one that certifies answers."""
+
+    kind: ClassVar[str] = "milp"
+
+    sense: Literal["min", "max"]
+    cost: Vector
+    matrix: csc_array
+    row_lower: Vector
+    row_upper: Vector
+    lower: Vector
+    upper: Vector
+    whole: NDArray[np.bool_]
+    offset: float = 0.0
+    columns: tuple[Block, ...] = ()
+    rows: tuple[Block, ...] = ()
+    name: str = ""
+
+    @property
+    def pure_lp(self) -> bool:
+        """No column must be integer."""
+        return not bool(self.whole.any())
+
+    def size(self) -> dict[str, int]:
+        """Rows, columns, nonzeros, integers."""
+        rows, columns = self.matrix.shape
+        return {"rows": rows, "columns": columns, "nonzeros": int(self.matrix.nnz), "whole": int(self.whole.sum())}
+
+    def value(self, x: Vector) -> float:
+        """The objective at x."""
+        return float(self.cost @ x + self.offset)
+
+    def row_name(self, i: int) -> str:
+        """Block name and label of row i: ``capacity[g4dn]``."""
+        return _name(self.rows, i)
+
+    def column_name(self, j: int) -> str:
+        """Block name and label of column j."""
+        return _name(self.columns, j)
+
+
+def _name(blocks: tuple[Block, ...], i: int) -> str:
+    for block in blocks:
+        if block.start <= i < block.stop:
+            return f"{block.name}[{block.label(i - block.start)}]" if block.size > 1 or block.labels else block.name
+    return str(i)
