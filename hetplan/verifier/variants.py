@@ -9,7 +9,9 @@ What a plan of question ``variants`` holds beyond the generic checks
 ``promises``
     ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
     machine), and what idle machines cost; N is what the state says to run, per variant of one C and Tl (and per
-    hardware, where the state names hosts).
+    hardware, where the state names hosts). lambda is ``change.load_weight_per_s`` with option ``loading`` weighted (or
+    auto, where the SLO states it); else one part of ``horizon.period_s`` seconds (nothing where nothing runs), and Tl
+    has the start of the machine in it where an instance pays for a whole one.
     ``net_cost_per_hour`` (no app, "="): gross less sum C N.
 ``actions``
     ``keep`` with a count: so many instances of the load stay. ``move`` without a host: instances go off their machine
@@ -230,8 +232,35 @@ def _idle_price(reading: _Reading, worker: Worker) -> float:
     return offer.price_per_hour * (provides.get(offer.per, 1.0) if offer.per is not None else 1.0) / NANO
 
 
+def _whole(reading: _Reading, held: _Held) -> bool:
+    """Whether an instance is priced as all of a machine."""
+    if held.run is None or held.run.price_per_hour is not None:
+        return False
+    offers = reading.inputs.profile.offers
+    at_hand = sorted(name for name, offer in offers.items() if offer.hardware == held.worker.hardware)
+    host = held.worker.host
+    named = held.worker.offer or (reading.inputs.profile.hosts[host].offer if host is not None else None)
+    per = offers[named or at_hand[0]].per if named or at_hand else None
+    return per not in ("gpu", "cpu_cores") or per not in held.run.needs
+
+
+def _by_weight(reading: _Reading) -> bool:
+    """Whether loading counts by the paper's weight: where the plan says so, or the SLO states one."""
+    method, change = reading.plan.method, reading.inputs.slo.change
+    mode = method.options.get("loading", "weighted" if method.formulation == "infaas-paper" else "auto")
+    return mode == "weighted" or (mode == "auto" and "load_weight_per_s" in change.model_fields_set)
+
+
+def _loading(reading: _Reading) -> float:
+    """What a second of loading counts for, of what an hour costs."""
+    if _by_weight(reading):
+        return reading.inputs.slo.change.load_weight_per_s
+    # Where nothing runs all is loaded, whatever is chosen.
+    return 1.0 / reading.inputs.slo.horizon.period_s if reading.now else 0.0
+
+
 def _money(reading: _Reading) -> Iterator[Violation]:
-    weight = reading.inputs.slo.change.load_weight_per_s
+    weight, by_weight = _loading(reading), _by_weight(reading)
     known = {held.load.variant for held in reading.now if held.worker.host is not None}
     groups: dict[object, list[float]] = {}
     paid = {-1: 0.0, 1: 0.0}
@@ -245,8 +274,11 @@ def _money(reading: _Reading) -> Iterator[Violation]:
             if where is not None and where[1] is None and held.worker.host is not None:
                 where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
             knobs = str(sorted(held.load.knobs.items()))
-            key = (held.load.variant, held.load.serve.max_batch, knobs, round(price, 9), held.run.load_s, where)
-            group = groups.setdefault(key, [0.0, weight * price * held.run.load_s])
+            seconds = held.run.load_s
+            if not by_weight and _whole(reading, held):
+                seconds += reading.inputs.profile.hardware[held.worker.hardware].startup_s
+            key = (held.load.variant, held.load.serve.max_batch, knobs, round(price, 9), seconds, where)
+            group = groups.setdefault(key, [0.0, weight * price * seconds])
             group[0] += sign * held.instances
     idle = sum(worker.count * _idle_price(reading, worker) for worker in reading.plan.workers if not worker.loads)
     gross = paid[1] + idle + sum(price * max(count, 0.0) for count, price in groups.values())

@@ -17,15 +17,20 @@ from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise, Route, SharesDispatch, Unserved, Valid
 
-__all__ = ["GROSS", "NET", "draft", "steady_nanos"]
+__all__ = ["BILL", "GROSS", "NET", "aim", "draft", "steady_nanos"]
 
 Integers = NDArray[np.int64]
 Flows = Mapping[tuple[int, int], float]
 """Queries per second of an application by an item."""
 
-GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"
+BILL, GROSS, NET = "cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour"
 NO_SHARE = 1e-12
 SHOWN = 5
+
+
+def aim(v: Snapshot) -> str:
+    """The cost that is minimised: the bill alone where loading counts for nothing."""
+    return GROSS if v.weighted or v.weight > 0 else BILL
 
 
 def draft(
@@ -136,7 +141,7 @@ def _promises(
         )
     steady = steady_nanos(v, placed) / NANO
     gross = steady + (v.gross(x) - v.steady(x) - v.idle_of_whole(x))
-    for quantity, value in (("cost_per_hour", steady), (GROSS, gross), (NET, gross - v.now)):
+    for quantity, value in ((BILL, steady), (GROSS, gross), (NET, gross - v.now)):
         found.append(Promise(quantity=quantity, relation="=", value=value, model="no-queueing"))
     return found
 

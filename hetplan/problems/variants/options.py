@@ -38,6 +38,11 @@ class VariantsOptions(Options):
         description="how busy instances may be: up to saturation, as far as a queueing formula has their queries in "
         "time, or as far as simulation has",
     )
+    loading: Literal["auto", "amortised", "weighted"] = Field(
+        default="auto",
+        description="what loading counts for: spread over the SLO's horizon, or (the paper) by load_weight_per_s; "
+        "auto is weighted where the SLO states that weight",
+    )
     evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated only)")
 
 
@@ -49,6 +54,7 @@ class PaperOptions(VariantsOptions):
     )
     violators: Literal["ignore", "count"] = Field(default="count", description="as printed: what runs counts")
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")
+    loading: Literal["auto", "amortised", "weighted"] = Field(default="weighted", description="as printed: by lambda")
 
 
 class GreedyOptions(VariantsOptions):

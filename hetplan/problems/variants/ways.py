@@ -13,7 +13,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.planner.gap import relative_gap
-from hetplan.problems.variants.draft import GROSS, draft
+from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import columns, counts_in_order, counts_of, program, spread, why_no_columns
 from hetplan.problems.variants.places import (
     Packed,
@@ -52,7 +52,7 @@ def _claimed(v: Snapshot, x: Integers, answer: Answer[Any], *, machines: bool = 
     vouched: Literal["claimed"] | None = "claimed" if value == 0 else None
     scope: Scope = "relaxation" if machines else "problem"
     note = NOTE if machines else None
-    return Reported(GROSS, "min", scope, answer, value=value, bound=bound, vouched=vouched, note=note)
+    return Reported(aim(v), "min", scope, answer, value=value, bound=bound, vouched=vouched, note=note)
 
 
 def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:

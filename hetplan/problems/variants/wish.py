@@ -106,10 +106,26 @@ class Snapshot:
     serves: tuple[Serves, ...]
     notices: tuple[Notice, ...] = ()
 
-    @property
+    @cached_property
+    def weighted(self) -> bool:
+        """Whether loading counts by the paper's weight, and not for its share of the horizon."""
+        stated = "load_weight_per_s" in self.inputs.slo.change.model_fields_set
+        return self.options.loading == "weighted" or (self.options.loading == "auto" and stated)
+
+    @cached_property
     def weight(self) -> float:
-        """lambda, 1/s."""
-        return self.inputs.slo.change.load_weight_per_s
+        """lambda, 1/s: one part of the horizon, or the paper's weight; 0 where all must be loaded in any case."""
+        if self.weighted:
+            return self.inputs.slo.change.load_weight_per_s
+        state = self.inputs.state
+        fresh = state is None or not any(worker.loads for worker in state.workers)
+        return 0.0 if fresh else 1.0 / self.inputs.slo.horizon.period_s
+
+    def change_s(self, kind: Kind) -> float:
+        """Seconds that an instance more costs: to load it, and to start the machine that it takes whole."""
+        if self.weighted or WHOLE not in kind.needs:
+            return kind.load_s
+        return kind.load_s + self.inputs.profile.hardware[kind.hardware].startup_s
 
     @cached_property
     def running(self) -> Integers:
@@ -208,7 +224,7 @@ class Snapshot:
         for number, kind in enumerate(self.kinds):
             where = number if kind.variant in placed else -1
             knobs = tuple(sorted(kind.knobs.items()))
-            key = (kind.variant, kind.batch, knobs, kind.price, kind.load_s, where)
+            key = (kind.variant, kind.batch, knobs, kind.price, self.change_s(kind), where)
             found.append(keys.setdefault(key, len(keys)))
         return np.array(found, dtype=np.int64)
 
@@ -226,8 +242,8 @@ class Snapshot:
     @cached_property
     def loading(self) -> Vector:
         """lambda C Tl: what loading one instance of each item costs."""
-        load_s = np.array([kind.load_s for kind in self.kinds])
-        return np.asarray(self.weight * self.C * load_s[self.kind_of])
+        change_s = np.array([self.change_s(kind) for kind in self.kinds])
+        return np.asarray(self.weight * self.C * change_s[self.kind_of])
 
     @cached_property
     def group_loading(self) -> Vector:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.problems.variants.draft import GROSS, draft
+from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import CEILING, spread, upper
 from hetplan.problems.variants.kinds import Room
 from hetplan.problems.variants.options import GreedyOptions
@@ -276,7 +276,7 @@ def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
             best = (cost, x)
     if best is None:
         return Infeasible(why=("no choice of counts serves all loads within the capacities",))
-    claim = Reported(GROSS, "min", "problem", value=best[0], bound=best[0], vouched="claimed", note="all were tried")
+    claim = Reported(aim(v), "min", "problem", value=best[0], bound=best[0], vouched="claimed", note="all were tried")
     flows = spread(v, best[1], ask)
     assert flows is not None
     return draft(v, best[1], flows, _placed(v, best[1], ask), (claim,))
@@ -305,7 +305,7 @@ def _partly(
         return Infeasible(
             why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
         )
-    claim = Reported(GROSS, "min", "none", value=v.gross(x), note="a rule, without a bound")
+    claim = Reported(aim(v), "min", "none", value=v.gross(x), note="a rule, without a bound")
     placed = _placed(v, x, ask)
     return over_budget(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
 
