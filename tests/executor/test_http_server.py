@@ -316,6 +316,24 @@ def test_an_upgrade_that_nobody_takes_is_an_ordinary_request() -> None:
     assert bodies(talk(raw)) == [b"GET /a ", b"GET /b "]
 
 
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        (b"Content-Length: 3", b"abc"),
+        (b"Transfer-Encoding: chunked", b"3\r\nabc\r\n0\r\n\r\n"),
+        (b"Expect: 100-continue\r\nContent-Length: 3", b"abc"),
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 60, 1000])
+def test_the_body_of_a_request_that_asks_for_an_upgrade_is_its_own(fields: bytes, body: bytes, cut: int) -> None:
+    """Java's client asks every server for HTTP/2 so, with a body from the start."""
+    head = b"POST /a HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+    raw = b"GET /0 HTTP/1.1\r\n\r\n" + head + fields + b"\r\n\r\n" + body + b"GET /b HTTP/1.1\r\n\r\n"
+    answers = talk([raw[begin : begin + cut] for begin in range(0, len(raw), cut)])
+    assert bodies(answers.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")) == [b"GET /0 ", b"POST /a abc", b"GET /b "]
+    assert answers.count(b"100 Continue") <= 1
+
+
 def test_after_an_upgrade_the_rest_goes_to_the_other_protocol() -> None:
     got: list[bytes] = []
 

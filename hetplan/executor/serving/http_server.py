@@ -279,6 +279,8 @@ class HttpConnection(asyncio.Protocol):
                 self._remember(data)
         except HttpParserUpgrade as upgrade:
             rest, self._parser = data[upgrade.args[0] :], HttpRequestParser(self)
+            if self._state is not _IDLE:
+                rest = self._without_upgrade() + rest
         except HttpParserError as error:
             refusal = self._refusal or _Refused(413 if "overflow" in str(error) else 400, f"no HTTP/1.1: {error}")
         for exchange in self._come:
@@ -323,7 +325,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._state, self._since = _HEAD, self.server.now
-        self._url = b""
+        self._url = self._method = b""
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._head = self._read = self._stuck = 0
@@ -371,15 +373,26 @@ class HttpConnection(asyncio.Protocol):
         self._body.append(piece)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
-        self._state, self._continue, self._moved = _IDLE, False, True
+        """A request is whole; one that asks for an upgrade and has a body is not: the parser stops before its body."""
         parser, body = self._parser, self._body
+        has_body = "transfer-encoding" in self._headers or self._headers.get("content-length", "0") != "0"
+        if has_body and parser.should_upgrade() and parser.get_method() != b"CONNECT":
+            self._method = parser.get_method()
+            return
+        self._state, self._continue, self._moved = _IDLE, False, True
         whole = body[0] if len(body) == 1 else b"".join(body)
         self._read, self._body = 0, []
         method = parser.get_method().decode("ascii")
         exchange = Exchange(self, method, self._url, self._headers, whole, self._version)
         exchange.keeps = parser.should_keep_alive()
         self._come.append(exchange)
+
+    def _without_upgrade(self) -> bytes:
+        """The head again, for a new parser that reads the body: nobody upgrades on a request with a body."""
+        fields = self._headers.items()
+        kept = [f"{name}: {value}\r\n" for name, value in fields if name not in ("upgrade", "expect")]
+        head = b"%b %b HTTP/%b\r\n" % (self._method, self._url, self._version.encode())
+        return head + "".join(kept).encode("latin-1") + b"\r\n"
 
     def _may_hold(self, size: int) -> None:
         if self._read + size > self.limits.body_bytes:
