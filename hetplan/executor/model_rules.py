@@ -30,10 +30,10 @@ def served_by(
             if isinstance(rule, OnnxModel):
                 return _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
             return _command(rule, {**names, "knobs": load.knobs}, at)
-    told = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
+    wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
-        remedy=f'Add [[models]] with kind = "sleep", "onnx" or "command" that fits {told}.',
+        remedy=f'Add [[models]] with kind = "sleep", "onnx" or "command" that fits {wanted}.',
     )  # fmt: skip
 
 

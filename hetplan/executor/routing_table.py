@@ -1,4 +1,4 @@
-"""What the router is told: applications with their dispatch, and the units that serve them, as plain data."""
+"""What the router gets: applications with their dispatch, and the units that serve them, as plain data."""
 
 from __future__ import annotations
 

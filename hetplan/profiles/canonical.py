@@ -32,7 +32,7 @@ def number_text(value: float) -> str:
     mantissa, exponent_text = text.split("e")
     sign = "-" if mantissa.startswith("-") else ""
     digits = mantissa.lstrip("-").replace(".", "")
-    point = int(exponent_text) + 1  # the decimal point stands after so many digits
+    point = int(exponent_text) + 1  # the decimal point comes after so many digits
     if len(digits) <= point <= 21:
         return f"{sign}{digits}{'0' * (point - len(digits))}"
     if -6 < point <= 0:

@@ -1,6 +1,6 @@
 """The field types that every input file is made of: ids, numbers with their ranges, money, tables of numbers.
 
-Leaves are strict (a number in quotes is an error, money excepted) so that a slip in a file is told, never guessed at.
+Leaves are strict (a number in quotes is an error, money excepted): a slip in a file is an error, and never guessed at.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ def _cell(value: object, at: int) -> object:
     try:
         return _grid(value)
     except PydanticCustomError as error:
-        told = error.context or {}
-        raise wrong(told["why"], told["remedy"], at=(at, *told["at"])) from None
+        fault = error.context or {}
+        raise wrong(fault["why"], fault["remedy"], at=(at, *fault["at"])) from None
 
 
 Grid = Annotated[

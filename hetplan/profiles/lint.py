@@ -307,7 +307,7 @@ def dominated_rows(profile: Profile) -> Iterator[tuple[str, str, str]]:
         burdens = np.stack([row.burden for row in rows])
         front = np.empty_like(burdens)
         members: list[int] = []
-        # In lexicographic order whatever dominates a row stands before it: one pass against a growing front does.
+        # In lexicographic order whatever dominates a row comes before it: one pass against a growing front does.
         for place in np.lexsort(burdens.T[::-1]).tolist():
             no_worse = (front[: len(members)] <= burdens[place]).all(axis=1)
             better = [at for at in np.flatnonzero(no_worse) if (front[at] < burdens[place]).any()]

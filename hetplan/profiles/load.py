@@ -59,7 +59,7 @@ class Loaded(Generic[M]):
 
     @cached_property
     def suspicions(self) -> Warnings:
-        """Numbers of a profile that look like another unit, told with every plan made from it."""
+        """Numbers of a profile that look like another unit; every plan made from it warns of them."""
         return list(suspicious_profile(self.model)) if isinstance(self.model, Profile) else []
 
     @cached_property
@@ -228,7 +228,7 @@ def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> L
 
 
 def _names(sources: Sequence[Given], kind: str) -> list[str]:
-    """A name per source; documents without a file are told apart by their place."""
+    """A name per source; documents without a file are numbered."""
     named = [source_name(source, kind) for source in sources]
     if named.count(kind) < 2:
         return named

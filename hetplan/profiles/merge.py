@@ -34,7 +34,7 @@ class Origins:
 def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any], FileOf, list[Fault]]:
     """One document of all, a function from a place to the file it came from, and what contradicts.
 
-    Sections by id are joined; the same id with the same content may stand in several files, with different content it
+    Sections by id are joined; the same id with the same content may be in several files, with different content it
     is a fault that names both. Lists of links and features are joined, anything else must agree. The content of an id
     is compared as canonical JSON, ids themselves in lower case.
     """
@@ -55,7 +55,7 @@ def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
                 origin.setdefault((section,), file)
                 joined[section] = (held or []) + [item for item in content if item not in (held or [])]
             elif section == "format":
-                # Each was checked by itself; the newest says what may stand in the whole.
+                # Each was checked by itself; the newest says what may be in the whole.
                 joined[section] = max(str(held or content), str(content), key=_minor)
                 origin.setdefault((section,), file)
             elif section not in joined:
@@ -80,7 +80,7 @@ def _join(
             held[name] = thing
             origin[key] = file
         elif origin[key] == file:
-            held[name] = thing  # a second spelling within one file: the model tells
+            held[name] = thing  # a second spelling within one file: the model says so
         elif not _same(held[known[name.lower()]], thing):
             yield _contradiction((section, name), thing, file, origin[key])
 

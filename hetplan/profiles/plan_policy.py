@@ -28,7 +28,7 @@ def write_runs(items: Iterable[object]) -> str:
 
 
 def read_runs(text: str) -> list[str]:
-    """The row that a run-length text stands for; ValueError where it is none.
+    """The row that a run-length text means; ValueError where it is none.
 
     >>> read_runs("rn50x2 yolo-nx1")
     ['rn50', 'rn50', 'yolo-n']

@@ -304,8 +304,8 @@ class Pipeline(Model):
             self._check_outcome(number, edge)
         circle = _circle(set(self.nodes), joined)
         if circle:
-            told = " > ".join(circle)
-            raise wrong(f"the edges run in a circle: {told}", "Remove one of its edges.", at=("edges",))
+            listed = " > ".join(circle)
+            raise wrong(f"the edges run in a circle: {listed}", "Remove one of its edges.", at=("edges",))
         self._check_knobs()
         if len({to for _, to in joined}) < len(joined):
             for name, step in self.nodes.items():

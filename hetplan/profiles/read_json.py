@@ -62,7 +62,7 @@ def read_json(source: Source, *, file: str) -> Any:
     huge = b"0e000" in levelled or b"0" * 300 in levelled
     document = _parsed(text, file, **({"parse_float": _finite, "parse_int": _bounded} if huge else {}))
     if _pairs_in(document, file) < text.count('":') + len(_SPACED_PAIR.findall(text)):
-        # Some key may stand twice (or some text looks like a key): parse again, slowly, to tell.
+        # Some key may be there twice (or some text looks like a key): parse again, slowly, to know.
         _parsed(text, file, object_pairs_hook=_unique)
     if _SURROGATE.search(text):
         _plain(document, (), file)
@@ -109,7 +109,7 @@ def _decoded(data: bytes, file: str) -> str:
         raise InputError.one(
             file=file,
             why="a JSON object; the file is empty",
-            remedy='Start with {"format": "hetplan/profile/1.0"}; `hetplan schema` tells what may stand there.',
+            remedy='Start with {"format": "hetplan/profile/1.0"}; `hetplan schema` says what may be there.',
         )
     return text
 
@@ -128,7 +128,7 @@ def _parsed(text: str, file: str, **hooks: Any) -> Any:
         raise InputError.one(
             file=file,
             value=shortened(error.key),
-            why=f"every key once per object; this one stands twice{_lines_of(text, error.key)}",
+            why=f"every key once per object; this one is there twice{_lines_of(text, error.key)}",
             remedy="Remove or rename one of the two.",
         ) from None
     except _NotFinite as error:

@@ -221,7 +221,7 @@ class References:
     def check_slo(self, slo: Slo, *, complete: bool = True) -> None:
         """References of the SLO into the profile, and that it wishes for anything at all.
 
-        Not `complete` is an SLO of which faulty things were set aside: what is missing there may stand in the file.
+        Not `complete` is an SLO of which faulty things were set aside: what is missing there may be in the file.
         """
         if complete and not slo.apps:
             why = "an SLO has at least one application, which says what is to run and how much is asked of it"

@@ -35,7 +35,7 @@ def features_of(inputs: Inputs, strata: int | str | None) -> str | None:
 
 
 def sampled_of(inputs: Inputs) -> dict[str, Any]:
-    """All that a sample depends on, per pipeline; a feature file counts by what stands in it."""
+    """All that a sample depends on, per pipeline; a feature file counts by its content."""
     pipelines = {}
     for name, pipeline in searched_pipelines(inputs).items():
         held = pipeline.model_dump(mode="json", by_alias=True, exclude=set(NOT_SAMPLED))

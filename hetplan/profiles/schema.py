@@ -1,7 +1,7 @@
 """JSON Schemas of the files, for editors and for other tools' checks (`hetplan schema`).
 
-A schema tells shapes, types and ranges. What only the loader can tell (references, shares that sum to 1, tables of the
-right shape, axes that grow) stands in the descriptions.
+A schema says shapes, types and ranges. What only the loader can check (references, shares that sum to 1, tables of the
+right shape, axes that grow) is in the descriptions.
 """
 
 from __future__ import annotations

@@ -395,7 +395,7 @@ class Slo(Model):
         terms = [(term.max, term.min) for term in self.objective]
         for number, term in enumerate(terms):
             if term in terms[:number]:
-                raise wrong("a term that stands before already", "Drop it.", at=("objective", number))
+                raise wrong("this term is there twice", "Drop it.", at=("objective", number))
         for app_id, app in self.apps.items():
             series = app.demand.series
             if series is not None and len(series) != self.horizon.periods:

@@ -66,7 +66,7 @@ class Table(Model):
         if len(names) > 1 and names != sorted(names):
             listed = ", ".join(sorted(names))
             raise wrong(
-                "axes stand in alphabetical order",
+                "axes are in alphabetical order",
                 f"Write the axes as {listed}, and nest the numbers in that order.",
                 at=("axes",),
             )
@@ -204,7 +204,7 @@ def _check_cells(
     if not isinstance(grid, tuple) or len(grid) != lengths[0]:
         found = f"a list of {len(grid)}" if isinstance(grid, tuple) else "one number" if grid is not None else "null"
         raise wrong(
-            f"axis {names[0]} has {lengths[0]} points, so {lengths[0]} entries stand here, not {found}",
+            f"axis {names[0]} has {lengths[0]} points, so {lengths[0]} entries belong here, not {found}",
             f"Give one entry per point of {names[0]} (null where nothing was measured).",
             at=at,
         )

@@ -1,7 +1,7 @@
 """Recorded arrivals: a CSV file beside the SLO file, read, scaled and compressed.
 
 Without a header a file has one arrival time per line, in seconds. With a header it is a CSV file of which the column
-`arrival_s` or `arrival_ms` is read; other columns may stand beside it. Blank lines and lines that start with `#` are
+`arrival_s` or `arrival_ms` is read; other columns may be there too. Blank lines and lines that start with `#` are
 skipped. Times are finite and do not fall; the first is time 0 after reading. Rates per step are no trace: they belong
 to `demand.series`, or have to be drawn into arrivals first.
 """
@@ -30,7 +30,7 @@ def read_trace(reference: TraceRef, folder: Path, *, file: str, path: str) -> tu
     """The arrival times of a trace in seconds, scaled and compressed, and the SHA-256 of its bytes.
 
     `folder` is the SLO file's; a trace outside it is refused, for an SLO file may come from anywhere. `file` and `path`
-    say where the reference stands.
+    say where the reference is.
     """
     data = _read_inside(reference.file, folder, file=file, path=path)
     found = hashlib.sha256(data).hexdigest()

@@ -65,7 +65,7 @@ _OUTLIER = 100.0
 _BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
 
 
-def _told(usual: _Usual, value: float | None, at: str, key: str) -> Iterator[Suspicion]:
+def _unusual(usual: _Usual, value: float | None, at: str, key: str) -> Iterator[Suspicion]:
     complaint = usual.complaint(value) if value is not None else ""
     if complaint:
         yield ("W-unit", at, f"{value:g} is unusual: {complaint.format(key=key)}")
@@ -75,27 +75,27 @@ def _memory(needs: dict[str, float], at: str) -> Iterator[Suspicion]:
     for key, amount in needs.items():
         # Nearly all are between what is small and what is large of either kind.
         if key.endswith("_gib") and not _MEMORY_GPU.low <= amount <= _MEMORY_GPU.high:
-            yield from _told(_MEMORY_GPU if "gpu" in key else _MEMORY, amount, f"{at}.{key}", key)
+            yield from _unusual(_MEMORY_GPU if "gpu" in key else _MEMORY, amount, f"{at}.{key}", key)
 
 
 def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
     """Numbers of a profile that are possible, but look like another unit."""
     for name, hardware in profile.hardware.items():
         at = f"hardware.{name}"
-        yield from _told(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
+        yield from _unusual(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
         yield from _memory(hardware.provides, f"{at}.provides")
     yield from _prices(profile)
     for number, link in enumerate(profile.links):
         at = f"links[{number}]"
-        yield from _told(_BANDWIDTH, link.bandwidth_mbps, f"{at}.bandwidth_mbps", "bandwidth_mbps")
-        yield from _told(_Usual(0.001, 1e4, "are these seconds?", "is this microseconds?"), link.latency_ms, at, "")
+        yield from _unusual(_BANDWIDTH, link.bandwidth_mbps, f"{at}.bandwidth_mbps", "bandwidth_mbps")
+        yield from _unusual(_Usual(0.001, 1e4, "are these seconds?", "is this microseconds?"), link.latency_ms, at, "")
     for name, variant in profile.variants.items():
         for number, run in enumerate(variant.runs):
             at = f"variants.{name}.runs[{number}]"
             if run.load_s > _SECONDS.high:
-                yield from _told(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
+                yield from _unusual(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
             if run.price_per_hour is not None and run.price_per_hour > _PRICE.high * NANO:
-                yield from _told(_PRICE, run.price_per_hour / NANO, f"{at}.price_per_hour", "price_per_hour")
+                yield from _unusual(_PRICE, run.price_per_hour / NANO, f"{at}.price_per_hour", "price_per_hour")
             if run.needs:
                 yield from _memory(run.needs, f"{at}.needs")
     for name, table in profile.tables.items():
@@ -103,17 +103,17 @@ def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
 
 
 def _prices(profile: Profile) -> Iterator[Suspicion]:
-    """Prices that no machine has, or that stand far above all others of the profile."""
+    """Prices that no machine has, or that are far above all others of the profile."""
     prices = {name: offer.price_per_hour / NANO for name, offer in profile.offers.items() if offer.per is None}
     for name, offer in profile.offers.items():
         at, price = f"offers.{name}.price_per_hour", offer.price_per_hour / NANO
         usual = _PRICE if offer.currency in _LIKE_THE_DOLLAR else _PRICE_ELSEWHERE
-        told = list(_told(usual, price, at, "price_per_hour"))
+        found = list(_unusual(usual, price, at, "price_per_hour"))
         others = [other for key, other in prices.items() if key != name and other > 0]
-        if not told and name in prices and others and price > _OUTLIER * median(others):
+        if not found and name in prices and others and price > _OUTLIER * median(others):
             text = f"{price:g} is {price / median(others):.0f} times the median of the other offers: {usual.above}"
-            told = [("W-unit", at, text)]
-        yield from told
+            found = [("W-unit", at, text)]
+        yield from found
 
 
 def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
@@ -136,17 +136,17 @@ def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
     """Numbers of an SLO that are possible, but look like another unit."""
     if slo.limits.cost_per_hour is not None:
         budget = _Usual(0.0, 1e5, "", "is this per month or year? Budgets are per hour")
-        yield from _told(budget, slo.limits.cost_per_hour / NANO, "limits.cost_per_hour", "cost_per_hour")
+        yield from _unusual(budget, slo.limits.cost_per_hour / NANO, "limits.cost_per_hour", "cost_per_hour")
     if slo.horizon.period_s < 1:
         yield ("W-unit", "horizon.period_s", f"{slo.horizon.period_s:g} s is a short period: are these hours or days?")
     for name, app in slo.apps.items():
         for number, target in enumerate(app.latency):
             at = f"apps.{name}.latency[{number}].max_ms"
-            yield from _told(_LATENCY, target.max_ms, at, "max_ms")
-        yield from _told(_Usual(0.0, 1e4, "", "is this microseconds?"), app.network_ms_per_hop, f"apps.{name}", "")
+            yield from _unusual(_LATENCY, target.max_ms, at, "max_ms")
+        yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), app.network_ms_per_hop, f"apps.{name}", "")
         for stated in _rates(app.demand.rate_qps, app.demand.history_qps):
             rates = _Usual(0.0, 1e8, "", "is this per hour or day? Rates are per second")
-            yield from _told(rates, stated, f"apps.{name}.demand", "rate_qps")
+            yield from _unusual(rates, stated, f"apps.{name}.demand", "rate_qps")
 
 
 def _rates(rate: object, history: tuple[float, ...] | None) -> Iterator[float]:

@@ -41,7 +41,7 @@ def validate(model_type: type[M], data: Any, *, file: str | FileOf, normalised: 
 def located_faults(error: ValidationError, model_type: type[BaseModel], data: Any, file: str | FileOf) -> list[Located]:
     """Every fault of a validation error, with its place."""
     newer = is_newer(data)
-    told: list[Located] = []
+    faults: list[Located] = []
     for steps, is_key, details in _by_place(error.errors(include_url=False), data):
         why, remedy = _explain(details, steps, model_type, newer=newer)
         shown = ""
@@ -50,8 +50,8 @@ def located_faults(error: ValidationError, model_type: type[BaseModel], data: An
         elif details[0]["type"] != "missing":
             shown = shortened(walk(data, steps)[1])
         named = file if isinstance(file, str) else file(steps)
-        told.append((steps, Fault(file=named, path=json_path(steps), value=shown, why=why, remedy=remedy)))
-    return told
+        faults.append((steps, Fault(file=named, path=json_path(steps), value=shown, why=why, remedy=remedy)))
+    return faults
 
 
 def _by_place(errors: Sequence[Any], data: Any) -> Iterator[tuple[Steps, bool, list[Any]]]:
@@ -188,7 +188,7 @@ def _keys_at(model_type: type[BaseModel], steps: Steps) -> set[str]:
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
-    """The types that an annotation may stand for, without Annotated and unions around them."""
+    """The types that an annotation may mean, without Annotated and unions around them."""
     origin = typing.get_origin(kind)
     if origin is typing.Annotated:
         yield from _alternatives(typing.get_args(kind)[0])

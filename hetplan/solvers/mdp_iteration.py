@@ -191,7 +191,7 @@ class Iteration:
         return np.asarray(mass / mass.sum())
 
     def _evaluated(self, chosen: Integers, gain: float, guess: Floats) -> Floats:
-        """The relative values h of a policy: h - P h + rho = r, h(reference) = 0; rho stands at the reference."""
+        """The relative values h: h - P h + rho = r, h(reference) = 0; rho is in the place of h(reference)."""
         from hetplan.solvers.mdp_gmres import solve_by_action
 
         reference = self.sweeps.reference

@@ -29,7 +29,7 @@ _WIDE = 1_000_000
 
 
 class MdpValue(OneByOne[Mdp, Choice]):
-    """Value iteration as it stands in the books: undiscounted values grow, and their span says when to stop."""
+    """Value iteration as in the textbooks: undiscounted values grow, and their span says when to stop."""
 
     name: ClassVar[str] = "mdp-vi"
     form: ClassVar[str] = "mdp"

@@ -339,10 +339,10 @@ def _machines(
     item = np.repeat(kept, copies)
     where = np.arange(item.size) - np.repeat(np.cumsum(copies) - copies, copies)
     u = m.columns("on", lambda i: f"{item[i]}@{where[i]}", size=item.size, upper=1.0, whole=True)
-    stands = m.rows("stands", (), size=kept.size, lower=0.0, upper=0.0, equation="(3)")
+    placed = m.rows("placed", (), size=kept.size, lower=0.0, upper=0.0, equation="(3)")
     row_of = np.full(items.tier.size, -1, dtype=np.int64)
-    row_of[kept] = stands
-    m.add(stands, column_of[items.option[kept]], -1.0)
+    row_of[kept] = placed
+    m.add(placed, column_of[items.option[kept]], -1.0)
     if item.size:
         m.add(row_of[item], u, 1.0)
     kinds = items.room.shape[1]

@@ -2,7 +2,7 @@
 
 A stretch of time is a whole bucket, or the part of its first bucket that a service covers. At its end either nobody has
 come (and the next bucket goes on with x + k < K stages), or somebody has, and what joins until the end of the service
-is settled. Rows of different lengths stand one after another; entries below 1e-22 are left out.
+is settled. Rows of different lengths come one after another; entries below 1e-22 are left out.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ For a service of length tau that begins in phase r, the next state (n', T_j') ne
     interval C   bucket j' (what of it the service covers): k_C >= K - r - k_B, the first one comes
     interval D   the rest: n' K - r - k_B - k_C <= k_D <= (n' + 1) K - 1 - r - k_B - k_C
 
-and the phase has the weights of interval A. Counts are Poisson, summed as they stand here: a matrix per service. It
+and the phase has the weights of interval A. Counts are Poisson, summed as they are here: a matrix per service. It
 shares no arithmetic with the structured engine, which it exists to check, and serves any engine for `Mdp` forms.
 """
 

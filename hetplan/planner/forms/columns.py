@@ -106,7 +106,7 @@ class Columns(Form[Vector]):
 
     def __post_init__(self) -> None:
         if self.block.size and (np.diff(self.block) < 0).any():
-            raise ValueError("items stand in the order of their blocks")
+            raise ValueError("items are in the order of their blocks")
         parts = (self.gain, self.cost, self.free, self.surcharge, self.upper, self.use)
         if any(not np.isfinite(part).all() or part.min(initial=0.0) < 0 for part in parts) or not self.gain.all():
             raise ValueError("something gains nothing, costs or takes less than nothing, or is without limit")

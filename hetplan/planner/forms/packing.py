@@ -337,9 +337,9 @@ def _misplaced(form: Packing, items: Items, choice: Choice) -> list[str]:
     chosen[choice.option[choice.option >= 0]] = True
     here = chosen[items.option]
     if (machine[here] < 0).any() or (machine[~here] >= 0).any():
-        return ["items of chosen options stand on machines, and no others do"]
+        return ["items of chosen options are on machines, and no others are"]
     if (machine[here] >= items.machines[items.tier[here]]).any():
-        return ["an item stands on a machine beyond those that there are"]
+        return ["an item is on a machine beyond those that there are"]
     if not here.any():
         return []
     place, which = np.unique(np.stack([items.tier[here], machine[here]]), axis=1, return_inverse=True)

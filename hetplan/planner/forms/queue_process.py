@@ -4,7 +4,7 @@ A worker holds models of different accuracy and speed. Whenever it is free and i
 and a batch from the head of the queue. Notation, as in RAMSIS (EuroSys 2024), sections 4.1 to 4.4:
 
 ====================  ==================================================================================
-n, N                  queries waiting, and the most that a state tells apart
+n, N                  queries waiting, and the most that a state counts
 T_j, j = 0..G-1       the slack of the oldest query, rounded down onto `grid_s`; T_0 = 0, T_{G-1} = SLO
 l(m, b), acc_m        seconds that model m needs for a batch of b <= N + 1; its accuracy
 K, nu                 own inter-arrival times are Erlang: K stages of rate nu (round robin over K workers
@@ -106,7 +106,7 @@ class QueuePolicy:
 
 @dataclass(frozen=True)
 class QueueProcess(Form[QueuePolicy]):
-    """A worker's decision process; see the module for its mathematics. Models stand fastest first.
+    """A worker's decision process; see the module for its mathematics. The fastest model comes first.
 
     >>> two_models = QueueProcess(
     ...     latency_s=np.array([[1.0, 2.0], [2.0, 3.0]]), accuracy=np.array([0.5, 0.9]),
@@ -295,7 +295,7 @@ def _faults(form: QueueProcess) -> list[str]:
     if not np.isfinite(form.latency_s).all():
         found.append("every latency is finite")
     if (np.diff(form.latency_s[:, 0]) < 0).any():
-        found.append("models stand in the order of their latency at batch 1")
+        found.append("models are in the order of their latency at batch 1")
     if form.accuracy.shape != (form.models,) or not ((form.accuracy >= 0) & (form.accuracy <= 1)).all():
         found.append("one accuracy in [0, 1] per model")
     if form.grid_s.size < 2 or form.grid_s[0] != 0 or not (np.diff(form.grid_s) > 0).all():

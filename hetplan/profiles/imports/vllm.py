@@ -5,7 +5,7 @@ Read are ``model_id``, ``completed``, ``total_input_tokens``, ``total_output_tok
 ``median_ttft_ms``, ``std_ttft_ms`` and ``p50_ttft_ms`` ... ``p99_ttft_ms``. The machine comes from
 ``--metadata hardware=a100`` (or ``gpu=``), its number of GPUs from ``tensor_parallel_size=``.
 
-A result stands at its mean numbers of input and output tokens. Of several at one point the highest throughput becomes
+A result is placed at its mean numbers of input and output tokens. Of several at one point the highest throughput is
 the rate, with the tails under which it was reached beside it (``given``); where every result was limited by its own
 ``request_rate``, the server may do more, and ``given.request_rate_qps`` says so. Time to first token and time per
 output token become tables of their own.

@@ -72,7 +72,7 @@ def machines() -> Packing:
 
 @pytest.mark.parametrize(
     ("machine", "what"),
-    [([0, 0, -1], "overfull"), ([0, 2, -1], "beyond"), ([0, -1, -1], "stand on machines"), ([0, 1, 1], "no others do")],
+    [([0, 0, -1], "overfull"), ([0, 2, -1], "beyond"), ([0, -1, -1], "are on machines"), ([0, 1, 1], "no others are")],
 )
 def test_misplaced_items_are_found_out(machine: list[int], what: str):
     choice = Choice(np.array([0, 1, -1]), np.array(machine))
