@@ -123,12 +123,13 @@ def _targets(demands: Sequence[AppDemand], endpoint: str, duration_s: float, see
     from hetplan.errors import InputError
     from hetplan.measure.load_send import Target
     from hetplan.measure.profile_models import filled
+    from hetplan.serving.demand import points_of
     from hetplan.simulator.runs import seed_of
 
     targets = []
     for demand in demands:
         stream = demand.stream(seed_of(seed, 0), duration_s)
-        points = [dict(zip(demand.mix.axes, size, strict=True)) for size in demand.mix.bins] if demand.mix else [{}]
+        points = points_of(demand.mix)
         bodies = [filled(template if template is not None else {"at": point}, point) for point in points]
         targets.append(
             Target(

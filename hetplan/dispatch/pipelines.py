@@ -39,6 +39,7 @@ from math import inf
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch import BackupEntry
+from hetplan.serving.choice import best_route
 
 __all__ = [
     "FRONTEND",
@@ -139,8 +140,7 @@ Key = tuple[tuple[str, ...], str | None]
 class PathShares:
     """The routing section of one application, ready to be asked.
 
-    The route is the one whose `prefix` is the whole path, else the last load alone, else none: a route without a
-    prefix holds for any path.
+    The route is that of `serving.choice`: its `prefix` is the whole path, else the last load alone, else none.
 
     >>> rule = PathShares([Route(node="a", to={"a1": 0.25, "a2": 0.75}), Route(prefix=("a1",), node="b", to={"b1": 1})])
     >>> rule.choose((), "a", 0.2), rule.choose((), "a", 0.3), rule.choose(("a1",), "b", 0.9)
@@ -148,18 +148,21 @@ class PathShares:
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self._table: dict[Key, tuple[list[float], list[str]]] = {}
+        self._routes: dict[str | None, list[Route]] = {}
         for route in routes:
-            loads = list(route.to)
-            self._table[route.prefix, route.node] = (list(accumulate(route.to.values())), loads)
+            self._routes.setdefault(route.node, []).append(route)
+        self._table: dict[Key, tuple[list[float], list[str]]] = {}
 
     def choose(self, path: tuple[str, ...], node: str | None, draw: float) -> str:
         """The load that serves this request next; `draw` is uniform in [0, 1)."""
-        for prefix in (path, path[-1:], ()):
-            found = self._table.get((prefix, node))
-            if found is not None:
-                upto, loads = found
-                return loads[min(bisect_right(upto, draw * upto[-1]), len(loads) - 1)]
+        upto, loads = self._table.get((path, node)) or self._look_up(path, node)
+        return loads[min(bisect_right(upto, draw * upto[-1]), len(loads) - 1)]
+
+    def _look_up(self, path: tuple[str, ...], node: str | None) -> tuple[list[float], list[str]]:
+        route = best_route(self._routes.get(node, ()), path=path)
+        if route is not None:
+            found = self._table[path, node] = (list(accumulate(route.to.values())), list(route.to))
+            return found
         raise InputError.one(
             file="plan",
             path="$.routing",

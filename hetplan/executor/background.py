@@ -1,13 +1,12 @@
 """What hosts.toml's own profile and SLO files add to a plan: times of loads, qualities, shapes of pipelines, deadlines.
 
 A plan names its pipelines' steps and shares but not how many queries a step sends on, nor how long a model takes. Where
-hosts.toml names no files, what the plan itself holds has to do: single steps work, and steps whose shares tell which
-step follows which.
+hosts.toml names no files, what the plan itself holds has to do: single steps work, and steps whose routes say which
+step follows which. Steps, qualities and targets come from the serving floor, as those of the simulator do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,18 +14,26 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.profiles.load import load_slo, read_profile
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Edge, Node, Profile
-from hetplan.profiles.slo import Slo
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
 from hetplan.serving.runs import run_of, runs_on
+from hetplan.serving.steps import (
+    balancing_of,
+    combine_of,
+    late_of,
+    paths_of,
+    pipeline_of,
+    stages_by_routes,
+    stages_of,
+    weight_of,
+)
+from hetplan.serving.system import Stage
 from hetplan.serving.targets import strictest
 from hetplan.serving.times import law_data, law_of_load
 
 __all__ = ["Background"]
-
-ONLY_STEP = "serve"
-"""The name of the one step of an application without a pipeline."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Background:
     profile: Profile | None = None
     slo: Slo | None = None
     digest: str | None = None
-    """Of the profile, to tell whether the plan was made from it."""
+    """Of the profile, by which one sees whether the plan was made from it."""
 
     @classmethod
     def of(cls, hosts: HostsFile) -> Background:
@@ -87,87 +94,33 @@ class Background:
         variant = self.profile.variants.get(load.variant or "") if self.profile else None
         if variant is None or variant.quality is None:
             return None
-        return variant.quality.value * self.weight(load.app, load.node)
-
-    def weight(self, app: str | None, node: str | None) -> float:
-        """What the quality of a step counts where qualities are added."""
-        rule = self._pipeline(app or "").get("quality")
-        if rule is None or rule.rule != "additive" or node is None:
-            return 1.0
-        return float(rule.weights.get(node, 1.0))
+        return variant.quality.value * weight_of(self.profile, self._wanted(load.app), load.node)
 
     def app(self, plan: Plan, app: str) -> dict[str, Any]:
         """What the router must know of an application: steps, joins of qualities, deadline, what comes of late ones."""
-        wanted = self.slo.apps.get(app) if self.slo else None
-        dispatch = plan.dispatch.get(app)
+        wanted, dispatch = self._wanted(app), plan.dispatch.get(app)
         target = strictest(wanted) if wanted else None
         tables = [table.slo_ms for table in plan.policies.get(app, ())]
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
-        quality = self._pipeline(app).get("quality")
+        known = pipeline_of(self.profile, wanted) is not None
+        stages = stages_of(self.profile, wanted) if known else stages_by_routes(plan, app)
         return {
             "slo_ms": target.max_ms if target is not None else stated,
-            "late": getattr(dispatch, "late", None) or (wanted.late if wanted else "serve"),
-            "balancing": getattr(dispatch, "balancing", None) or (wanted.balancing if wanted else None),
-            "combine": "additive" if quality is not None and quality.rule == "additive" else "product",
-            "paths": dict(quality.paths) if quality is not None else {},
-            "nodes": self._nodes(plan, app),
+            "late": late_of(dispatch, wanted),
+            "balancing": balancing_of(dispatch, wanted),
+            "combine": combine_of(self.profile, wanted).name.lower(),
+            "paths": dict(paths_of(self.profile, wanted)),
+            "nodes": {stage.id: _node(stage) for stage in stages},
         }
 
-    def _pipeline(self, app: str) -> dict[str, Any]:
-        wanted = self.slo.apps.get(app) if self.slo else None
-        name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
-        if name is None or self.profile is None or name not in self.profile.pipelines:
-            return {}
-        pipeline = self.profile.pipelines[name]
-        return {"nodes": pipeline.nodes, "edges": pipeline.edges, "quality": pipeline.quality}
-
-    def _nodes(self, plan: Plan, app: str) -> dict[str, Any]:
-        known = self._pipeline(app)
-        if known:
-            return {name: _node(name, node, known["edges"]) for name, node in known["nodes"].items()}
-        return _nodes_by_routes(plan, app)
+    def _wanted(self, app: str | None) -> App | None:
+        return self.slo.apps.get(app or "") if self.slo else None
 
 
-def _node(name: str, node: Node, edges: Sequence[Edge]) -> dict[str, Any]:
+def _node(stage: Stage) -> dict[str, Any]:
     """A step: what follows it, and the outcomes by which that may differ."""
     follows: list[dict[str, Any]] = []
-    for edge in edges:
-        if edge.from_ == name:
-            only = {"on": [edge.on]} if edge.on is not None else {}
-            follows.append({"to": edge.to, "fanout": _fanout(edge.fanout), **only})
-    outcomes = {"outcomes": list(node.outcomes.share)} if node.outcomes is not None else {}
-    return {"edges": follows, **outcomes}
-
-
-def _fanout(given: float | Mapping[str, float]) -> dict[str, float]:
-    return dict(given) if isinstance(given, Mapping) else {"*": given}
-
-
-def _nodes_by_routes(plan: Plan, app: str) -> dict[str, Any]:
-    """Which step follows which, by the routes' prefixes and by the outcomes they are for; each sends on one query."""
-    held = [load for worker in plan.workers for load in worker.loads]
-    node_of = {load.id: load.node or ONLY_STEP for load in held}
-    routes = plan.routing.get(app, ())
-    nodes: dict[str, Any] = {route.node or ONLY_STEP: {"edges": []} for route in routes}
-    if not routes:
-        nodes = {load.node or ONLY_STEP: {"edges": []} for load in held if load.app == app}
-    for route in routes:
-        after = route.after or {}
-        named = [node_of[load] for load in route.prefix[-1:] if load in node_of] or list(after)[-1:]
-        for parent in named:
-            _follows(nodes.setdefault(parent, {"edges": []})["edges"], route.node or ONLY_STEP, after.get(parent))
-    for load in held:
-        if load.app == app and load.outcomes:
-            nodes.setdefault(node_of[load.id], {"edges": []})["outcomes"] = list(load.outcomes)
-    return nodes
-
-
-def _follows(edges: list[dict[str, Any]], child: str, outcome: str | None) -> None:
-    """Note that a step follows, after one more outcome; after any where none is named."""
-    edge = next((edge for edge in edges if edge["to"] == child), None)
-    if edge is None:
-        edges.append({"to": child, "fanout": {"*": 1.0}, **({"on": [outcome]} if outcome is not None else {})})
-    elif outcome is None:
-        edge.pop("on", None)
-    elif "on" in edge and outcome not in edge["on"]:
-        edge["on"].append(outcome)
+    for edge in stage.edges:
+        only = {"on": [edge.on]} if edge.on is not None else {}
+        follows.append({"to": edge.to, "fanout": dict(edge.by_variant) or {"*": edge.fanout}, **only})
+    return {"edges": follows, **({"outcomes": list(stage.outcomes)} if stage.outcomes else {})}

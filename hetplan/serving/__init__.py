@@ -12,6 +12,7 @@ by when?                        `targets`: percentile -> limit, less the network
 how many?                       `demand`: classes of queries and their shares, rates
 what runs?                      `system`: groups of workers, loads with their law, stages, routes, links;
                                 `of_plan` makes it from a plan (`routes`, `operators` and `service` are its parts)
+what follows what, and where?   `steps`: stages, edges, outcomes; `choice`: which route holds. The router's table too
 ==============================  =======================================================================================
 
 In short, for a question that reads a wish::

@@ -21,7 +21,8 @@ from hetplan.serving.price import worker_price
 from hetplan.serving.routes import routes_of
 from hetplan.serving.runs import run_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
-from hetplan.serving.system import App, Combine, Edge, Group, Late, Link, Load, PolicyTable, Service, Stage, System
+from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
+from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
 from hetplan.serving.targets import strictest_ms
 
 __all__ = ["PlannedSystem", "of_plan", "served_apps"]
@@ -33,7 +34,6 @@ _LATE = {
     "drop-per-task": Late.DROP_PER_TASK,
     "reroute": Late.REROUTE,
 }
-_SINGLE = "serve"
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,17 @@ def _app(
     plan: Plan, inputs: Inputs, app_id: str, wanted: WantedApp, workers: list[Worker], tiers: tuple[str, ...]
 ) -> App:
     dispatch = plan.dispatch.get(app_id)
-    late = getattr(dispatch, "late", wanted.late)
     measured = is_operator(plan, app_id)
-    stages, combine = _stages(inputs, wanted, getattr(dispatch, "budget_ms", {}) or {}, measured=measured)
+    file = inputs.files.get("profile", "")
     tier = _home_tier(inputs, app_id, wanted, workers, tiers)
     return App(
         id=app_id,
-        stages=stages,
+        stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
         kinds=len(points_of(wanted.demand.mix)),
-        late=_LATE.get(late, Late.SERVE),
+        late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
-        combine=combine,
+        combine=combine_of(inputs.profile, wanted),
         tier=tiers[0] if measured and tiers else tier,
         bytes_in=input_bytes(plan, inputs, app_id),
         links=tuple(_link(link) for link in wanted.device.links) if wanted.device else (),
@@ -134,53 +133,6 @@ def _home_tier(inputs: Inputs, app_id: str, wanted: WantedApp, workers: list[Wor
 
 def _link(link: Any) -> Link:
     return Link(between=link.between, bandwidth_mbps=link.bandwidth_mbps, latency_ms=link.latency_ms)
-
-
-def _stages(
-    inputs: Inputs, wanted: WantedApp, budgets: Mapping[str, float], *, measured: bool = False
-) -> tuple[tuple[Stage, ...], Combine]:
-    """The steps in their order; of measured operators it is known what they pass on."""
-    name = wanted.runs.pipeline if wanted.runs is not None else None
-    if name is None:
-        return (Stage(_SINGLE, budget_ms=budgets.get(_SINGLE, float("inf"))),), Combine.PRODUCT
-    pipeline = inputs.profile.pipelines[name]
-    parents = {node: {edge.from_ for edge in pipeline.edges if edge.to == node} for node in pipeline.nodes}
-    ordered: list[str] = [node for node in pipeline.nodes if not parents[node]]
-    while len(ordered) < len(parents):
-        ready = [node for node in pipeline.nodes if node not in ordered and parents[node] <= set(ordered)]
-        if not ready:
-            raise InputError.one(
-                file=inputs.files.get("profile", ""),
-                path=f"$.pipelines.{name}.edges",
-                why="the steps form a cycle",
-                remedy="Remove an edge of it.",
-            )
-        ordered += ready
-    stages = tuple(
-        Stage(
-            node,
-            edges=tuple(
-                Edge(edge.to, fanout=_fanout(edge.fanout, None), bytes=None if measured else edge.bytes, on=edge.on)
-                for edge in pipeline.edges
-                if edge.from_ == node
-            ),
-            budget_ms=budgets.get(node, float("inf")),
-            outcomes=tuple(known.share) if (known := pipeline.nodes[node].outcomes) is not None else (),
-        )
-        for node in ordered
-    )
-    return stages, Combine.ADDITIVE if pipeline.quality.rule == "additive" else Combine.PRODUCT
-
-
-def _fanout(given: float | Mapping[str, float], variant: str | None) -> float:
-    """A variant's own figure, else that of "*", else the largest (where none is asked for: what bounds the rest)."""
-    if not isinstance(given, Mapping):
-        return float(given)
-    if variant is not None and variant in given:
-        return float(given[variant])
-    if variant is not None and "*" in given:
-        return float(given["*"])
-    return float(max(given.values(), default=1.0)) if variant is None else 1.0
 
 
 # Groups
@@ -265,10 +217,10 @@ def _load(
     quality = variant.quality.value if variant.quality is not None else 1.0
     made = Load(
         services={app: _service(plan, inputs, worker, load, run, served[app], noise, app) for app in apps},
-        quality=quality * _weight(inputs, served[apps[0]], load.node),
+        quality=quality * weight_of(inputs.profile, served[apps[0]], load.node),
         slowdown=slowdown_of(inputs.profile, load, run),
-        fanout=_fanouts(inputs, served[apps[0]], load),
-        outcomes=_outcomes(inputs, served[apps[0]], load),
+        fanout={edge.to: edge.sent_by(load.variant) for edge in _edges_from(inputs, served[apps[0]], load.node)},
+        outcomes=outcomes_of(inputs.profile, served[apps[0]], load),
         **shared,
     )
     return made, run.load_s
@@ -292,26 +244,8 @@ def _service(
     return service_of(inputs.profile, load, run, points, noise=noise, believed=believed, extended=extended)
 
 
-def _weight(inputs: Inputs, wanted: WantedApp, node: str | None) -> float:
-    name = wanted.runs.pipeline if wanted.runs is not None else None
-    if name is None or node is None or inputs.profile.pipelines[name].quality.rule != "additive":
-        return 1.0
-    return float(inputs.profile.pipelines[name].quality.weights.get(node, 1.0))
-
-
-def _fanouts(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str, float]:
-    name = wanted.runs.pipeline if wanted.runs is not None else None
-    if name is None:
-        return {}
-    edges = inputs.profile.pipelines[name].edges
-    return {edge.to: _fanout(edge.fanout, load.variant or "") for edge in edges if edge.from_ == load.node}
-
-
-def _outcomes(inputs: Inputs, wanted: WantedApp, load: PlannedLoad) -> dict[str, float]:
-    """How often the answers of a load come to each outcome of its step."""
-    pipeline = inputs.profile.pipelines.get((wanted.runs.pipeline if wanted.runs is not None else None) or "")
-    node = pipeline.nodes.get(load.node or "") if pipeline is not None else None
-    return node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
+def _edges_from(inputs: Inputs, wanted: WantedApp, node: str | None) -> tuple[Edge, ...]:
+    return next((stage.edges for stage in stages_of(inputs.profile, wanted) if stage.id == node), ())
 
 
 def _policies(plan: Plan, worker: Worker) -> tuple[PolicyTable, ...]:

@@ -11,7 +11,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
+from hetplan.serving.choice import best_route
 from hetplan.serving.demand import points_of
+from hetplan.serving.steps import balancing_of, paths_of
 from hetplan.serving.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
 
 __all__ = ["RULES", "routes_of"]
@@ -116,7 +118,7 @@ def _share_routes(
     rule, inner = _balancing(inputs, app, dispatch)
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
-    paths = _measured_paths(inputs, app)
+    paths = paths_of(inputs.profile, inputs.slo.apps[app.id])
     keyed = bool(paths) or any(entry.prefix or entry.after for entry in entries)
     made: dict[tuple[str, str], list[Route]] = {}
 
@@ -165,7 +167,7 @@ def _share_routes(
 
 
 def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
-    wanted = getattr(dispatch, "balancing", None) or inputs.slo.apps[app.id].balancing
+    wanted = balancing_of(dispatch, inputs.slo.apps[app.id])
     if wanted == "shortest_queue":
         return (Rule.SHORTEST if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES), Inner.SHORTEST
     if wanted == "round_robin":
@@ -195,22 +197,11 @@ def _by_kind(
     app: App,
     stage: Stage,
 ) -> list[tuple[PlannedRoute, tuple[int, ...]]]:
-    """Which entry routes which classes: the most exact one about the path so far, then its outcomes, then the class."""
-    chosen: dict[int, list[int]] = {}
+    """Which entry routes which classes, by the one rule of `choice`."""
+    chosen: dict[int, tuple[PlannedRoute, list[int]]] = {}
     for number, kind in enumerate(kinds):
-        best, rank = -1, (-1, -1, -1)
-        for place, entry in enumerate(entries):
-            wanted = entry.after or {}
-            if entry.prefix and tuple(entry.prefix) != path.loads[-len(entry.prefix) :]:
-                continue
-            if any(path.outcomes.get(step) != outcome for step, outcome in wanted.items()):
-                continue
-            if any(kind.get(axis) != value for axis, value in entry.when.items()):
-                continue
-            exact = (len(entry.prefix), len(wanted), len(entry.when))
-            if exact > rank:
-                best, rank = place, exact
-        if best < 0:
+        best = best_route(entries, path=path.loads, outcomes=path.outcomes, at=kind)
+        if best is None:
             raise InputError.one(
                 file="plan",
                 path=f"$.routing.{app.id}",
@@ -218,15 +209,8 @@ def _by_kind(
                 why=f"no entry routes these queries at {stage.id}",
                 remedy="Make the plan again for this SLO file.",
             )
-        chosen.setdefault(best, []).append(number)
-    return [(entries[place], tuple(numbers)) for place, numbers in chosen.items()]
-
-
-def _measured_paths(inputs: Inputs, app: App) -> Mapping[str, float]:
-    runs = inputs.slo.apps[app.id].runs
-    if runs is None or runs.pipeline is None:
-        return {}
-    return inputs.profile.pipelines[runs.pipeline].quality.paths
+        chosen.setdefault(id(best), (best, []))[1].append(number)
+    return [(entry, tuple(numbers)) for entry, numbers in chosen.values()]
 
 
 def _backups(dispatch: Any, stage: str, entry: PlannedRoute, home: Mapping[str, str]) -> tuple[Backup, ...]:

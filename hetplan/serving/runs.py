@@ -15,7 +15,7 @@ from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load
 
-__all__ = ["at_of", "fitting_runs", "run_of", "runs_on", "same_point", "table_of", "written"]
+__all__ = ["at_of", "fitting_runs", "run_of", "runs_on", "same_point", "same_value", "table_of", "written"]
 
 
 def runs_on(profile: Profile, variant: str | None, hardware: str) -> tuple[Run, ...]:
@@ -39,7 +39,12 @@ def same_point(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     >>> same_point({"size": 1 / 3}, {"size": 0.333333333333}), same_point({"size": 1}, {})
     (True, False)
     """
-    return one.keys() == other.keys() and all(_digits(one[axis]) == _digits(other[axis]) for axis in one)
+    return one.keys() == other.keys() and all(same_value(one[axis], other[axis]) for axis in one)
+
+
+def same_value(one: float, other: float) -> bool:
+    """Whether two values are the same, as far as the 12 significant digits of a plan can tell."""
+    return one == other or _digits(one) == _digits(other)
 
 
 def _digits(value: float) -> str:

@@ -50,6 +50,7 @@ __all__ = [
     "System",
     "Way",
     "link_table",
+    "sent_on",
 ]
 
 
@@ -247,13 +248,24 @@ class Route:
 class Edge:
     """To which stage, how many jobs per job (a load's own figure wins), and how many bytes each carries.
 
-    With `on`, only jobs of that outcome follow it.
+    With `on`, only jobs of that outcome follow it. `by_variant` is what a plan knows of the jobs per job ("*": of any
+    other variant), and `fanout` then its largest.
     """
 
     to: str
     fanout: float = 1.0
     bytes: float | None = None
     on: str | None = None
+    by_variant: Mapping[str, float] = field(default_factory=dict)
+
+    def sent_by(self, variant: str | None) -> float:
+        """How many jobs a variant sends on per job.
+
+        >>> edge = Edge("name", by_variant={"s": 0.5, "*": 2.0})
+        >>> edge.sent_by("s"), edge.sent_by("l"), Edge("name").sent_by("s")
+        (0.5, 2.0, 1.0)
+        """
+        return sent_on(self.by_variant, variant)
 
 
 @dataclass(frozen=True)
@@ -320,6 +332,11 @@ class System:
     routes: tuple[Route, ...]
     tiers: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+
+
+def sent_on(by_variant: Mapping[str, float], variant: str | None) -> float:
+    """Jobs per job of a variant: its own figure, else that of any other ("*"), else one."""
+    return by_variant.get(variant or "", by_variant.get("*", 1.0))
 
 
 def link_table(tiers: Sequence[str], links: Sequence[Link]) -> NDArray[np.float64]:

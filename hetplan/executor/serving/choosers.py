@@ -16,8 +16,9 @@ from hetplan.dispatch.pipelines import PathShares
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
 from hetplan.profiles.plan import Route
+from hetplan.serving.choice import best_route
 
-__all__ = ["Chooser", "EarliestChooser", "NoWorker", "ShareChooser", "TurnChooser", "by_class"]
+__all__ = ["Chooser", "EarliestChooser", "NoWorker", "ShareChooser", "TurnChooser", "by_class", "route_for"]
 
 
 class NoWorker(LookupError):
@@ -100,6 +101,19 @@ def by_outcome(routes: Iterable[Route], outcomes: Mapping[str, str]) -> list[Rou
     return [route for route in fitting if len(route.after or {}) == most[route.prefix, route.node]]
 
 
+def route_for(
+    routes: Sequence[Route], path: tuple[str, ...], outcomes: Mapping[str, str], at: Mapping[str, float]
+) -> Route | None:
+    """The route of a step by the rule of `serving.choice`; for a class that no route names, that of the next class.
+
+    >>> routes = [Route(when={"batch": 8}, to={"a": 1.0}), Route(prefix=("x",), when={"batch": 64}, to={"b": 1.0})]
+    >>> [list(route_for(routes, ("x",), {}, {"batch": batch}).to) for batch in (8, 9, 64)]
+    [['a'], ['b'], ['b']]
+    """
+    found = best_route(routes, path=path, outcomes=outcomes, at=at)
+    return found or best_route(by_class(by_outcome(routes, outcomes), at), path=path, outcomes=outcomes)
+
+
 class ShareChooser(_AtWorkers):
     """Shares of the path so far; inside a group a worker at random, in turn, or the one with least to do.
 
@@ -123,6 +137,7 @@ class ShareChooser(_AtWorkers):
         self._sheds = sheds
         self._rules: dict[tuple[Any, ...], PathShares] = {}
         self._key = node if named else None
+        self._keyed = any(route.prefix for route in self._routes)
 
     def place(self, task: Task) -> Lane | None:
         """By the shares."""
@@ -134,13 +149,14 @@ class ShareChooser(_AtWorkers):
         """The load whose turn it is."""
         if not self._routes:
             return self._random.choice(list(self._groups))
-        key = (task.query.kind, task.outcomes)
+        path = task.path if self._keyed else ()
+        key = (task.query.kind, task.outcomes, path)
         rule = self._rules.get(key)
         if rule is None:
-            routes = by_outcome(self._routes, dict(task.outcomes))
-            rule = self._rules[key] = PathShares(by_class(routes, task.query.at))
+            route = route_for(self._routes, path, dict(task.outcomes), task.query.at)
+            rule = self._rules[key] = PathShares([route] if route is not None else [])
         draw = self._random.random()
-        chosen = rule.choose(task.path, self._key, draw)
+        chosen = rule.choose(path, self._key, draw)
         if chosen == _SHED:
             raise NoWorker("the plan leaves this part of the demand unserved")
         return chosen

@@ -15,6 +15,8 @@ from math import ceil, inf
 from random import Random
 from typing import Any
 
+from hetplan.serving.system import sent_on
+
 __all__ = ["Edge", "Hop", "Node", "QueryState", "Steps", "Task", "fan_out", "joined_jobs", "joined_quality"]
 
 
@@ -31,7 +33,7 @@ class Edge:
 
     def mean(self, variant: str | None) -> float:
         """Queries per query of this variant."""
-        return self.fanout.get(variant or "", self.fanout.get("*", 1.0))
+        return sent_on(self.fanout, variant)
 
 
 @dataclass(frozen=True)
