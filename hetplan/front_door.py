@@ -203,8 +203,7 @@ def choose(
         raise InputError.one(
             file=inputs.files.get(first.file, first.file),
             path=first.path,
-            value=question,
-            why=f"the files do not ask this question: {first.why}",
+            why=f"the files do not ask the question {kind.question}: {first.why}",
             remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
         )
     name = _formulation(kind, formulation)

@@ -219,6 +219,16 @@ def test_a_solve_imports_the_question_and_the_engine_that_it_asks() -> None:
     assert not [name for name in loaded if name.split(".")[1] in ("simulator", "measure", "executor", "cli")]
 
 
+def test_a_question_that_is_named_and_not_asked_is_no_value_of_the_field_to_mend() -> None:
+    profile, slo = files("policy/")
+    del slo["apps"]["images"]["latency"]
+    with pytest.raises(hp.InputError) as raised:
+        choose(hp.load_inputs(profile, slo), question="ramsis")
+    (fault,) = raised.value.faults
+    assert (fault.path, fault.value) == ("$.apps.images.latency", "")
+    assert fault.why.startswith("the files do not ask the question policy: ")
+
+
 @pytest.mark.parametrize(("question", "example"), [("pipeline", "pipeline/"), ("compound", "compound/")])
 def test_a_question_that_plans_without_outcomes_names_the_step(question: str, example: str) -> None:
     """One clear error, whether the question is named or inferred; nothing else about the same files beside it."""

@@ -18,6 +18,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Notice, Promise, Valid
 from hetplan.profiles.plan_policy import Estimate, Expected, Otherwise, PolicyTable, QueueSlackDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.serving.price import machine_price
 
 __all__ = ["draft"]
 
@@ -84,8 +85,10 @@ def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
 
 
 def _offer(inputs: Inputs, hardware: str, count: int) -> str | None:
-    """The cheapest offer of a hardware that has so many."""
-    offers = [(o.price_per_hour, name, o.stock) for name, o in inputs.profile.offers.items() if o.hardware == hardware]
+    """The offer of a hardware that has so many and whose whole machine is cheapest."""
+    machine = inputs.profile.hardware[hardware]
+    own = {name: offer for name, offer in inputs.profile.offers.items() if offer.hardware == hardware}
+    offers = [(machine_price(offer, machine), name, offer.stock) for name, offer in own.items()]
     if not offers:
         return None
     enough = sorted((price, name) for price, name, stock in offers if stock is None or stock >= count)

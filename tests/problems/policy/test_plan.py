@@ -437,6 +437,18 @@ def test_offers_and_stock() -> None:
         solve(profile, slo, simulate=False)
 
 
+def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
+    profile, slo = files()
+    profile["hardware"]["cpu"]["provides"] = {"mem_gib": 16}
+    profile["offers"] = {
+        "by-gib": {"hardware": "cpu", "price_per_hour": "0.1", "per": "mem_gib"},
+        "whole": {"hardware": "cpu", "price_per_hour": "1"},
+    }
+    assert planned(profile, slo, simulate=False).workers[0].offer == "whole"
+    profile["offers"]["whole"]["price_per_hour"] = "1.7"
+    assert planned(profile, slo, simulate=False).workers[0].offer == "by-gib"
+
+
 @pytest.mark.parametrize("slo", ["slo.json", "fewest.slo.json"])
 def test_the_examples(slo: str) -> None:
     outcome = front_door.solve(
