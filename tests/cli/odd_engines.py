@@ -71,6 +71,15 @@ class Speechless(_Odd):
         return Answer(Status.NO_ANSWER, Stop.TIME, engine="speechless", deterministic=False)
 
 
+class Proofless(_Odd):
+    """Answers rightly, and shows nothing by which its bounds could be proved again."""
+
+    name: ClassVar[str] = "proofless"
+
+    def solve(self, form: Any, limits: Limits, *, start: Any = None, on_event: Any = None) -> Answer[Any]:
+        return replace(Highs().solve(form, limits, start=start), row_duals=None, engine="proofless")
+
+
 class Late(_Odd):
     """Spends all the time there is, then hands over a good point without a proof."""
 
@@ -107,5 +116,5 @@ def register() -> None:
     """Add the engines to this process's registry, behind hetplan's own."""
     from hetplan import registry
 
-    for engine in (Sleepy, Deaf, Broken, Speechless, Late, Chatty):
+    for engine in (Sleepy, Deaf, Broken, Speechless, Proofless, Late, Chatty):
         registry.SOLVERS[engine.name] = (engine.form, f"odd_engines:{engine.__name__}")
