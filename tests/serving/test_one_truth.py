@@ -8,6 +8,7 @@ them say of the same thing is compared. A difference here is a plan that would b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,21 @@ from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.planner.contract import Tools
+from hetplan.problems.compound import form as compound_form
+from hetplan.problems.compound import wish as compound
+from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
+from hetplan.serving import targets
 from hetplan.serving.of_plan import of_plan
+from hetplan.serving.price import worker_price
 from hetplan.serving.runs import runs_on, same_point, table_of
+from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import money
-from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Seat, gather
 from hetplan.verifier.service import service_of
 
@@ -102,6 +109,8 @@ class Sought:
             self.figures["target", round(target.left, 9)] = target.limit_ms() + app.network_ms_per_hop
         for point, share in zip(points, pool.p, strict=True):
             self.figures["share", known.index(point)] = float(share)
+        if pool.wish.rate_qps is not None:
+            self.figures["rate"] = pool.wish.rate_qps
 
     def _pipeline(self) -> None:
         from hetplan.problems.pipeline.options import PipelineOptions
@@ -111,6 +120,7 @@ class Sought:
         self.options = {"quantile": "mean"}
         (tree,) = wish.trees
         fleet = wish.fleet
+        self.figures["rate"] = tree.demand
         app = self.inputs.slo.apps["a"]
         for task in tree.tasks:
             for c in range(task.size):
@@ -135,6 +145,7 @@ class Sought:
 
         v = read_snapshot(self.inputs, VariantsOptions())
         app = self.inputs.slo.apps["a"]
+        self.figures["rate"] = v.asked[0].load_qps
         for one in v.serves:
             kind = v.kinds[one.kind]
             run = self.inputs.profile.variants[kind.variant].runs[kind.run]
@@ -147,7 +158,6 @@ class Sought:
             )
 
     def _policy(self) -> None:
-        from hetplan.problems.faults import Faults
         from hetplan.problems.policy.options import PolicyOptions
         from hetplan.problems.policy.wish import read_models
 
@@ -185,6 +195,10 @@ def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
                     figures["ms", load.id, kind, size + 1, statistic] = float(law.mean_ms[kind, size])
                     if law.std_ms is not None:
                         figures["ms", load.id, kind, size + 1, "std"] = float(law.std_ms[kind, size])
+    (demand,) = demands_of(plan, inputs)
+    if isinstance(inputs.slo.apps["a"].demand.rate_qps, int | float):
+        figures["rate"] = demand.rate_qps
+    figures["asked ms"] = demand.slo_ms
     figures["deadline"] = period.system.apps[0].slo_ms
     figures["hop"] = period.system.apps[0].hop_ms
     return figures
@@ -215,7 +229,10 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
     targets = response_targets(app)
     figures: Figures = {("target", round(left, 9)): limit for limit, left in targets}
     figures |= {("share", kind): share for kind, share in enumerate(classes.share) if share > 0}
-    figures["deadline"] = min(limit for limit, _ in targets)
+    figures["deadline"] = figures["asked ms"] = min(limit for limit, _ in targets)
+    rate = wanted_rate(app)
+    if rate is not None:
+        figures["rate"] = rate
     figures["hop"] = app.network_ms_per_hop
     for worker in plan.workers:
         price = money._machine_nanos(facts, worker)
@@ -288,6 +305,90 @@ def test_the_profiles_have_what_rooms_may_read_differently() -> None:
     assert min(seen.values()) >= 10, seen
 
 
+# Compound plans: prices of machines under offers of every kind, and the limit that a search keeps
+
+
+def compound_differences(seed: int) -> Iterator[str]:
+    """What the question says of its tiers and its limit, beside what simulator and verifier say of a plan on them."""
+    luck = Random(seed)
+    hardware = {
+        name: {"kind": "gpu", "tier": name, "provides": {"gpu": luck.choice((1, 4)), "cpu_cores": luck.choice((8, 64))}}
+        for name in ("edge", "cloud")
+    }
+    offers = {
+        f"{name}-{number}": {
+            "hardware": name,
+            "price_per_hour": f"{luck.randint(1, 3_000_000_000) / 1e9:.9f}",
+            **luck.choice(({}, {"per": "gpu"}, {"per": "cpu_cores"})),
+        }
+        for name in hardware
+        for number in range(luck.choice((1, 2, 3)))
+    }
+    latency = [{"percentile": p, "max_ms": luck.choice((300, 500, 900))} for p in luck.sample((50, 90, 99), 2)]
+    app = {"candidates": [{"demand": {"edge": 1}}], "latency": latency, "demand": {"streams": 1}}
+    inputs = load_inputs(
+        {"format": "hetplan/profile/1.0", "tiers": list(hardware), "hardware": hardware, "offers": offers},
+        {"format": "hetplan/slo/1.0", "apps": {"a": app}},
+    )
+    faults = Faults.of(inputs)
+    tiers = compound.read_tiers(inputs, faults)
+    faults.settle()
+    for tier in tiers:
+        load = Load(id="l", app="a")
+        worker = Worker(id="w", hardware=tier.hardware, offer=tier.offer, loads=(load,))
+        plan = Plan(
+            question="compound", method=Method(formulation="by-hand"), inputs=InputHashes(profile="", slo=""),
+            workers=(worker,),
+        )  # fmt: skip
+        said = {
+            "solver": tier.machine_price * NANO,
+            "simulator": worker_price(inputs, worker),
+            "verifier": money._machine_nanos(gather(plan, inputs), worker),
+        }
+        if any(value is None or float(value) != pytest.approx(said["solver"], rel=1e-9) for value in said.values()):
+            yield f"profile {seed}: a machine of {tier.name} costs {said}"
+        here = {name: offer for name, offer in inputs.profile.offers.items() if offer.hardware == tier.hardware}
+        least = min(
+            float(worker_price(inputs, worker.model_copy(update={"offer": name})) or 0) for name in here
+        )  # fmt: skip
+        if tier.machine_price * NANO != pytest.approx(least, rel=1e-9):
+            yield f"profile {seed}: a machine of {tier.name} costs {tier.machine_price * NANO}, the cheapest {least}"
+    wanted = inputs.slo.apps["a"]
+    target = compound_form.strictest(wanted)
+    stated = min(limit for limit, _ in response_targets(wanted))
+    if target is None or target.max_ms != stated:
+        yield f"profile {seed}: the limit of a search is {target}, of the verifier {stated}"
+
+
+def test_compound_machines_and_limits_are_read_alike() -> None:
+    found = [text for seed in range(200) for text in compound_differences(seed)]
+    assert not found, "\n".join(found[:20])
+
+
+COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
+    "solver: the unit's price for the machine's": (
+        "hetplan.problems.compound.wish.machine_price", lambda offer, hardware: offer.price_per_hour,
+    ),
+    "solver: the machine's price for the unit's": (
+        "hetplan.problems.compound.wish.Tier.machine_price", property(lambda tier: tier.price),
+    ),
+    "solver: another target": (
+        "hetplan.problems.compound.form.strictest",
+        lambda app: max(targets.response_targets(app), key=lambda target: target.max_ms),
+    ),
+    "verifier: offers by the unit are paid once": (
+        "hetplan.verifier.money._machine_nanos",
+        lambda facts, worker: facts.inputs.profile.offers[worker.offer].price_per_hour,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", COMPOUND_FAULTS)
+def test_a_fault_planted_in_compound_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*COMPOUND_FAULTS[fault])
+    assert any(next(compound_differences(seed), None) for seed in range(60))
+
+
 # A fault planted in each reader must be seen
 
 
@@ -313,6 +414,16 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.serving.of_plan.strictest_ms",
         lambda app: max(target.max_ms for target in app.latency),
     ),
+    "load generator: twice the rate": (
+        "hetplan.simulator.simulate.offered_qps",
+        lambda plan, name, app: 2.0 * float(app.demand.rate_qps),
+    ),
+    "load generator: the widest limit": (
+        "hetplan.simulator.simulate.strictest_ms",
+        lambda app: 1.0 + max(target.max_ms for target in app.latency),
+    ),
+    "solver, pipeline: another rate": ("hetplan.problems.pipeline.wish.stated_qps", lambda app: 1.0),
+    "solver, variants: another rate": ("hetplan.problems.variants.wish.stated_qps", lambda app: 1.0),
     "executor: the first run on the hardware": ("hetplan.serving.times.run_of", _first_run),
     "executor: another statistic": ("hetplan.executor.serving.law.answering", lambda held, wanted: list(held)[-1]),
     "executor: no settings": ("hetplan.serving.times.settings_of", lambda **_: {"size": 200.0}),

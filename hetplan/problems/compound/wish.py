@@ -13,6 +13,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
+from hetplan.serving.price import machine_price
 
 __all__ = ["Found", "Item", "Query", "Tier", "Way", "Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
 
@@ -165,6 +166,7 @@ def _refused(inputs: Inputs, faults: Faults) -> None:
 def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
     """The tiers in their order, each with the one hardware that it has; without any offer a machine costs 1.
 
+    Of several offers that is taken under which a whole machine is cheapest.
     Where only listed hardware may be used, a tier of other hardware has no machines. A resource that the wish limits in
     total is not looked for on machines that do not list it.
     """
@@ -182,7 +184,9 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
             continue
         h, hardware = here[0]
         offers = {o: offer for o, offer in profile.offers.items() if offer.hardware == h}
-        cheapest = min(offers, key=lambda o: offers[o].price_per_hour) if offers else None
+        cheapest = min(
+            offers, key=lambda o: machine_price(offers[o], profile.hardware[offers[o].hardware]), default=None
+        )
         most = limits.instances.get(h, (0, 0 if limits.only_listed else None))[1]
         stock = offers[cheapest].stock if cheapest is not None else None
         bounds = [float(n) for n in (most, stock) if n is not None]

@@ -86,6 +86,16 @@ def test_what_is_packed_at_least_cost_is_what_the_plan_costs(how: str, objective
     assert claim.value == pytest.approx(promised(outcome, "cost_per_hour"))
 
 
+def test_offers_by_the_share_and_by_the_machine_are_compared_by_what_a_machine_costs() -> None:
+    profile = paid("whole")
+    for name, each in (("a", "3"), ("b", "1000")):
+        profile["hardware"]["a100"]["provides"] = {"gpu": 1, "cpu_cores": 64}
+        profile["offers"]["a100-core"] = {"hardware": "a100", "price_per_hour": each, "per": "cpu_cores"}
+        outcome = solved(profile, objective=[{"min": "cost"}])
+        assert outcome.plan is not None, name
+        assert {worker.offer for worker in outcome.plan.workers if worker.hardware == "a100"} <= {"a100-share"}
+
+
 def test_without_any_offer_a_machine_costs_1() -> None:
     outcome = solved(paid("nothing offered"))
     assert outcome.plan is not None
