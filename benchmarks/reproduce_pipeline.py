@@ -39,6 +39,9 @@ __all__ = ["run"]
 
 Json = dict[str, Any]
 
+PLANNED = {"size": "planned"}
+"""Servers filled to the brim, as the paper sizes them; by default hetplan leaves room for queues."""
+
 TITLES = {
     "program": "The published integer program, the paper's form and ours (traffic chain, 20 servers, percent)",
     "paths": "Most accurate first on the optimal plans (percent of the queries)",
@@ -86,8 +89,8 @@ def _program(data: Path, quick: bool) -> list[Row]:
     theirs = {row["D"]: row for row in json_text.loads((data / "loki/theirs_gurobi_traffic.json").read_text())}
     rows = []
     for demand in (207, 300, 600, 1000) if quick else (207, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800, 2300):
-        ours = accuracy(hp.solve(*loki.traffic_chain(demand, data=data)))
-        paper = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), formulation="paper"))
+        ours = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED))
+        paper = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED, formulation="paper"))
         published = theirs.get(float(demand), {}).get("acc")
         checks = [near("paper form", paper, 2e-8, "one hardware: the programs are equal")]
         if published is not None:
@@ -108,7 +111,7 @@ def _paths(data: Path) -> list[Row]:
     kept = 0
     for row in told:
         files = loki.traffic_chain(row["D"], data=data)
-        outcome = hp.solve(*files, options={"routing": "most-accurate-first"})
+        outcome = hp.solve(*files, options={**PLANNED, "routing": "most-accurate-first"})
         kept += not any(notice.code == "W-routing" for notice in outcome.require().warnings)
     note = "plans of equal value differ, and with them what a routing blind to paths makes of them"
     return [Row("paths", f"plans of {len(told)} that it keeps", "plans", float(kept), code=float(clean),
@@ -131,7 +134,7 @@ def _day(figure: str, files: Any, ends: tuple[float, float], quick: bool, thread
         failed = 0
         for rate in rates:
             profile, slo = files(round(rate, 2))
-            outcome = hp.solve(profile, slo, formulation=formulation, options={"headroom": headroom})
+            outcome = hp.solve(profile, slo, formulation=formulation, options={**PLANNED, "headroom": headroom})
             if outcome.plan is None:
                 failed += 1
                 late += rate
@@ -174,7 +177,7 @@ def _dropping(data: Path, quick: bool, threads: int) -> list[Row]:
         for late in order:
             profile, slo = loki.traffic_chain(600, data=data)
             slo["apps"]["cars"]["late"] = late
-            plan = hp.solve(profile, slo, options={"headroom": 0.3}).require()
+            plan = hp.solve(profile, slo, options={**PLANNED, "headroom": 0.3}).require()
             hurried = copy.deepcopy(slo)
             hurried["apps"]["cars"]["demand"]["rate_qps"] = 600 * rush
             report = simulate(plan, load_inputs(profile, hurried), seeds=2 if quick else 3,
@@ -198,7 +201,7 @@ def _limits(data: Path, quick: bool, threads: int) -> list[Row]:
     rows, before = [], -1.0
     for slo_ms in (200, 300, 400) if quick else (200, 250, 300, 350, 400):
         profile, slo = loki.traffic_chain(400, slo_ms=slo_ms, data=data)
-        outcome = hp.solve(profile, slo, options={"headroom": 0.35})
+        outcome = hp.solve(profile, slo, options={**PLANNED, "headroom": 0.35})
         ours = accuracy(outcome)
         report = simulate(
             outcome.require(), load_inputs(profile, slo), seeds=2, duration_s=30, noise="p50", threads=threads

@@ -2,6 +2,14 @@
 
 import random
 
+import hetplan as hp
+
+
+def fluid(*files, options=None, **how):
+    """Solved with the sizes of the papers: servers filled to the brim, whose figures are known."""
+    return hp.solve(*files, options={"size": "planned", **(options or {})}, **how)
+
+
 HAND = [
     # (pipeline, arguments, accuracy or None where infeasible, servers or None where not stated)
     *[

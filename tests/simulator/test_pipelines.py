@@ -11,9 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from cases.pipelines import diamond
+from cases.pipelines import diamond, fluid
 
-import hetplan as hp
 from benchmarks.datasets import loki_by_hand, loki_generator
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -38,7 +37,7 @@ def test_the_front_end_waits_for_every_branch() -> None:
     """25 ms at a, then 100 ms at b and 50 ms at c side by side: an answer after 125 ms, each hop 2 ms more."""
     profile, slo = loki_by_hand.two_sinks(1)
     slo["apps"]["x"]["network_ms_per_hop"] = 2.0
-    plan = hp.solve(profile, slo).require()
+    plan = fluid(profile, slo).require()
     figures = simulate(plan, load_inputs(profile, slo), duration_s=30.0, **EVEN).apps["x"].figures
     assert figures["mean_ms"].value == pytest.approx(129.0)
     assert figures["accuracy"].value == pytest.approx(1.0)
@@ -51,7 +50,7 @@ def test_a_step_where_branches_meet_begins_when_both_are_there(
     """a, b beside c, d of 20 ms each: 60 ms. Under a limit of 100, a or d is the fast one of 10 ms (0.5)."""
     profile, slo = diamond(2, slo_ms)
     profile = with_mean(profile)
-    plan = hp.solve(profile, slo).require()
+    plan = fluid(profile, slo).require()
     figures = simulate(plan, load_inputs(profile, slo), duration_s=60.0, **EVEN).apps["x"].figures
     assert figures["mean_ms"].value == pytest.approx(response_ms)
     assert figures["accuracy"].value == pytest.approx(accuracy)
@@ -73,11 +72,11 @@ def test_a_server_that_swaps_its_variant_serves_nobody_meanwhile(late: str, in_t
     """The only server goes from v1 to v2 for 40 queries/s: nothing is served for 2 s. The k-th query, come at k / 40 s,
     is done at 2 + 0.02 (k + 1): in time (1 s) from the 204th on, which comes 3.1 s after the way. Where
     hopeless ones are dropped (the first 41, at 2 s), all that came since 1.025 s are in time."""
-    before = hp.solve(*one_step(10)).require()
+    before = fluid(*one_step(10)).require()
     profile, slo = one_step(40)
     slo["apps"]["x"]["late"] = late
     state = state_of(before)
-    plan = hp.solve(profile, slo, state=state).require()
+    plan = fluid(profile, slo, state=state).require()
     assert [action.do for action in plan.actions] == ["stop", "start", "load"]
     report = simulate(plan, load_inputs(profile, slo, state=state), duration_s=30.0, **EVEN)
     way = report.transition
@@ -88,20 +87,20 @@ def test_a_server_that_swaps_its_variant_serves_nobody_meanwhile(late: str, in_t
 
 
 def test_with_room_for_both_the_old_one_serves_until_the_new_one_has_loaded() -> None:
-    before = hp.solve(*one_step(10)).require()
+    before = fluid(*one_step(10)).require()
     profile, slo = one_step(40)
     slo["limits"]["instances"] = {"g": [0, 2]}
     slo["limits"]["moves"] = 1
     slo["apps"]["x"]["latency"][0]["max_ms"] = 90.0  # v1 is too slow for 45 ms, so that the plan is v2 alone
     state = state_of(before)
-    plan = hp.solve(profile, slo, state=state).require()
+    plan = fluid(profile, slo, state=state).require()
     assert [action.do for action in plan.actions] == ["start", "load", "stop"]
 
 
 def test_most_accurate_first_is_played_as_planned() -> None:
     """Algorithm 1 fills a1, a2 and b2 to the brim, as the plan does: the same shares, the same accuracy."""
     profile, slo = loki_by_hand.tiny(0.2, 50)
-    plan = hp.solve(profile, slo, options={"routing": "most-accurate-first"}).require()
+    plan = fluid(profile, slo, options={"routing": "most-accurate-first"}).require()
     assert plan.dispatch["x"].rule == "most-accurate-first/1"
     slo["apps"]["x"]["demand"]["rate_qps"] = 20
     played = simulate(plan, load_inputs(profile, slo), seeds=2, duration_s=60.0, threads=1).apps["x"].figures
@@ -119,7 +118,7 @@ def test_what_dropping_and_rerouting_save(rush: float, worse: str, better: str) 
     for late in (worse, better):
         profile, slo = loki_generator.inputs(((1, 2), (), ()), servers=16, utilisation=1.3)
         slo["apps"]["x"]["late"] = late
-        plan = hp.solve(profile, slo, options={"headroom": 0.3}).require()
+        plan = fluid(profile, slo, options={"headroom": 0.3, "budget_factor": 1.0}).require()
         hurried = copy.deepcopy(slo)
         hurried["apps"]["x"]["demand"]["rate_qps"] *= rush
         report = simulate(plan, load_inputs(profile, hurried), seeds=2, duration_s=10.0, noise="p50", threads=1)

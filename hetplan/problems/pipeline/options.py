@@ -19,6 +19,12 @@ __all__ = [
     "RerouteOptions",
 ]
 
+Size = Literal["planned", "estimated", "simulated", "auto"]
+SIZE = (
+    "planned: servers filled up to `headroom`, as in the paper; estimated: with a headroom that is usually enough, and "
+    "nothing simulated; auto: the least headroom with which a few counted queries show that the wish is kept, and "
+    "fresh seeds confirm it; simulated: the same by long simulations, from `headroom` up"
+)
 Quantile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
@@ -32,12 +38,8 @@ class PipelineOptions(Options):
     headroom: float = Field(
         default=0.0, ge=0, lt=1, description="share of every server's capacity that is kept free for bursts"
     )
-    size: Literal["planned", "simulated"] = Field(
-        default="planned",
-        description="simulated: the least headroom, from `headroom` up, with which simulation shows every response in "
-        "time; the plan names it and promises what simulation showed",
-    )
-    evaluations: int = Field(default=12, ge=1, le=50, description="most plans simulated (size simulated only)")
+    size: Size = Field(default="auto", description=SIZE)
+    evaluations: int = Field(default=12, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
         default="path-shares",
         description="shares per path so far; per step (only where a check shows that it keeps the plan); or the "
@@ -101,6 +103,7 @@ class BudgetOptions(_Chosen):
 class InferLineOptions(PipelineOptions):
     """`inferline`: one fixed variant per step, fewest servers."""
 
+    size: Size = Field(default="planned", description=SIZE)
     variants: dict[str, str] = Field(
         default_factory=dict, description="step -> variant; by default those of the most accurate path in time"
     )
@@ -109,6 +112,7 @@ class InferLineOptions(PipelineOptions):
 class ProteusOptions(PipelineOptions):
     """`proteus`: every step plans on its own, for the traffic that the others send it."""
 
+    size: Size = Field(default="planned", description=SIZE)
     slo_divisor: float = Field(default=1.0, ge=1, description="paths are judged by the latency target itself")
     step_divisor: float = Field(default=2.0, ge=1, description="latency target / time that one step may take")
     iterations: int = Field(default=12, ge=1, le=100, description="rounds until the steps' traffic must have settled")
@@ -116,3 +120,5 @@ class ProteusOptions(PipelineOptions):
 
 class RerouteOptions(PipelineOptions):
     """`reroute`: the servers of a previous plan as they are, routing made anew for the demand."""
+
+    size: Size = Field(default="planned", description=SIZE)

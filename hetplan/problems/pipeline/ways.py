@@ -24,12 +24,17 @@ Way = Callable[[Pipelines, Ask], Solved | Infeasible]
 
 
 def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
-    """Answer by the chosen formulation; with `size=simulated`, with as much headroom as simulation asks for."""
-    if problem.options.size == "simulated" and problem.asked_for:
+    """Answer by the chosen formulation, with as much headroom as its size asks for."""
+    size = problem.options.size
+    if size == "planned" or not problem.asked_for:
+        return _planned(problem, ask)
+    if size == "simulated":
         from hetplan.problems.pipeline.size import sized
 
         return sized(problem, ask, _planned)
-    return _planned(problem, ask)
+    from hetplan.problems.pipeline.kept import estimated, kept
+
+    return estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
 
 
 def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasible:

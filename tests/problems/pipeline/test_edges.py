@@ -1,9 +1,8 @@
 """Where a pipeline is asked for next to nothing, or for more than there is."""
 
 import pytest
-from cases.pipelines import diamond, random_pipeline
+from cases.pipelines import diamond, fluid, random_pipeline
 
-import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny, two_pipelines
 
 EVERY = ("config", "paper", "budget", "inferline", "proteus")
@@ -15,7 +14,7 @@ def servers(outcome):
 
 @pytest.mark.parametrize("formulation", EVERY)
 def test_next_to_no_demand_is_served(formulation):
-    outcome = hp.solve(*tiny(0.2, 1e-9), formulation=formulation)
+    outcome = fluid(*tiny(0.2, 1e-9), formulation=formulation)
     assert outcome.reason == "verified", outcome.violations
     assert {worker.loads[0].node for worker in outcome.plan.workers} == {"a", "b"}
 
@@ -25,7 +24,7 @@ def test_next_to_no_demand_is_served(formulation):
 def test_a_step_to_which_nothing_is_sent_has_a_server(formulation, fanout):
     profile, slo = tiny(0.2, 20)
     profile["pipelines"]["p"]["edges"][0]["fanout"] = fanout
-    outcome = hp.solve(profile, slo, formulation=formulation)
+    outcome = fluid(profile, slo, formulation=formulation)
     assert outcome.reason == "verified", outcome.violations
     if formulation not in ("inferline", "proteus"):
         assert servers(outcome) == 2
@@ -33,7 +32,7 @@ def test_a_step_to_which_nothing_is_sent_has_a_server(formulation, fanout):
 
 @pytest.mark.parametrize("formulation", ["config", "paper", "budget", "inferline"])
 def test_fewer_servers_than_steps(formulation):
-    outcome = hp.solve(*tiny(0.2, 5, servers=1), formulation=formulation)
+    outcome = fluid(*tiny(0.2, 5, servers=1), formulation=formulation)
     assert outcome.exit_code == 3
     assert "2 steps need a server each, and there are 1" in outcome.why[0]
     assert [(one.field, one.to) for one in outcome.repairs] == [("slo.limits.instances.g", 2)]
@@ -41,26 +40,26 @@ def test_fewer_servers_than_steps(formulation):
 
 def test_no_repair_that_serves_nothing_is_proposed():
     """Two servers each of two kinds for five steps: a lower demand would not help."""
-    outcome = hp.solve(*random_pipeline(1431, gpus=2, tasks=5))
+    outcome = fluid(*random_pipeline(1431, gpus=2, tasks=5))
     assert outcome.exit_code == 3
     assert not any("rate_qps" in one.field for one in outcome.repairs)
 
 
 def test_branches_that_join_have_repairs_too():
     """Eight servers, two per step at 100/s each: 200/s; and 20 servers for 500/s."""
-    outcome = hp.solve(*diamond(500, 120))
+    outcome = fluid(*diamond(500, 120))
     assert outcome.exit_code == 3
     reported = {one.field: one.to for one in outcome.repairs}
     assert reported["slo.apps.x.demand.rate_qps"] == pytest.approx(200, rel=1e-6)
     assert reported["slo.limits.instances.g"] == 20
-    few = hp.solve(*diamond(50, 120, servers=3))
+    few = fluid(*diamond(50, 120, servers=3))
     assert [(one.field, one.to) for one in few.repairs] == [("slo.limits.instances.g", 4)]
 
 
 def test_one_of_two_that_cannot_be_in_time_is_named():
     profile, slo = two_pipelines(4)
     slo["apps"]["y"]["latency"][0]["max_ms"] = 20
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
     assert "no path of y" in outcome.why[0]
     assert [one.field for one in outcome.repairs] == ["slo.apps.y.latency"]
@@ -69,17 +68,17 @@ def test_one_of_two_that_cannot_be_in_time_is_named():
 def test_one_of_two_may_be_asked_for_nothing():
     profile, slo = two_pipelines(4)
     slo["apps"]["y"]["demand"]["rate_qps"] = 0
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.reason == "verified"
     assert [one.app for one in outcome.plan.unserved] == ["y"]
 
 
 @pytest.mark.parametrize(("slo_s", "variants"), [(0.2, {"a1", "b1"}), (0.19, {"a1", "b2"})])
 def test_inferline_fixes_the_most_accurate_path_that_is_in_time(slo_s, variants):
-    outcome = hp.solve(*tiny(slo_s, 20), formulation="inferline")
+    outcome = fluid(*tiny(slo_s, 20), formulation="inferline")
     assert {worker.loads[0].variant for worker in outcome.plan.workers} == variants
 
 
 def test_a_fixed_variant_is_kept_beside_the_best_others():
-    outcome = hp.solve(*tiny(0.2, 20), formulation="inferline", options={"variants": {"b": "b2"}})
+    outcome = fluid(*tiny(0.2, 20), formulation="inferline", options={"variants": {"b": "b2"}})
     assert {worker.loads[0].variant for worker in outcome.plan.workers} == {"a1", "b2"}

@@ -1,9 +1,8 @@
 """The specification's cases that fit on a page, on two engines and by every exact formulation."""
 
 import pytest
-from cases.pipelines import HAND
+from cases.pipelines import HAND, fluid
 
-import hetplan as hp
 from benchmarks.datasets import loki_by_hand
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status
@@ -38,7 +37,7 @@ def test_hand_sized_cases(name, arguments, accuracy, count, engine):
     if engine == "mathopt-scip":
         pytest.importorskip("ortools")
     files = getattr(loki_by_hand, name)(*arguments)
-    outcome = hp.solve(*files, solver=engine)
+    outcome = fluid(*files, solver=engine)
     check(outcome, accuracy, count)
     if accuracy is not None:
         assert outcome.status == "optimal"
@@ -46,24 +45,24 @@ def test_hand_sized_cases(name, arguments, accuracy, count, engine):
 
 @pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
 def test_the_papers_own_program_finds_the_same(name, arguments, accuracy, count):
-    check(hp.solve(*getattr(loki_by_hand, name)(*arguments), formulation="paper"), accuracy, count)
+    check(fluid(*getattr(loki_by_hand, name)(*arguments), formulation="paper"), accuracy, count)
 
 
 @pytest.mark.parametrize(("servers_there", "accuracy"), [(2, 0.8), (3, 0.95), (4, 1.0)])
 def test_equal_weights(servers_there, accuracy):
-    outcome = hp.solve(*loki_by_hand.two_pipelines(servers_there, equal=True))
+    outcome = fluid(*loki_by_hand.two_pipelines(servers_there, equal=True))
     assert claimed(outcome) == pytest.approx(accuracy)
 
 
 def test_the_worst_served_first():
-    outcome = hp.solve(*loki_by_hand.two_pipelines(3), options={"fairness": "maxmin"})
+    outcome = fluid(*loki_by_hand.two_pipelines(3), options={"fairness": "maxmin"})
     assert claimed(outcome, "least_quality") == pytest.approx(0.9)
     assert outcome.status in ("optimal", "within-gap")
 
 
 @pytest.mark.parametrize(("demand", "count"), [(20, 3), (30, 5), (31, None)])
 def test_servers_are_minimised_by_the_papers_rule(demand, count):
-    outcome = hp.solve(*loki_by_hand.tiny(0.2, demand), options={"step1": "top-variants"})
+    outcome = fluid(*loki_by_hand.tiny(0.2, demand), options={"step1": "top-variants"})
     mode = next(p.basis for p in outcome.plan.promises if p.quantity == "quality")
     assert mode == ("mode accuracy" if count is None else "mode hardware")
     if count is not None:
@@ -71,19 +70,19 @@ def test_servers_are_minimised_by_the_papers_rule(demand, count):
 
 
 def test_under_a_tight_limit_the_papers_rule_never_minimises():
-    outcome = hp.solve(*loki_by_hand.tiny(0.19, 20), options={"step1": "top-variants"})
+    outcome = fluid(*loki_by_hand.tiny(0.19, 20), options={"step1": "top-variants"})
     assert next(p.basis for p in outcome.plan.promises if p.quantity == "quality") == "mode accuracy"
     assert claimed(outcome) == pytest.approx(0.9)
 
 
 def test_one_latency_level_per_step():
-    outcome = hp.solve(*loki_by_hand.tiny(0.2, 31), formulation="budget")
+    outcome = fluid(*loki_by_hand.tiny(0.2, 31), formulation="budget")
     check(outcome, 0.964516, 5)
     assert outcome.plan.claims[0].scope == "restriction"
 
 
 def test_no_demand_needs_no_servers():
-    outcome = hp.solve(*loki_by_hand.tiny(0.2, 0))
+    outcome = fluid(*loki_by_hand.tiny(0.2, 0))
     assert servers(outcome) == 0
     assert claimed(outcome) == 1.0
     assert outcome.exit_code == 0
@@ -92,21 +91,21 @@ def test_no_demand_needs_no_servers():
 def test_history_is_forecast():
     profile, slo = loki_by_hand.tiny(0.2, 1)
     slo["apps"]["x"]["demand"] = {"history_qps": [10, 20, 40]}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     rate = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
     assert rate == pytest.approx(23.905325, abs=1e-5)
 
 
 def test_headroom_is_kept_free():
-    full = hp.solve(*loki_by_hand.tiny(0.2, 30))
-    roomy = hp.solve(*loki_by_hand.tiny(0.2, 24), options={"headroom": 0.2})
+    full = fluid(*loki_by_hand.tiny(0.2, 30))
+    roomy = fluid(*loki_by_hand.tiny(0.2, 24), options={"headroom": 0.2})
     assert servers(full) == servers(roomy) == 5
 
 
 def test_a_floor_on_accuracy_is_a_demand_like_any_other():
     profile, slo = loki_by_hand.tiny(0.2, 60)
     slo["apps"]["x"]["quality"] = {"min": 0.9}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
     lowered = next(repair for repair in outcome.repairs if "quality" in repair.field)
     assert lowered.to == pytest.approx(0.84)
@@ -119,7 +118,7 @@ def test_servers_that_are_of_no_use_are_left_alone():
         runs = profile["variants"][name]["runs"]
         profile["variants"][name]["runs"] = [run for run in runs if run["hardware"] == gpu]
     slo["limits"]["instances"] = {"g": [0, 10], "h": [0, 1]}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert claimed(outcome) == pytest.approx((50 + 0.8 * 40) / 90)
     assert claimed(outcome, "servers") == 2
 
@@ -132,7 +131,7 @@ def test_several_first_steps_are_all_entered_by_every_query():
     pipeline["edges"] = []
     for demand, accuracy, count in ((10, 1.0, 2), (20, 1.0, 3), (40, 0.8125, 4)):
         slo["apps"]["x"]["demand"]["rate_qps"] = demand
-        check(hp.solve(profile, slo), accuracy, count)
+        check(fluid(profile, slo), accuracy, count)
 
 
 def test_a_bound_that_counts_no_lower_proves_no_number_of_servers():

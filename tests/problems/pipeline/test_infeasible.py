@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cases.pipelines import random_pipeline
+from cases.pipelines import fluid, random_pipeline
 from scipy.optimize import linprog
 
-import hetplan as hp
 from benchmarks.datasets import loki, loki_by_hand, loki_generator
 from benchmarks.datasets.sources import present
 from hetplan.problems.pipeline import carrying, levels, why
@@ -23,7 +22,7 @@ def repair(outcome, part):
 
 
 def test_tiny():
-    outcome = hp.solve(*loki_by_hand.tiny(0.2, 101))
+    outcome = fluid(*loki_by_hand.tiny(0.2, 101))
     assert outcome.exit_code == 3
     assert "step a" in outcome.why[0]
     assert "no latency limit" in outcome.why[1]
@@ -33,14 +32,14 @@ def test_tiny():
 
 
 def test_top_variants_of_the_tiny_case():
-    outcome = hp.solve(*loki_by_hand.tiny(0.2, 31), options={"variants": "top"})
+    outcome = fluid(*loki_by_hand.tiny(0.2, 31), options={"variants": "top"})
     assert repair(outcome, "instances").to == 6
-    assert hp.solve(*loki_by_hand.tiny(0.2, 31, servers=6), options={"variants": "top"}).exit_code == 0
+    assert fluid(*loki_by_hand.tiny(0.2, 31, servers=6), options={"variants": "top"}).exit_code == 0
 
 
 @published
 def test_beyond_the_chain():
-    outcome = hp.solve(*loki.traffic_chain(2306))
+    outcome = fluid(*loki.traffic_chain(2306))
     assert repair(outcome, "rate_qps").to == pytest.approx(2305.57, abs=5e-3)
     assert repair(outcome, "instances").to == 21
     assert repair(outcome, "latency") is None
@@ -49,7 +48,7 @@ def test_beyond_the_chain():
 
 @published
 def test_beyond_the_top_variants():
-    outcome = hp.solve(*loki.traffic_chain(208), options={"variants": "top"})
+    outcome = fluid(*loki.traffic_chain(208), options={"variants": "top"})
     assert "step" in outcome.why[0]
     assert repair(outcome, "rate_qps").to == pytest.approx(207.964, abs=1e-3)
     assert repair(outcome, "instances").to == 21
@@ -59,25 +58,25 @@ def test_beyond_the_top_variants():
 def test_the_repairs_work():
     profile, slo = loki_by_hand.tiny(0.2, 31)
     top = {"variants": "top"}
-    outcome = hp.solve(profile, slo, options=top)
+    outcome = fluid(profile, slo, options=top)
     slo["apps"]["x"]["demand"]["rate_qps"] = repair(outcome, "rate_qps").to * (1 - 1e-9)
-    assert hp.solve(profile, slo, options=top).exit_code == 0
+    assert fluid(profile, slo, options=top).exit_code == 0
 
 
 def test_no_path_in_time_names_the_fastest_and_what_it_needs():
     profile, slo = loki_by_hand.tiny(0.05, 20)
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert "a=a2, b=b2" in outcome.why[0]
     needs = repair(outcome, "latency").to
     assert needs == pytest.approx(90)
     slo["apps"]["x"]["latency"][0]["max_ms"] = needs
-    assert hp.solve(profile, slo).exit_code == 0
+    assert fluid(profile, slo).exit_code == 0
 
 
 def test_a_floor_above_the_best():
     profile, slo = loki_by_hand.tiny(0.19, 20)
     slo["apps"]["x"]["quality"] = {"min": 0.95}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert "the best in time is 0.9" in outcome.why[0]
     assert repair(outcome, "quality").to == pytest.approx(0.9)
 
@@ -88,12 +87,12 @@ def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch
         monkeypatch.setattr(why, "MOST_PREFIXES", 0)
     profile, slo = loki_by_hand.tiny(0.19, 60)
     slo["apps"]["x"]["quality"] = {"min": 0.95}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert len(outcome.why) == 1
     assert "the best in time is 0.9" in outcome.why[0]
     assert repair(outcome, "quality").to == pytest.approx(0.84)
     slo["apps"]["x"]["demand"]["rate_qps"] = 101
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert not outcome.repairs
     assert "no lower floor" in outcome.why[1]
 
@@ -103,7 +102,7 @@ def test_no_limit_found_is_no_proof_that_there_is_none(monkeypatch):
         return None if about.startswith("is ") else carried(problem, ask, trees, asked, about=about)
 
     monkeypatch.setattr(why, "carried", undecided)
-    outcome = hp.solve(*levelled(400))
+    outcome = fluid(*levelled(400))
     assert outcome.why[-1] == "no latency limit of x was found to help"
 
 
@@ -122,7 +121,7 @@ def test_money_that_does_not_reach():
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
     slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
 
 
@@ -134,7 +133,7 @@ def by_levels(monkeypatch):
 
 def test_the_repairs_at_latency_levels_suffice(by_levels):
     profile, slo = loki_by_hand.tiny(0.2, 101)
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
     assert "step a of x binds" in outcome.why[0]
     assert "no latency limit of x was found to help" in outcome.why[1]
@@ -142,36 +141,36 @@ def test_the_repairs_at_latency_levels_suffice(by_levels):
     assert rate.to == pytest.approx(100, rel=1e-3)
     assert count.to == 6
     assert "may" in rate.text
-    assert hp.solve(*loki_by_hand.tiny(0.2, rate.to)).exit_code == 0
-    assert hp.solve(*loki_by_hand.tiny(0.2, 101, servers=int(count.to))).exit_code == 0
+    assert fluid(*loki_by_hand.tiny(0.2, rate.to)).exit_code == 0
+    assert fluid(*loki_by_hand.tiny(0.2, 101, servers=int(count.to))).exit_code == 0
 
 
 def test_several_are_lowered_together_at_latency_levels(by_levels):
-    outcome = hp.solve(*loki_by_hand.two_pipelines(1))
+    outcome = fluid(*loki_by_hand.two_pipelines(1))
     assert outcome.exit_code == 3  # fewer servers than steps
     profile, slo = loki_by_hand.two_pipelines(2)
     for app in slo["apps"].values():
         app["demand"]["rate_qps"] *= 3
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     part = repair(outcome, "rate_qps").to
     assert part == pytest.approx(60 / 180, rel=1e-3)
     for app in slo["apps"].values():
         app["demand"]["rate_qps"] *= part * (1 - 1e-9)
-    assert hp.solve(profile, slo).exit_code == 0
+    assert fluid(profile, slo).exit_code == 0
 
 
 @published
 def test_a_latency_limit_at_latency_levels_suffices(by_levels):
     top = {"variants": "top"}
     profile, slo = loki.traffic_chain(208)
-    to = repair(hp.solve(profile, slo, options=top), "latency").to
+    to = repair(fluid(profile, slo, options=top), "latency").to
     assert to >= 336.78
     slo["apps"]["cars"]["latency"][0]["max_ms"] = to
-    assert hp.solve(profile, slo, options=top).exit_code == 0
+    assert fluid(profile, slo, options=top).exit_code == 0
 
 
 def test_a_large_tree_has_a_binding_step_and_repairs():
-    outcome = hp.solve(*loki_generator.inputs(loki_generator.T5, servers=20, utilisation=30, variants=3))
+    outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=20, utilisation=30, variants=3))
     assert outcome.exit_code == 3
     assert "binds" in outcome.why[0]
     assert {one.verb for one in outcome.repairs} == {"lower", "raise"}
@@ -189,11 +188,11 @@ def levelled(demand: float) -> tuple[dict, dict]:
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
     monkeypatch.setattr(levels, "SMALL", 0)
-    outcome = hp.solve(*levelled(demand), formulation="budget", options={"levels": 2})
+    outcome = fluid(*levelled(demand), formulation="budget", options={"levels": 2})
     assert (outcome.status, outcome.exit_code) == (status, 3)
     assert ("no plan was found" in outcome.why[0]) == (status == "not-found")
     assert repair(outcome, "rate_qps").to < demand
-    assert hp.solve(*levelled(demand)).exit_code == (0 if demand < 160 else 3)
+    assert fluid(*levelled(demand)).exit_code == (0 if demand < 160 else 3)
 
 
 def test_money_at_latency_levels(by_levels):
@@ -202,7 +201,7 @@ def test_money_at_latency_levels(by_levels):
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
     slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
     assert repair(outcome, "instances") is None
 
@@ -213,12 +212,12 @@ def test_no_smaller_change_would_do(seed):
     profile, slo = random_pipeline(seed, gpus=2, tasks=2)
     app, limits = slo["apps"]["x"], slo["limits"]["instances"]
     app["demand"]["rate_qps"] *= 5
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
 
     def exits(holder, key, value):
         before, holder[key] = holder[key], value
-        code = hp.solve(profile, slo).exit_code
+        code = fluid(profile, slo).exit_code
         holder[key] = before
         return code
 
@@ -233,7 +232,7 @@ def test_no_smaller_change_would_do(seed):
 
 
 def test_fewer_servers_than_steps_of_a_large_tree():
-    outcome = hp.solve(*loki_generator.inputs(loki_generator.T5, servers=4, utilisation=1.5, variants=5))
+    outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=4, utilisation=1.5, variants=5))
     assert "5 steps need a server each" in outcome.why[0]
     assert repair(outcome, "instances").to == "c 5"
 
@@ -254,16 +253,16 @@ def by_hand(demand: float, servers: int) -> float:
 def test_a_floor_at_latency_levels(by_levels):
     profile, slo = loki_by_hand.tiny(0.2, 70)
     slo["apps"]["x"]["quality"] = {"min": 0.97}
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
     floor = repair(outcome, "quality.min")
     best = by_hand(70, 5)
     assert best * (1 - 1e-3) <= floor.to <= best + 1e-9
     slo["apps"]["x"]["quality"] = {"min": floor.to - 1e-6}
-    assert hp.solve(profile, slo).exit_code == 0
+    assert fluid(profile, slo).exit_code == 0
 
 
 def test_a_floor_above_what_the_servers_reach():
     profile, slo = loki_by_hand.tiny(0.2, 70)
     slo["apps"]["x"]["quality"] = {"min": 0.97}
-    assert repair(hp.solve(profile, slo), "quality.min").to == pytest.approx(by_hand(70, 5), abs=1e-6)
+    assert repair(fluid(profile, slo), "quality.min").to == pytest.approx(by_hand(70, 5), abs=1e-6)

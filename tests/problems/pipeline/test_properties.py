@@ -4,11 +4,10 @@ import copy
 import itertools
 
 import pytest
-from cases.pipelines import diamond, random_pipeline
+from cases.pipelines import diamond, fluid, random_pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny, two_gpus
 
 seeds = st.integers(0, 10_000)
@@ -30,29 +29,29 @@ def servers(outcome):
 def test_accuracy_never_rises_with_demand_nor_falls_with_servers(seed, gpus, times, servers_more):
     profile, slo = random_pipeline(seed, gpus=gpus)
     slo["apps"]["x"]["demand"]["rate_qps"] *= 0.6
-    found = accuracy(hp.solve(profile, slo))
+    found = accuracy(fluid(profile, slo))
     more = copy.deepcopy(slo)
     more["apps"]["x"]["demand"]["rate_qps"] *= times
-    assert accuracy(hp.solve(profile, more)) <= found + 1e-6
+    assert accuracy(fluid(profile, more)) <= found + 1e-6
     larger = copy.deepcopy(slo)
     larger["limits"]["instances"]["gh"[gpus - 1]][1] += servers_more
-    assert accuracy(hp.solve(profile, larger)) >= found - 1e-6
+    assert accuracy(fluid(profile, larger)) >= found - 1e-6
 
 
 @settings(max_examples=15, deadline=None)
 @given(seeds)
 def test_the_papers_program_agrees_on_one_hardware(seed):
     files = random_pipeline(seed)
-    assert accuracy(hp.solve(*files, formulation="paper")) == pytest.approx(accuracy(hp.solve(*files)), abs=2e-6)
+    assert accuracy(fluid(*files, formulation="paper")) == pytest.approx(accuracy(fluid(*files)), abs=2e-6)
 
 
 @settings(max_examples=10, deadline=None)
 @given(seeds)
 def test_on_two_hardwares_it_finds_no_more(seed):
     files = random_pipeline(seed, gpus=2)
-    best = accuracy(hp.solve(*files))
-    assert accuracy(hp.solve(*files, formulation="paper")) <= best + 2e-6
-    assert accuracy(hp.solve(*files, formulation="budget", options={"levels": 64})) <= best + 2e-6
+    best = accuracy(fluid(*files))
+    assert accuracy(fluid(*files, formulation="paper")) <= best + 2e-6
+    assert accuracy(fluid(*files, formulation="budget", options={"levels": 64})) <= best + 2e-6
 
 
 @settings(max_examples=10, deadline=None)
@@ -63,7 +62,7 @@ def test_the_order_of_the_file_does_not_matter(seed, chance):
     names = list(profile["variants"])
     chance.shuffle(names)
     turned["variants"] = {name: profile["variants"][name] for name in names}
-    assert accuracy(hp.solve(turned, slo)) == pytest.approx(accuracy(hp.solve(profile, slo)), abs=2e-6)
+    assert accuracy(fluid(turned, slo)) == pytest.approx(accuracy(fluid(profile, slo)), abs=2e-6)
 
 
 @settings(max_examples=8, deadline=None)
@@ -77,7 +76,7 @@ def test_units_do_not_matter(seed):
     app["latency"][0]["max_ms"] *= 2
     app["network_ms_per_hop"] *= 2
     app["demand"]["rate_qps"] /= 2
-    assert accuracy(hp.solve(slow, late)) == pytest.approx(accuracy(hp.solve(profile, slo)), abs=2e-6)
+    assert accuracy(fluid(slow, late)) == pytest.approx(accuracy(fluid(profile, slo)), abs=2e-6)
 
 
 @pytest.mark.parametrize("demand", [40, 90, 120])
@@ -89,7 +88,7 @@ def test_a_hardware_under_two_names_is_the_same(demand):
         run = next(run for run in variant["runs"] if run["hardware"] == "g")
         variant["runs"].append({**run, "hardware": "g2"})
     wish["limits"]["instances"] = {"g": [0, 1], "g2": [0, 1], "h": [0, 1]}
-    assert accuracy(hp.solve(split, wish)) == pytest.approx(accuracy(hp.solve(profile, slo)))
+    assert accuracy(fluid(split, wish)) == pytest.approx(accuracy(fluid(profile, slo)))
 
 
 def brute(profile, slo, most):
@@ -122,7 +121,7 @@ def brute(profile, slo, most):
 def test_brute_force_finds_no_more(slo_s, demand):
     profile, slo = tiny(slo_s, demand)
     value, _ = brute(profile, slo, 5)
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert accuracy(outcome) >= value - 1e-9
     if (slo_s, demand) in ((0.2, 20), (0.2, 40), (0.13, 20)):
         assert accuracy(outcome) == pytest.approx(value, abs=1e-6)
@@ -133,7 +132,7 @@ def test_brute_force_finds_no_more(slo_s, demand):
     [(50, 120, 1.0, 4), (100, 120, 1.0, 8), (100, 100, 0.875, 7), (100, 80, 0.75, 6)],
 )
 def test_branches_that_join(demand, slo_ms, accuracy_wanted, count):
-    outcome = hp.solve(*diamond(demand, slo_ms))
+    outcome = fluid(*diamond(demand, slo_ms))
     assert outcome.reason == "verified", outcome.violations
     assert accuracy(outcome) == pytest.approx(accuracy_wanted)
     assert servers(outcome) == count
@@ -146,7 +145,7 @@ def test_offers_are_taken_cheapest_first():
         "dear": {"hardware": "g", "price_per_hour": "3"},
         "cheap": {"hardware": "g", "price_per_hour": "1", "stock": 2},
     }
-    outcome = hp.solve(profile, slo)
+    outcome = fluid(profile, slo)
     assert outcome.reason == "verified", outcome.violations
     rented = {offer: sum(w.count for w in outcome.plan.workers if w.offer == offer) for offer in ("dear", "cheap")}
     assert rented == {"dear": 3, "cheap": 2}
@@ -157,5 +156,5 @@ def test_offers_are_taken_cheapest_first():
 def test_the_same_files_give_the_same_bytes():
     from hetplan.profiles.plan_file import plan_bytes
 
-    plans = {plan_bytes(hp.solve(*tiny(0.2, 60)).plan) for _ in range(2)}
+    plans = {plan_bytes(fluid(*tiny(0.2, 60)).plan) for _ in range(2)}
     assert len(plans) == 1

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from cases.pipelines import fluid
 
-import hetplan as hp
 from benchmarks.datasets import loki, loki_generator
 from benchmarks.datasets.sources import DATA, present
 
@@ -34,20 +34,20 @@ CHAIN = {
 @pytest.mark.parametrize("formulation", ["config", "paper"])
 @pytest.mark.parametrize(("demand", "percent"), CHAIN.items())
 def test_traffic_chain(demand, percent, formulation):
-    outcome = hp.solve(*loki.traffic_chain(demand), formulation=formulation)
+    outcome = fluid(*loki.traffic_chain(demand), formulation=formulation)
     assert outcome.reason == "verified"
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
 
 
 @pytest.mark.parametrize(("demand", "count"), [(50, 5), (100, 10), (200, 20)])
 def test_fewest_servers(demand, count):
-    assert servers(hp.solve(*loki.traffic_chain(demand))) == count
+    assert servers(fluid(*loki.traffic_chain(demand))) == count
 
 
 @pytest.mark.slow
 def test_every_golden_row():
     for row in json.loads((DATA / "loki/golden_traffic_20.json").read_text()):
-        outcome = hp.solve(*loki.traffic_chain(row["D"]))
+        outcome = fluid(*loki.traffic_chain(row["D"]))
         if "acc" not in row:  # beyond the capacity of the cluster
             assert outcome.plan is None, row["D"]
             continue
@@ -58,12 +58,12 @@ def test_every_golden_row():
 
 @pytest.mark.parametrize(("demand", "percent"), [(1000, 66.1239), (1300, 60.6258)])
 def test_one_latency_level_per_step(demand, percent):
-    outcome = hp.solve(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})
+    outcome = fluid(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
 
 
 def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best():
-    outcome = hp.solve(*loki.traffic_chain(30), formulation="budget", options={"levels": 2})
+    outcome = fluid(*loki.traffic_chain(30), formulation="budget", options={"levels": 2})
     assert claimed(outcome) < 0.99  # 0.9964 is to be had
     assert outcome.plan.claims[0].scope == "restriction"
     assert outcome.plan.status == "feasible"
@@ -71,42 +71,42 @@ def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best():
 
 
 def test_levels_are_chosen_for_few_servers_where_the_best_accuracy_fits():
-    outcome = hp.solve(*loki.traffic_chain(100), formulation="budget")
+    outcome = fluid(*loki.traffic_chain(100), formulation="budget")
     assert 100 * claimed(outcome) == pytest.approx(99.6441, abs=1e-3)
     assert servers(outcome) <= 11  # the exact program needs 10
 
 
 def test_different_batches_of_one_variant():
-    assert 100 * claimed(hp.solve(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
-    outcome = hp.solve(*loki.traffic_chain(520), options={"multibatch": True})
+    assert 100 * claimed(fluid(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
+    outcome = fluid(*loki.traffic_chain(520), options={"multibatch": True})
     assert 100 * claimed(outcome) == pytest.approx(88.3924, abs=1e-3)
 
 
 @pytest.mark.parametrize(("demand", "accuracy"), [(200, 1.0), (210, 0.975158), (300, 0.660171), (1500, 0.053961)])
 def test_measured_paths(demand, accuracy):
-    assert claimed(hp.solve(*loki.traffic_chain(demand, measured_quality=True))) == pytest.approx(accuracy, abs=1e-5)
+    assert claimed(fluid(*loki.traffic_chain(demand, measured_quality=True))) == pytest.approx(accuracy, abs=1e-5)
 
 
 @pytest.mark.parametrize(("demand", "percent"), [(150, 99.8221), (200, 99.7350), (600, 82.1420)])
 def test_traffic_tree(demand, percent):
-    outcome = hp.solve(*loki.traffic_tree(demand))
+    outcome = fluid(*loki.traffic_tree(demand))
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
     assert servers(outcome) == 16 or demand > 150
 
 
 @pytest.mark.parametrize(("demand", "percent"), [(150, 95.0131), (200, 93.6226), (400, 91.4698), (700, 88.7553)])
 def test_social(demand, percent):
-    assert 100 * claimed(hp.solve(*loki.social(demand))) == pytest.approx(percent, abs=1e-3)
+    assert 100 * claimed(fluid(*loki.social(demand))) == pytest.approx(percent, abs=1e-3)
 
 
 @pytest.mark.parametrize(("demands", "percent"), [((100, 50), 98.2191), ((200, 60), 97.2894), ((400, 80), 93.5105)])
 def test_two_pipelines_on_one_cluster(demands, percent):
-    assert 100 * claimed(hp.solve(*loki.both(*demands))) == pytest.approx(percent, abs=1e-3)
+    assert 100 * claimed(fluid(*loki.both(*demands))) == pytest.approx(percent, abs=1e-3)
 
 
 @pytest.mark.parametrize(("demand", "percent"), [(200, 99.64), (300, 96.30)])
 def test_every_step_on_its_own(demand, percent):
-    outcome = hp.solve(*loki.traffic_chain(demand), formulation="proteus")
+    outcome = fluid(*loki.traffic_chain(demand), formulation="proteus")
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=0.5)
     longest = next(p.value for p in outcome.plan.promises if p.quantity == "service_ms")
     assert 165 < longest < 190  # beyond the 125 ms that queueing leaves
@@ -114,13 +114,13 @@ def test_every_step_on_its_own(demand, percent):
 
 @pytest.mark.parametrize(("demand", "why"), [(600, "does not settle"), (1000, "do not carry")])
 def test_every_step_on_its_own_fails(demand, why):
-    outcome = hp.solve(*loki.traffic_chain(demand), formulation="proteus")
+    outcome = fluid(*loki.traffic_chain(demand), formulation="proteus")
     assert outcome.plan is None
     assert why in outcome.why[0]
 
 
 def test_fixed_variants_serve_their_capacity():
-    outcome = hp.solve(*loki.traffic_chain(300), formulation="inferline")
+    outcome = fluid(*loki.traffic_chain(300), formulation="inferline")
     served = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
     assert served == pytest.approx(207.964, abs=1e-3)
     assert outcome.plan.unserved[0].rate_qps == pytest.approx(300 - served, abs=1e-6)
@@ -129,7 +129,7 @@ def test_fixed_variants_serve_their_capacity():
 
 def test_another_engine():
     pytest.importorskip("ortools")
-    outcome = hp.solve(*loki.traffic_chain(600), solver="mathopt-scip")
+    outcome = fluid(*loki.traffic_chain(600), solver="mathopt-scip")
     assert 100 * claimed(outcome) == pytest.approx(82.4055, abs=0.01)
 
 
@@ -139,7 +139,7 @@ def test_another_engine():
 )
 def test_scale(shape, count, utilisation, bound, value):
     files = loki_generator.inputs(getattr(loki_generator, shape), servers=count, utilisation=utilisation)
-    outcome = hp.solve(*files, formulation="budget")
+    outcome = fluid(*files, formulation="budget")
     claim = outcome.plan.claims[0]
     assert outcome.reason == "verified"
     assert 100 * claim.bound == pytest.approx(bound, abs=0.02)
@@ -149,7 +149,7 @@ def test_scale(shape, count, utilisation, bound, value):
 
 
 def test_shared_cluster():
-    outcome = hp.solve(*loki_generator.shared_cluster(), formulation="budget")
+    outcome = fluid(*loki_generator.shared_cluster(), formulation="budget")
     claim = outcome.plan.claims[0]
     assert outcome.reason == "verified"
     assert claim.vouched == "certified"
@@ -158,6 +158,6 @@ def test_shared_cluster():
 
 def test_large_ones_are_planned_by_levels_of_their_own_accord():
     files = loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5)
-    outcome = hp.solve(*files)
+    outcome = fluid(*files)
     assert outcome.plan.claims[0].scope == "restriction"
     assert 100 * claimed(outcome) > 97.6  # finer levels in the second pass gain over 97.58

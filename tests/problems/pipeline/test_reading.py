@@ -3,9 +3,8 @@
 import copy
 
 import pytest
-from cases.pipelines import diamond
+from cases.pipelines import diamond, fluid
 
-import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
@@ -22,7 +21,7 @@ def spoilt(change):
 
 def fail(change, **more):
     with pytest.raises(InputError) as error:
-        hp.solve(*spoilt(change), question="pipeline", **more)
+        fluid(*spoilt(change), question="pipeline", **more)
     return str(error.value)
 
 
@@ -113,7 +112,7 @@ def test_a_table_per_batch_is_a_run_each_and_loads_name_theirs(turn):
         profile["variants"]["a1"]["runs"] = runs
         slo["apps"]["x"]["demand"]["rate_qps"] = 30
 
-    plan = hp.solve(*spoilt(change), question="pipeline").require()
+    plan = fluid(*spoilt(change), question="pipeline").require()
     (load,) = (load for worker in plan.workers for load in worker.loads if load.variant == "a1")
     assert (load.serve.max_batch, load.at) == (4, {"batch": 4.0})
 
@@ -123,7 +122,7 @@ def test_a_variant_without_latency_here_is_left_out():
         profile["hardware"]["other"] = {"kind": "gpu"}
         profile["variants"]["b2"]["runs"][0]["hardware"] = "other"
 
-    outcome = hp.solve(*spoilt(change))
+    outcome = fluid(*spoilt(change))
     assert any(warning.code == "W-no-latency" and "b2" in warning.at for warning in outcome.plan.warnings)
 
 
@@ -158,9 +157,9 @@ def test_joins_that_cannot_be_planned_exactly(change, reported):
     profile, slo = diamond(50, 120)
     change(profile)
     with pytest.raises(InputError, match=reported):
-        hp.solve(profile, slo)
+        fluid(profile, slo)
 
 
 def test_joins_are_refused_by_other_formulations():
     with pytest.raises(InputError, match="joins branches"):
-        hp.solve(*diamond(50, 120), formulation="paper")
+        fluid(*diamond(50, 120), formulation="paper")

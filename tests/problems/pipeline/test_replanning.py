@@ -1,6 +1,7 @@
 """From one plan to the next: moves counted and limited, a safe way, routing refreshed on servers that stay."""
 
 import pytest
+from cases.pipelines import fluid
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import depth_3, tiny
@@ -19,16 +20,16 @@ def promised(plan, quantity):
 
 
 def test_a_plan_for_the_running_state_moves_nothing():
-    first = hp.solve(*tiny(0.2, 60)).plan
-    again = hp.solve(*tiny(0.2, 60), state=state_of(first))
+    first = fluid(*tiny(0.2, 60)).plan
+    again = fluid(*tiny(0.2, 60), state=state_of(first))
     assert again.reason == "verified", again.violations
     assert again.plan.actions == ()
     assert promised(again.plan, "moves") == 0
 
 
 def test_moves_are_counted_and_the_way_is_safe():
-    first = hp.solve(*tiny(0.2, 20)).plan
-    second = hp.solve(*tiny(0.2, 100), state=state_of(first))
+    first = fluid(*tiny(0.2, 20)).plan
+    second = fluid(*tiny(0.2, 100), state=state_of(first))
     assert second.reason == "verified", second.violations
     old, new = ({}, {})
     for plan, placed in ((first, old), (second.plan, new)):
@@ -40,32 +41,32 @@ def test_moves_are_counted_and_the_way_is_safe():
 
 
 def test_moves_are_limited():
-    first = hp.solve(*tiny(0.2, 50)).plan
+    first = fluid(*tiny(0.2, 50)).plan
     profile, slo = tiny(0.2, 60)
-    free = hp.solve(profile, slo, state=state_of(first)).plan
+    free = fluid(profile, slo, state=state_of(first)).plan
     assert promised(free, "moves") >= 1
     slo["limits"]["moves"] = 0
-    stuck = hp.solve(profile, slo, state=state_of(first))
+    stuck = fluid(profile, slo, state=state_of(first))
     assert stuck.plan is None  # three of a1 carry 60, but two of b2 do not carry twice that
     slo["limits"]["moves"] = 1
-    moved = hp.solve(profile, slo, state=state_of(first))
+    moved = fluid(profile, slo, state=state_of(first))
     assert moved.reason == "verified", moved.violations
     assert promised(moved.plan, "moves") <= 1
 
 
 def test_few_moves_can_be_a_goal():
-    first = hp.solve(*tiny(0.2, 20)).plan
+    first = fluid(*tiny(0.2, 20)).plan
     profile, slo = tiny(0.2, 25)
     slo["objective"] = [{"max": "quality"}, {"min": "moves"}, {"min": "servers"}]
-    outcome = hp.solve(profile, slo, state=state_of(first))
+    outcome = fluid(profile, slo, state=state_of(first))
     assert outcome.reason == "verified", outcome.violations
     assert [claim.about for claim in outcome.plan.claims] == ["quality", "moves", "servers"]
 
 
 @pytest.mark.parametrize("demand", [110, 105, 80])
 def test_routing_is_refreshed_with_the_servers_fixed(demand):
-    first = hp.solve(*depth_3(110)).plan
-    again = hp.solve(*depth_3(demand), formulation="reroute", start=first)
+    first = fluid(*depth_3(110)).plan
+    again = fluid(*depth_3(demand), formulation="reroute", start=first)
     assert again.reason == "verified", again.violations
     placed = [sorted((w.loads[0].variant, w.count) for w in plan.workers) for plan in (first, again.plan)]
     assert placed[0] == placed[1]
@@ -73,15 +74,15 @@ def test_routing_is_refreshed_with_the_servers_fixed(demand):
 
 
 def test_beyond_their_capacity_the_rest_is_said_to_be_unserved():
-    first = hp.solve(*depth_3(110)).plan
-    again = hp.solve(*depth_3(400), formulation="reroute", start=first)
+    first = fluid(*depth_3(110)).plan
+    again = fluid(*depth_3(400), formulation="reroute", start=first)
     assert again.reason == "verified", again.violations
     assert promised(again.plan, "rate_qps") + again.plan.unserved[0].rate_qps == pytest.approx(400)
 
 
 def test_rerouting_needs_a_plan():
     with pytest.raises(InputError, match="previous plan"):
-        hp.solve(*depth_3(100), formulation="reroute")
+        fluid(*depth_3(100), formulation="reroute")
 
 
 def test_through_the_planner():
@@ -97,19 +98,19 @@ def warned(outcome):
 
 
 def test_shares_per_step_only_where_they_keep_the_plan():
-    outcome = hp.solve(*depth_3(150), options={"routing": "node"})
+    outcome = fluid(*depth_3(150), options={"routing": "node"})
     assert outcome.reason == "verified"
     assert "0.444444" in warned(outcome)[0]
-    easy = hp.solve(*tiny(0.2, 50), options={"routing": "node"})
+    easy = fluid(*tiny(0.2, 50), options={"routing": "node"})
     assert warned(easy) == []
     assert all(route.prefix == () for route in easy.plan.routing["x"])
 
 
 def test_most_accurate_first_says_what_it_would_lose():
-    outcome = hp.solve(*depth_3(150), options={"routing": "most-accurate-first"})
+    outcome = fluid(*depth_3(150), options={"routing": "most-accurate-first"})
     assert outcome.reason == "verified"
     assert "0.444444" in warned(outcome)[0]
-    easy = hp.solve(*tiny(0.2, 50), options={"routing": "most-accurate-first"})
+    easy = fluid(*tiny(0.2, 50), options={"routing": "most-accurate-first"})
     assert easy.reason == "verified"
     assert easy.plan.requires == ("most-accurate-first/1",)
 
@@ -117,5 +118,5 @@ def test_most_accurate_first_says_what_it_would_lose():
 def test_a_plan_reads_back():
     from hetplan.profiles.plan_file import plan_dict, read_plan
 
-    plan = hp.solve(*tiny(0.2, 60)).plan
+    plan = fluid(*tiny(0.2, 60)).plan
     assert read_plan(plan_dict(plan)) == plan

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cases.pipelines import fluid
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
@@ -77,9 +78,9 @@ def test_few_evaluations_end_the_search_early():
 
 
 def test_servers_filled_to_the_brim_are_warned_of():
-    codes = {notice.code for notice in hp.solve(*FILES).require().warnings}
+    codes = {notice.code for notice in fluid(*FILES).require().warnings}
     assert "W-queueing" in codes
-    roomy = hp.solve(*FILES, options={"headroom": 0.3}).require()
+    roomy = fluid(*FILES, options={"headroom": 0.3}).require()
     assert "W-queueing" not in {notice.code for notice in roomy.warnings}
 
 

@@ -1,7 +1,7 @@
 """Plans of pipelines spoilt on purpose are caught and named; sound ones pass."""
 
 import pytest
-from cases.pipelines import diamond, random_pipeline
+from cases.pipelines import diamond, fluid, random_pipeline
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import depth_3, tiny
@@ -20,13 +20,13 @@ def codes(plan, files):
 @pytest.fixture(scope="module")
 def sound():
     files = tiny(0.2, 60)
-    return hp.solve(*files).plan, files
+    return fluid(*files).plan, files
 
 
 @pytest.fixture(scope="module")
 def joined():
     files = diamond(100, 100)
-    return hp.solve(*files).plan, files
+    return fluid(*files).plan, files
 
 
 def load_of(plan, variant):
@@ -54,8 +54,8 @@ def test_a_slow_pair(sound):
 
 def test_a_tiny_share_on_a_slow_pair_is_caught_too():
     files = tiny(0.19, 20)
-    plan = hp.solve(*files).plan
-    wide = hp.solve(*tiny(0.2, 20)).plan
+    plan = fluid(*files).plan
+    wide = fluid(*tiny(0.2, 20)).plan
     workers = (
         *plan.workers,
         *(
@@ -125,7 +125,7 @@ def test_a_budget_below_the_execution(sound):
 )
 def test_a_false_backup(changes):
     files = tiny(0.2, 50)
-    plan = hp.solve(*files).plan
+    plan = fluid(*files).plan
     entry = next(entry for entry in plan.dispatch["x"].backup if entry.node == "a")
     false = entry.model_copy(update=changes if "quality" not in changes else {"quality": entry.quality - 0.3})
     assert "backup" in codes(edited(plan, dispatch=dispatch_with(plan, backup=(false,))), files)
@@ -144,7 +144,7 @@ def test_moves_counted_wrong(sound):
 
 def test_forgetting_the_path_is_noticed():
     files = depth_3(150)
-    plan = hp.solve(*files).plan
+    plan = fluid(*files).plan
     total: dict = {}
     for route in plan.routing["x"]:
         for name in route.to:
@@ -197,7 +197,7 @@ def plans(seeds, ease):
     for seed in seeds:
         profile, slo = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
         slo["apps"]["x"]["demand"]["rate_qps"] *= ease
-        outcome = hp.solve(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
+        outcome = fluid(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
         if outcome.plan is None:
             assert outcome.exit_code == 3, (seed, outcome.reason)
             continue
