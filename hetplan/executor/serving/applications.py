@@ -52,23 +52,23 @@ class Application:
     """One application of the plan in force. Counters and the load monitor live on when a new plan takes over."""
 
     def __init__(
-        self, name: str, told: Mapping[str, Any], lanes: Sequence[Lane], policies: Mapping[str, Sequence[Any]],
+        self, name: str, entry: Mapping[str, Any], lanes: Sequence[Lane], policies: Mapping[str, Sequence[Any]],
         random: Random, asks: Asks, before: Application | None,
     ) -> None:  # fmt: skip
-        self.name, self.told, self.random, self.asks = name, told, random, asks
-        self.dispatch: Mapping[str, Any] = told["dispatch"]
-        self.late: str = told["late"]
-        self.slo_s = told["slo_ms"] / 1000.0 if told["slo_ms"] is not None else inf
-        self.product = told["combine"] == "product"
-        self.paths: Mapping[str, float] = told["paths"]
-        self.steps = Steps(told["nodes"])
+        self.name, self.entry, self.random, self.asks = name, entry, random, asks
+        self.dispatch: Mapping[str, Any] = entry["dispatch"]
+        self.late: str = entry["late"]
+        self.slo_s = entry["slo_ms"] / 1000.0 if entry["slo_ms"] is not None else inf
+        self.product = entry["combine"] == "product"
+        self.paths: Mapping[str, float] = entry["paths"]
+        self.steps = Steps(entry["nodes"])
         self.tally: Tally = before.tally if before is not None else Tally()
         window_s = self.dispatch.get("estimate", {}).get("window_ms", 500.0) / 1000.0
         known: LoadMonitor | None = before.monitor if before is not None else None
         same = known is not None and known.window_s == window_s
         self.monitor: LoadMonitor = known if known is not None and same else LoadMonitor(window_s=window_s)
         self._policies = policies
-        self._routes = [Route.model_validate(route) for route in told["routes"]]
+        self._routes = [Route.model_validate(route) for route in entry["routes"]]
         named = {load for route in self._routes for load in route.to}
         self.lanes = [lane for lane in lanes if lane.app == name or (lane.app is None and lane.name in named)]
         table = [BackupEntry.model_validate(entry) for entry in self.dispatch.get("backup", ())]
@@ -177,7 +177,7 @@ class Application:
         give_up = self.give_up_hopeless if self.late != "serve" else None
         if rule in ("fcfs/1", "threshold/1"):
             return InOrderChooser(lanes, self.dispatch, self.asks.send, self.asks.soon, give_up)
-        times = Times([lane for lane in lanes if lane.open], self.told["predict"])
+        times = Times([lane for lane in lanes if lane.open], self.entry["predict"])
         if rule == "earliest/1":
             return EarliestChooser(lanes, times)
         return self._by_matching(lanes, times, give_up)
@@ -196,7 +196,7 @@ class Application:
         return parts[0] if len(parts) == 1 else DealtChooser(parts)
 
     def _by_share(self, node: str, lanes: Sequence[Lane], *, sheds: bool = False) -> ShareChooser:
-        balancing = self.told.get("balancing")
+        balancing = self.entry.get("balancing")
         return ShareChooser(self._routes, node, lanes, self.random, balancing=balancing, sheds=sheds)
 
     def _by_policy(self, node: str, lanes: Sequence[Lane]) -> Chooser:

@@ -111,7 +111,7 @@ class Router:
             self.apps[name] = Application(name, said, list(lanes.values()), policies, self._random, asks, known)
         for query in self._queries.values():
             now = self.apps.get(query.app.name)
-            if now is not None and now.told["nodes"] == query.app.told["nodes"]:
+            if now is not None and now.entry["nodes"] == query.app.entry["nodes"]:
                 query.app = now
         self._move_waiting(old)
         before, self.links = self.links, links

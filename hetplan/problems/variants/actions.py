@@ -16,6 +16,7 @@ from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.plan import Action, Notice
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.runs import fitting_runs
 
 __all__ = ["Steps", "steps"]
 
@@ -184,10 +185,9 @@ def _of_kind(v: Snapshot, worker: Worker, load: Load, kind: int | None) -> _Chan
 
 
 def _needs_of_unknown(v: Snapshot, worker: Worker, load: Load) -> Mapping[str, float]:
-    """What an instance takes that serves nobody here, until it is gone."""
-    variant = v.inputs.profile.variants.get(load.variant or "")
-    runs = variant.runs if variant is not None else ()
-    return next((run.needs for run in runs if run.hardware == worker.hardware), {})
+    """What an instance takes that serves nobody here, until it is gone; of several runs that it may be, the most."""
+    runs = fitting_runs(v.inputs.profile, load, worker.hardware)
+    return {name: max(run.needs.get(name, 0.0) for run in runs) for one in runs for name in one.needs}
 
 
 def _name_them(v: Snapshot, ups: list[_Change]) -> None:

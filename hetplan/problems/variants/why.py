@@ -17,6 +17,7 @@ from hetplan.problems.variants.kinds import Growth
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
+from hetplan.serving.targets import response_targets
 
 __all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
 
@@ -58,10 +59,12 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     if fine:
         best = min(fine, key=lambda s: (s.latency_ms, v.kinds[s.kind].variant))
         to = best.latency_ms + one.app.network_ms_per_hop
-        at = f"slo.apps.{one.id}.latency[0].max_ms"
-        stated = min(target.max_ms for target in one.app.latency) if one.app.latency else math.inf
         said.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
-        repairs.append(Repair(at, "raise", to - stated, to, "ms", f"raise {at} from {stated:g} to {to:g} ms"))
+        for target in response_targets(one.app):
+            if target.max_ms < to:
+                at = f"slo.apps.{one.id}.latency[{target.place}].max_ms"
+                text = f"raise {at} from {target.max_ms:g} to {to:g} ms"
+                repairs.append(Repair(at, "raise", to - target.max_ms, to, "ms", text))
     quick = [s for s in near if s.latency_ms <= one.slo_ms and not good(s)]
     if quick and quality is not None:
         sign = 1.0 if quality.min is not None else -1.0

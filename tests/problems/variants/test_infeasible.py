@@ -32,6 +32,21 @@ def test_nothing_is_fast_enough():
     assert [(repair.field, repair.to) for repair in found.repairs] == [("slo.apps.images.latency[0].max_ms", 15.0)]
 
 
+def test_every_limit_that_is_too_low_is_raised_at_its_own_place():
+    documents = table2(10.0, 10.0)
+    limits = [(99, 200), (50, 10), (90, 12)]
+    documents[1]["apps"]["images"]["latency"] = [{"percentile": p, "max_ms": ms} for p, ms in limits]
+    found = solve(documents)
+    raised = {(repair.field, repair.amount, repair.to) for repair in found.repairs}
+    assert raised == {
+        ("slo.apps.images.latency[1].max_ms", 5.0, 15.0),
+        ("slo.apps.images.latency[2].max_ms", 3.0, 15.0),
+    }
+    for place in (1, 2):
+        documents[1]["apps"]["images"]["latency"][place]["max_ms"] = 15
+    assert solve(documents).exit_code == 0
+
+
 def test_nothing_is_both_fast_and_good():
     documents = table2(10.0, 50.0)
     for name, quality in {"a": 0.9, "b": 0.7, "c": 0.6}.items():
