@@ -21,6 +21,8 @@ HEAVY = ("numpy", "scipy", "pandas", "torch", "ortools", "pyomo", "matplotlib", 
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "core", "manager", "helpers", "helper", "misc"}
 MOST_LINES = 700
 MOST_FUNCTION_LINES = 60
+MOST_ENTERED, MOST_ENTERED_LINES = 90, 15_200
+"""How many files the solve of README's example runs code of, and how many lines these files have."""
 
 
 def module_name(file: Path) -> str:
@@ -43,7 +45,7 @@ def loaded_by(code: str) -> set[str]:
 
 RUN_CLI = """
 import sys
-sys.argv = ["hetplan", {argument!r}]
+sys.argv = ["hetplan", *{argument!r}.split()]
 from hetplan.cli import main
 try:
     main()
@@ -68,6 +70,34 @@ def test_start_up_loads_nothing_heavy(code: str) -> None:
 
 def test_help_loads_neither_pydantic_nor_the_planner() -> None:
     assert "pydantic" not in loaded_by(RUN_CLI.format(argument="--help"))
+
+
+WATCHED = """
+import sys, threading
+entered = set()
+
+def watch(frame, event, arg):
+    if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith({package!r}):
+        entered.add(frame.f_code.co_filename)
+
+threading.setprofile(watch)
+sys.setprofile(watch)
+{run}
+sys.setprofile(None)
+threading.setprofile(None)
+sys.stderr.write("\\n" + "\\n".join(sorted(entered)))
+"""
+
+
+def test_a_solve_runs_through_few_files(tmp_path: Path) -> None:
+    """Each further file makes the solve slower to start, and its way longer to read."""
+    solve = f"solve examples/pool/profile.json examples/pool/slo.json -o {tmp_path / 'plan.json'}"
+    code = WATCHED.format(package=str(PACKAGE), run=RUN_CLI.format(argument=solve))
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    entered = [Path(line) for line in ran.stderr.splitlines() if line.startswith(str(PACKAGE))]
+    assert len(entered) > 30, ran.stderr
+    assert len(entered) <= MOST_ENTERED, [str(file.relative_to(PACKAGE)) for file in entered]
+    assert sum(len(file.read_text().splitlines()) for file in entered) <= MOST_ENTERED_LINES
 
 
 @pytest.mark.parametrize("file", FILES, ids=ids)

@@ -25,7 +25,6 @@ of weighted milliseconds; ``lexicographic`` counts late pairs before all else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -35,15 +34,12 @@ from numpy.typing import ArrayLike, NDArray
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
 
-__all__ = ["SPLIT_ABOVE", "Matching", "Penalty", "parts_of_pool", "split_pool", "weights"]
+__all__ = ["Matching", "Penalty", "weights"]
 
 Penalty = Literal["paper", "absolute", "lexicographic"]
 Floats = NDArray[np.float64]
 
 _LATE_TIMES_SLO = 10.0  # Eq. 8
-
-SPLIT_ABOVE = 50
-"""Pools of more instances are divided: a matching of hundreds of queries takes as long as a query."""
 
 
 @dataclass(frozen=True)
@@ -153,30 +149,3 @@ def weights(latency_ms: ArrayLike, *, base: int = 0) -> tuple[float, ...]:
     """
     largest = np.asarray(latency_ms, dtype=np.float64)[:, -1]
     return tuple((largest[base] / largest).tolist())
-
-
-def parts_of_pool(counts: Sequence[int], *, weight: Sequence[float], most: int = SPLIT_ABOVE) -> int:
-    """How many parts `matching/1` divides a pool into, each to be dispatched on its own; 1 up to `most` instances.
-
-    There are no more parts than instances of a type that is as fast as the base for the largest batch (weight 1 or
-    more), where there is one: so each part has an instance that can serve every query. Nor are there more than of the
-    most numerous type: so no part is empty.
-
-    >>> parts_of_pool((2, 0, 61), weight=(1.0, 0.5, 0.2)), parts_of_pool((1, 0, 61), weight=(1.0, 0.5, 0.2))
-    (2, 1)
-    """
-    parts = -(-sum(counts) // most)
-    strong = [count for count, own in zip(counts, weight, strict=True) if count and own >= 1.0]
-    return max(min(parts, max(strong or counts, default=1)), 1)
-
-
-def split_pool(
-    counts: Sequence[int], *, weight: Sequence[float], most: int = SPLIT_ABOVE
-) -> tuple[tuple[int, ...], ...]:
-    """The parts of a pool: the instances of each type are dealt out in turn, and so are its queries, as they come.
-
-    >>> split_pool((2, 0, 61), weight=(1.0, 0.5, 0.2))
-    ((1, 0, 31), (1, 0, 30))
-    """
-    parts = parts_of_pool(counts, weight=weight, most=most)
-    return tuple(tuple(len(range(part, count, parts)) for count in counts) for part in range(parts))

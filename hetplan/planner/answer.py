@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hetplan.errors import InputError
+from hetplan.planner.tolerances import ROUNDING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "Limits", "Status", "Stop"]
+__all__ = ["Answer", "Limits", "Status", "Stop", "left_of", "relative_gap"]
 
 X = TypeVar("X")
 
@@ -98,3 +100,22 @@ class Answer(Generic[X]):
     def has_point(self) -> bool:
         """Whether there is something to read."""
         return self.point is not None
+
+
+def left_of(limits: Limits, started: float) -> Limits:
+    """The same limits with the seconds that are left since `started` (a `time.monotonic()`)."""
+    if limits.seconds is None:
+        return limits
+    return replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - started)))
+
+
+def relative_gap(value: float, bound: float, *, floor: float = 1e-9) -> float:
+    """|value - bound| / max(|value|, |bound|, floor); what is no more than rounding is 0.
+
+    >>> relative_gap(2.0, 1.5)
+    0.25
+    >>> relative_gap(0.0, 0.0)
+    0.0
+    """
+    gap = abs(value - bound) / max(abs(value), abs(bound), floor)
+    return gap if gap > ROUNDING else 0.0

@@ -11,7 +11,6 @@ from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.contract import Engines, Event, OnEvent, Solver
-from hetplan.planner.elastic import stretch_all
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
@@ -223,6 +222,8 @@ class Asking:
 
     def _put_to_test(self, form: Milp, certificate: Certificate, engine: Solver, limits: Limits) -> Certificate:
         """A word of infeasibility without proof: the loosened form must then need loosening."""
+        from hetplan.planner.elastic import stretch_all
+
         loosened = stretch_all(form)
         if engine.refuses(loosened):
             engine = next((e for e in self._engines.of(form.kind) if not e.refuses(loosened)), engine)

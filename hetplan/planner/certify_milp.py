@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree
 from hetplan.planner.certificate import Certificate, Vouched
-from hetplan.planner.gap import relative_gap
 from hetplan.planner.safe_bound import dual_bound, proves_infeasible
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, GAP, INTEGRALITY, VALUE
 

@@ -6,14 +6,13 @@ import math
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
-from hetplan.planner.answer import Status, Stop
+from hetplan.planner.answer import Status, Stop, relative_gap
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.bound_tree import BoundTree, written_tree
 from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.gap import relative_gap
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS

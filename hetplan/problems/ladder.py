@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hetplan.planner.contract import Obstacle
-from hetplan.problems.wishes import variants_of
 from hetplan.profiles.slo import RateRange
+from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

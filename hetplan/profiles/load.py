@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,7 +22,6 @@ from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.merge import FileOf, Origins, merge
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
@@ -31,8 +30,11 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
-from hetplan.profiles.validate import Located, located_faults
+from hetplan.profiles.validate import FileOf, Origins
 from hetplan.profiles.workers import Load
+
+if TYPE_CHECKING:
+    from hetplan.profiles.validation_faults import Located
 
 __all__ = ["Loaded", "load_inputs", "load_profile", "load_slo", "load_state", "read_profile"]
 
@@ -214,8 +216,14 @@ def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> L
     if not documents:
         return loaded
     complete = not loaded.faults
-    loaded.document, loaded.file_of, contradictions = merge(documents)
-    loaded.faults += contradictions
+    if len(documents) == 1:
+        (name, document), *_ = documents
+        loaded.document, loaded.file_of = dict(document), Origins(name)
+    else:
+        from hetplan.profiles.merge import merge
+
+        loaded.document, loaded.file_of, contradictions = merge(documents)
+        loaded.faults += contradictions
     made = _made_already(given, model_type)
     model, located = (made, []) if made is not None else _validated(model_type, loaded, kind)
     loaded.faults += [fault for _, fault in located]
@@ -263,6 +271,8 @@ def _validated(model_type: type[M], loaded: Loaded[M], kind: str) -> tuple[M | N
     try:
         model = model_type.model_validate(loaded.document, context={"normalised": normalised})
     except ValidationError as error:
+        from hetplan.profiles.validation_faults import located_faults
+
         located = located_faults(error, model_type, loaded.document, loaded.file_of)
         return _without_faulty(model_type, loaded.document, located), located
     for name in dict.fromkeys(normalised):

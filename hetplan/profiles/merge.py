@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.profiles.canonical import canonical_bytes
 from hetplan.profiles.json_path import json_path, shortened
+from hetplan.profiles.validate import FileOf, Origins
 
-__all__ = ["FileOf", "Origins", "merge"]
-
-FileOf = Callable[[tuple[str | int, ...]], str]
+__all__ = ["merge"]
 
 _BY_ID = frozenset({"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "pipelines"})
 _JOINED = frozenset({"requires", "links"})
-
-
-@dataclass(frozen=True)
-class Origins:
-    """Which file a place of the merged document came from; the name of all files together where none is nearer."""
-
-    everything: str
-    origin: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-
-    def __call__(self, steps: tuple[str | int, ...]) -> str:
-        """The file of a place, given by its steps from the top."""
-        keys = tuple(str(step).lower() if number else str(step) for number, step in enumerate(steps[:2]))
-        return self.origin.get(keys) or self.origin.get(keys[:1]) or self.everything
 
 
 def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any], FileOf, list[Fault]]:

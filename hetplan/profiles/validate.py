@@ -1,28 +1,35 @@
-"""From pydantic's errors to faults that a person can mend: file, JSON path, value, what was expected, what to write."""
+"""From data to a model, or to every fault found, each in the file that it came from."""
 
 from __future__ import annotations
 
-import re
-import types
-import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from hetplan.errors import Fault, InputError
-from hetplan.profiles.file_format import is_newer
-from hetplan.profiles.json_path import closest, json_path, shortened, walk
-from hetplan.profiles.unit_traps import unit_hint
+from hetplan.errors import InputError
 
-__all__ = ["Located", "located_faults", "validate"]
+__all__ = ["FileOf", "Origins", "validate"]
 
 M = TypeVar("M", bound=BaseModel)
 Steps = tuple[str | int, ...]
-Located = tuple[Steps, Fault]
-"""A fault with the steps to its place, for whoever has to act on the place."""
 
 FileOf = Callable[[Steps], str]
+"""From a place (steps from the top) to the name of its file."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Which file a place of the merged document came from; the name of all files together where none is nearer."""
+
+    everything: str
+    origin: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+    def __call__(self, steps: tuple[str | int, ...]) -> str:
+        """The file of a place, given by its steps from the top."""
+        keys = tuple(str(step).lower() if number else str(step) for number, step in enumerate(steps[:2]))
+        return self.origin.get(keys) or self.origin.get(keys[:1]) or self.everything
 
 
 def validate(model_type: type[M], data: Any, *, file: str | FileOf, normalised: list[str] | None = None) -> M:
@@ -35,186 +42,6 @@ def validate(model_type: type[M], data: Any, *, file: str | FileOf, normalised: 
     try:
         return model_type.model_validate(data, context=context)
     except ValidationError as error:
+        from hetplan.profiles.validation_faults import located_faults
+
         raise InputError([fault for _, fault in located_faults(error, model_type, data, file)]) from None
-
-
-def located_faults(error: ValidationError, model_type: type[BaseModel], data: Any, file: str | FileOf) -> list[Located]:
-    """Every fault of a validation error, with its place."""
-    newer = is_newer(data)
-    faults: list[Located] = []
-    for steps, is_key, details in _by_place(error.errors(include_url=False), data):
-        why, remedy = _explain(details, steps, model_type, newer=newer)
-        shown = ""
-        if is_key:
-            shown = shortened(steps[-1])
-        elif details[0]["type"] != "missing":
-            shown = shortened(walk(data, steps)[1])
-        named = file if isinstance(file, str) else file(steps)
-        faults.append((steps, Fault(file=named, path=json_path(steps), value=shown, why=why, remedy=remedy)))
-    return faults
-
-
-def _by_place(errors: Sequence[Any], data: Any) -> Iterator[tuple[Steps, bool, list[Any]]]:
-    """The errors grouped by the place (or the key) that they complain of; a union complains once per branch."""
-    groups: dict[tuple[Steps, bool], list[Any]] = {}
-    in_union: set[Steps] = set()
-    for error in errors:
-        steps, _, skipped = walk(data, error["loc"])
-        is_key = error["loc"][-1:] == ("[key]",)
-        if error["type"] == "missing":
-            steps = (*steps, error["loc"][-1])
-        elif skipped and not is_key:
-            in_union.add(steps)
-        if error["type"] == "hetplan":
-            # The validator may point further down than pydantic can know.
-            steps = (*steps, *error["ctx"].get("at", ()))
-        groups.setdefault((steps, is_key), []).append(error)
-    holders = {steps[:length] for steps, _ in groups for length in range(len(steps))}
-    for (steps, is_key), details in groups.items():
-        if steps in in_union and steps in holders:
-            continue  # "not a number" says nothing new where the object was meant and has its own fault
-        yield steps, is_key, details
-
-
-def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, newer: bool) -> tuple[str, str]:
-    """What was expected, and what to write instead."""
-    if len(details) > 1:
-        expected = list(dict.fromkeys(_expected(detail) for detail in details))
-        remedy = next((_remedy(detail, steps) for detail in details if _remedy(detail, steps)), "")
-        return " or ".join(expected), remedy or "Write one of these."
-    detail = details[0]
-    if detail["type"] == "extra_forbidden":
-        known = sorted(_keys_at(model_type, steps[:-1]))
-        cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
-        listed = f"Known here: {', '.join(known)}." if known else "Remove it."
-        return "no key of this format", f"{closest(steps[-1], known)}{cure or listed}"
-    return _expected(detail), _remedy(detail, steps) or "Mend the value."
-
-
-_EXPECTED = {
-    "missing": "this key is required",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "finite_number": "a finite number",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dataclass_type": "an object",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "literal_error": "{expected}",
-    "too_short": "at least {min_length} entries",
-    "too_long": "at most {max_length} entries",
-    "string_too_short": "text of at least {min_length} character",
-    "string_too_long": "text of at most {max_length} characters",
-    "string_pattern_mismatch": "text of the form {pattern}",
-    "union_tag_invalid": "one of {expected_tags}",
-    "union_tag_not_found": "a key {discriminator} that says which kind this is",
-}
-
-
-def _expected(detail: Any) -> str:
-    context = detail.get("ctx", {})
-    if detail["type"] == "hetplan":
-        return str(context["why"])
-    if detail["type"] == "value_error":
-        return str(detail["msg"]).removeprefix("Value error, ")
-    template = _EXPECTED.get(detail["type"])
-    if template is None:
-        return str(detail["msg"])
-    return template.format(**context)
-
-
-def _remedy(detail: Any, steps: Steps) -> str:
-    kind, value, context = detail["type"], detail.get("input"), detail.get("ctx", {})
-    if kind == "hetplan":
-        return str(context["remedy"])
-    if kind == "missing":
-        return f'Add "{steps[-1]}".'
-    if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
-        return f"Write {value.strip()} without quotes."
-    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value == int(value):
-        return f"Write {int(value)}."
-    if kind == "literal_error":
-        words = re.findall(r"'([^']*)'", context["expected"])
-        return f"{closest(value, words)}Write one of these."
-    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        return unit_hint(steps, value) or "Write a number in this range."
-    return _TYPE_REMEDIES.get(kind, "")
-
-
-_TYPE_REMEDIES = {
-    "float_type": "Write a number such as 1.5.",
-    "int_type": "Write a whole number such as 3.",
-    "int_from_float": "Round it.",
-    "string_type": 'Write text in double quotes, "...".',
-    "bool_type": "Write true or false, without quotes.",
-    "tuple_type": "Put it into [ ].",
-    "list_type": "Put it into [ ].",
-    "dict_type": "Write { ... }.",
-    "model_type": "Write { ... }.",
-    "model_attributes_type": "Write { ... }.",
-    "too_short": "Add what is missing, or leave the key out.",
-    "too_long": "Remove what is too many.",
-    "finite_number": "Write null or leave the key out where there is no number.",
-    "string_pattern_mismatch": "Write it in that form.",
-}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _keys_at(model_type: type[BaseModel], steps: Steps) -> set[str]:
-    """The keys that the format knows at a place."""
-    here: list[Any] = [model_type]
-    for step in steps:
-        here = [below for kind in here for below in _below(kind, step)]
-    return {key for kind in here for key in _keys_of(kind)}
-
-
-def _alternatives(kind: Any) -> Iterator[Any]:
-    """The types that an annotation may mean, without Annotated and unions around them."""
-    origin = typing.get_origin(kind)
-    if origin is typing.Annotated:
-        yield from _alternatives(typing.get_args(kind)[0])
-    elif origin in (typing.Union, types.UnionType):
-        for branch in typing.get_args(kind):
-            yield from _alternatives(branch)
-    else:
-        yield kind
-
-
-def _below(kind: Any, step: str | int) -> Iterator[Any]:
-    for plain in _alternatives(kind):
-        if isinstance(plain, type) and issubclass(plain, BaseModel):
-            for name, field in plain.model_fields.items():
-                if step in (name, field.alias):
-                    yield field.annotation
-        elif typing.get_origin(plain) is dict:
-            yield typing.get_args(plain)[1]
-        elif typing.get_origin(plain) is tuple:
-            inside = typing.get_args(plain)
-            repeated = len(inside) == 2 and inside[1] is Ellipsis
-            if repeated or (isinstance(step, int) and step < len(inside)):
-                yield inside[0 if repeated else int(step)]
-
-
-def _keys_of(kind: Any) -> Iterator[str]:
-    for plain in _alternatives(kind):
-        if isinstance(plain, type) and issubclass(plain, BaseModel):
-            yield from (field.alias or name for name, field in plain.model_fields.items())

@@ -12,10 +12,34 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.slo import Runs
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load
 
-__all__ = ["at_of", "fitting_runs", "run_of", "runs_on", "same_point", "same_value", "table_of", "written"]
+__all__ = [
+    "at_of",
+    "fitting_runs",
+    "run_of",
+    "runs_on",
+    "same_point",
+    "same_value",
+    "table_of",
+    "variants_of",
+    "written",
+]
+
+
+def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
+    """The variants that an application may run."""
+    if runs is None:
+        return sorted(profile.variants)
+    if runs.variants is not None:
+        return list(runs.variants)
+    if runs.families is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.family in runs.families)
+    if runs.task is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.task == runs.task)
+    return []
 
 
 def runs_on(profile: Profile, variant: str | None, hardware: str) -> tuple[Run, ...]:

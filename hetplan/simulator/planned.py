@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hetplan.dispatch.matching import Matching, parts_of_pool
+from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.parts import parts_of_pool
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.of_plan import PlannedSystem, of_plan

@@ -19,7 +19,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, weights
+from hetplan.dispatch.matching import Matching, weights
+from hetplan.dispatch.parts import SPLIT_ABOVE
 from hetplan.dispatch.queue_rules import Earliest, Fcfs
 from hetplan.dispatch.rules import Rule, rule_name
 from hetplan.dispatch.snapshot import Overheads

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, split_pool
+from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.parts import SPLIT_ABOVE, split_pool
 from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold, oracle_makespan_ms
 from hetplan.dispatch.rules import Rule
 from hetplan.dispatch.snapshot import Overheads

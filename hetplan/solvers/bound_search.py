@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Limits
+from hetplan.planner.answer import Limits, relative_gap
 from hetplan.planner.bound_tree import DIGITS, BoundTree
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import GAP, OPTIMAL_GAP
 
 __all__ = ["Proof", "prove_bound"]

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relative_gap
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.columns import Columns, Listed, Priced, near_columns
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.gap import relative_gap
 from hetplan.solvers.columns_tree import CLOSED, search
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.running import OneByOne, left_of
+from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.answer import relative_gap
 from hetplan.planner.forms.columns import Near
-from hetplan.planner.gap import relative_gap
 
 __all__ = ["CLOSED", "Searched", "search"]
 

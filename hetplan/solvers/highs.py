@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hetplan.errors import NoSolver
-from hetplan.planner.answer import Answer, Limits
+from hetplan.planner.answer import Answer, Limits, left_of
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.highs_model import LARGEST, Found, HighsModel
 from hetplan.solvers.milp_engine import MilpEngine, stopped
 from hetplan.solvers.milp_points import within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine
-from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hetplan.errors import NoSolver
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relative_gap
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import OPTIMAL_GAP
 from hetplan.solvers.bound_search import prove_bound
 from hetplan.solvers.highs_model import DEFAULT_GAP, Found, Word
 from hetplan.solvers.milp_points import better, feasible, on_integers, seated, within_whole_bounds
 from hetplan.solvers.milp_proofs import needs_no_engine, proof_of_infeasible, proof_of_unbounded
-from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

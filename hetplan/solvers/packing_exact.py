@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of
 from hetplan.planner.forms.milp import Builder, Elastic, Milp, Vector
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.tolerances import VALUE
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.packing import PackingEngine, best_prices, better, choose_by, fill, filled_up, in_order, norms
 from hetplan.solvers.packing_local import at_least_cost, by_moves, in_fewer_machines, machine_orders
-from hetplan.solvers.running import left_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop, relative_gap
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Vector
 from hetplan.planner.forms.priced import Choice, Mixture, Priced
-from hetplan.planner.gap import relative_gap
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.running import OneByOne
 

@@ -5,28 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from hetplan.errors import NoSolver
-from hetplan.planner.answer import Answer, Limits
+from hetplan.planner.answer import Answer, Limits, left_of
 from hetplan.planner.forms.form import Form
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["OneByOne", "in_background", "left_of"]
+__all__ = ["OneByOne", "in_background"]
 
 
 FormT = TypeVar("FormT", bound=Form[Any])
 X = TypeVar("X")
-
-
-def left_of(limits: Limits, started: float) -> Limits:
-    """The same limits with the seconds that are left since `started` (a `time.monotonic()`)."""
-    if limits.seconds is None:
-        return limits
-    return replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - started)))
 
 
 class OneByOne(Generic[FormT, X]):

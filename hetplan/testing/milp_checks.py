@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop, relative_gap
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.form import certify
-from hetplan.planner.gap import relative_gap
 from hetplan.planner.tolerances import VALUE
 from hetplan.testing.known_case import Check, Skipped, another_form, leaves_the_form, overheard, same_twice
 from hetplan.testing.milp_cases import MilpCase, hard_lp, hard_mip, milp_cases, warm_family

@@ -22,10 +22,9 @@ from hetplan.verifier.promises import (
     plan_figures,
     worst_of,
 )
-from hetplan.verifier.references import check_header, check_inputs, check_references
+from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
-from hetplan.verifier.tables import check_tables
 from hetplan.verifier.wanted import (
     asked,
     check_capacity,
@@ -64,7 +63,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
         return Report((*found, *references), ("inputs", "references"), unchecked=unchecked)
     facts = gather(plan, inputs)
     found += [*check_options(plan), *check_late(facts)]
-    found += [*check_resources(facts), *check_cost(facts), *check_tables(facts)]
+    found += [*check_resources(facts), *check_cost(facts), *check_tables(plan, inputs)]
     skipped, computed = _serving(facts, found)
     whole = plan_figures(facts)
     found += check_promises(facts, computed, whole)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.matching import Matching, parts_of_pool, split_pool, weights
+from hetplan.dispatch.matching import Matching, weights
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+from hetplan.dispatch.parts import parts_of_pool, split_pool
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
 

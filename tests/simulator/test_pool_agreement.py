@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.dispatch.matching import SPLIT_ABOVE, Matching, parts_of_pool, weights
+from hetplan.dispatch.matching import Matching, weights
+from hetplan.dispatch.parts import SPLIT_ABOVE, parts_of_pool
 from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold
 from hetplan.serving.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.planned import planned_systems

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hetplan import registry
-from hetplan.planner.answer import Answer, Limits, Status
+from hetplan.planner.answer import Answer, Limits, Status, relative_gap
 from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
-from hetplan.planner.gap import relative_gap
 from hetplan.testing import LIES, Lying
 from hetplan.testing.milp_cases import MilpCase, milp_cases
 

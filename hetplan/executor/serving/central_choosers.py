@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.dispatch.matching import Matching, parts_of_pool
+from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+from hetplan.dispatch.parts import parts_of_pool
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.queue_rules import Fcfs, Threshold
 from hetplan.dispatch.snapshot import Snapshot

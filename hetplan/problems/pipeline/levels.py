@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
-from hetplan.planner.gap import relative_gap
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
 from hetplan.problems.pipeline.exact import by_config, by_programs
 from hetplan.problems.pipeline.form import levels_form, variant_form

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy.options import PolicyOptions
-from hetplan.problems.wishes import variants_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
-from hetplan.serving.runs import at_of, runs_on, table_of, written
+from hetplan.serving.runs import at_of, runs_on, table_of, variants_of, written
 from hetplan.serving.targets import limit_ms, strictest
 from hetplan.serving.times import law_of_run, statistic_of
 

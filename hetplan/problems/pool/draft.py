@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.dispatch.matching import SPLIT_ABOVE, parts_of_pool
+from hetplan.dispatch.parts import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.letters import Counts, Matrix, Pool
 from hetplan.problems.pool.rated import Chosen, Rated, Simulated
-from hetplan.problems.pool.why import less_rate
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
 from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
@@ -123,6 +122,8 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     wanted = pool.wish.rate_qps
     if wanted is None or planned >= wanted * (1 - MISSED):
         return {}
+    from hetplan.problems.pool.why import less_rate
+
     text = f"{wanted:g} qps are asked for, and the pool carries {planned:.6g} in simulation"
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
 

@@ -14,7 +14,8 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pool.counts import Configurations, configurations, covers, flows
+from hetplan.problems.pool.configurations import Configurations, configurations, covers
+from hetplan.problems.pool.counts import flows
 from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.letters import Counts, Pool, Vector
 from hetplan.problems.pool.rated import MOST_PROGRAMS, Chosen, Rated, holds, rated_by, rates_of

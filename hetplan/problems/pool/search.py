@@ -18,7 +18,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.problems.pool.counts import Configurations, configurations, covers
+from hetplan.problems.pool.configurations import Configurations, configurations, covers
 from hetplan.problems.pool.letters import Pool, Vector
 from hetplan.problems.pool.options import SearchOptions
 from hetplan.problems.pool.rated import MOST_PROGRAMS, Chosen, Simulated, rate_at, rates_of

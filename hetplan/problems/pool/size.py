@@ -26,7 +26,7 @@ from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pool.counts import configurations
+from hetplan.problems.pool.configurations import configurations
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.options import FluidOptions

@@ -1,16 +1,6 @@
 """The ways to choose a pool, each a conversation with engines, and how its end becomes a plan.
 
 The default asks the exact fluid program, reads whole counts, and asks again for the rate of exactly these counts.
-
-Pools for tens of thousands of classes of queries: alike classes are one while counts are chosen. Classes are alike when
-the same types serve them in time and their service times differ by little on each. A group g of them has the share
-``p_g``, the sum of theirs, and on type t one of two service times::
-
-    the mean of the classes, by their shares   every x_gt can be kept class by class: a restriction, whose counts do
-    the least of the classes                   whatever the classes can do the groups can: a relaxation, hence a bound
-
-So the exact program is between the two, and the gap that is claimed holds for it. The rate of the chosen counts is
-computed with every class by itself.
 """
 
 from __future__ import annotations
@@ -19,32 +9,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
-
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
-from hetplan.planner.elastic import explain
-from hetplan.problems.faults import Faults
 from hetplan.problems.pool.counts import point_of, start
 from hetplan.problems.pool.draft import draft, waiting
 from hetplan.problems.pool.form import fluid, minima, read_counts
-from hetplan.problems.pool.letters import Counts, Pool
-from hetplan.problems.pool.options import FluidAtOptions, FluidOptions
+from hetplan.problems.pool.impossible import impossible
+from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, carried, holds, rate_at
-from hetplan.problems.pool.why import impossible, nothing_served, too_slow, unaffordable, unreachable
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
-__all__ = ["chosen_by", "given_counts", "groups_of", "merged", "planned", "worth_merging"]
+__all__ = ["chosen_by", "planned", "worth_merging"]
 
 Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
 
 SLIPS = (0.0, 2e-6, 2e-5)
 """By how much budget and rate are tightened, in turn, until whole counts keep them exactly; the first is the rule."""
-
-GROUPS = 1000
-"""About how many groups of alike classes there are."""
 
 
 def planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
@@ -127,6 +110,8 @@ def _fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
         about = "least cost for the rate" if target else "most rate for the budget"
         answer = ask(form, start=at, gap=GAP, about=about)
         if answer.status is Status.INFEASIBLE:
+            from hetplan.problems.pool.why import unreachable
+
             return unreachable(pool, ask, form, answer)
         if answer.point is None:
             return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
@@ -150,60 +135,12 @@ def _then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Ch
 
 def fluid_lp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     """The fluid program at given counts."""
+    from hetplan.problems.pool.given import given_counts
+    from hetplan.problems.pool.why import unaffordable
+
     counts = given_counts(pool)
     reason = unaffordable(pool, counts)
     return reason if reason is not None else Chosen(rate_at(pool, ask, counts))
-
-
-def given_counts(pool: Pool) -> Counts:
-    """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
-    faults = Faults.of(pool.inputs)
-    stated = cast(FluidAtOptions, pool.options).counts
-    counts = np.zeros(len(pool.columns), dtype=np.int64)
-    offers = {column.offer: o for o, column in enumerate(pool.columns) if column.offer is not None}
-    per_type = {kind.hardware: t for t, kind in enumerate(pool.types)}
-    if stated is None:
-        stated = {}
-        for kind in pool.types:
-            if kind.most != kind.least:
-                faults.in_slo(
-                    f"$.limits.instances.{kind.hardware}",
-                    "fluid-lp rates a given pool, and this leaves a choice",
-                    "Give option counts, or the same least and most for every hardware.",
-                    value=[kind.least, kind.most],
-                )
-            stated[kind.hardware] = kind.least
-    for name, count in stated.items():
-        if count < 0 or (name not in offers and name not in per_type):
-            faults.in_options(
-                f"counts.{name}",
-                "counts are of offers or hardware of this pool, none of them negative",
-                f"Choose from {', '.join([*per_type, *offers])}.",
-                value=count,
-            )
-        elif name in offers:
-            counts[offers[name]] += count
-        else:
-            _fill(pool, counts, per_type[name], count, faults)
-    faults.settle()
-    return counts
-
-
-def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> None:
-    """Instances of a type from its offers, cheapest first."""
-    left = count
-    for o in pool.offers_of(t):
-        stock = pool.columns[o].stock
-        taken = left if stock is None else min(left, stock)
-        counts[o] += taken
-        left -= taken
-    if left:
-        faults.in_options(
-            f"counts.{pool.types[t].hardware}",
-            "more than its offers have in stock",
-            f"At most {count - left}.",
-            value=count,
-        )
 
 
 def _idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
@@ -215,6 +152,8 @@ def _idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
     form = minima(pool)
     answer = ask(form, gap=0.0, about="the least instances")
     if answer.status is Status.INFEASIBLE:
+        from hetplan.planner.elastic import explain
+
         return explain(form, ask)
     counts = pool.columns_of(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
@@ -231,44 +170,17 @@ def worth_merging(pool: Pool, most: int) -> bool:
     return pool.p.size > most and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
 
 
-def groups_of(pool: Pool, groups: int) -> Counts:
-    """The group of each class: alike in where it is served in time, and near in how long it takes there."""
-    usable = pool.usable
-    logs = np.where(usable, np.log(np.where(usable, pool.L, 1.0)), 0.0)
-    size = logs.sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
-    width = max(float(np.ptp(size)) / groups, 1e-12)
-    near = np.floor((size - size.min()) / width)
-    _, group = np.unique(np.column_stack([usable, near]), axis=0, return_inverse=True)
-    return np.asarray(group.ravel(), dtype=np.int64)
-
-
-def merged(pool: Pool, group: Counts, *, fastest: bool) -> Pool:
-    """The pool with groups for classes; `fastest` takes of each group the least service time, else the mean."""
-    count = int(group.max()) + 1
-    share = np.asarray(np.bincount(group, weights=pool.p, minlength=count), dtype=np.float64)
-    first = np.unique(group, return_index=True)[1]
-    served = pool.usable[first]
-    times = np.full((count, len(pool.types)), np.inf)
-    if fastest:
-        np.minimum.at(times, group, pool.L)
-    else:
-        held = np.where(pool.usable, pool.L, 0.0) * pool.p[:, None]
-        times = np.column_stack([np.bincount(group, weights=column, minlength=count) for column in held.T])
-        times /= share[:, None]
-    compared = np.where(served, 0.0, np.inf)
-    wish = replace(pool.wish, p=share, points=tuple(pool.wish.points[s] for s in first))
-    mean = np.where(served, times, np.inf)
-    spread = replace(pool.times, mean_ms=mean, compared_ms=compared, std_ms=None, max_ms=None)
-    return replace(pool, wish=wish, times=replace(spread, extrapolated=np.zeros(mean.shape, dtype=bool)))
-
-
 def _merged_best(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
     """The fluid program by groups of classes; None where only the exact one can say."""
+    from hetplan.problems.pool.groups import GROUPS, groups_of, merged
+
     group = groups_of(pool, GROUPS)
     mean, least = merged(pool, group, fastest=False), merged(pool, group, fastest=True)
     form = fluid(least, pool.fluid_target)
     bound = ask(form, gap=GAP, about=f"bound by {mean.p.size} groups of classes")
     if bound.status is Status.INFEASIBLE:
+        from hetplan.problems.pool.why import unreachable
+
         return unreachable(mean, ask, form, bound)
     found = _fluid_best(mean, ask)
     if isinstance(found, Infeasible):
@@ -292,8 +204,11 @@ def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft 
         return found
     rated, simulated, claims = found.rated, found.simulated, found.backed
     if rated.lam <= 0:
-        idle = pool.wish.rate_qps == 0.0
-        return waiting(pool, rated.counts) if idle else nothing_served(pool, ask, rated.counts)
+        if pool.wish.rate_qps == 0.0:
+            return waiting(pool, rated.counts)
+        from hetplan.problems.pool.why import nothing_served
+
+        return nothing_served(pool, ask, rated.counts)
     if pool.options.size == "simulated" and simulated is None:
         from hetplan.problems.pool import size
 
@@ -301,6 +216,8 @@ def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft 
         simulated = replace(simulated, at_most=rated.lam)
         claims = tuple(size.claims(pool, ask, simulated, claims))
     elif simulated is None and pool.wish.budget is None and not holds(pool, rated):
+        from hetplan.problems.pool.why import too_slow
+
         given = pool.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
         return too_slow(pool, rated.counts, rated.lam, proved=given)
     note = "the most that the chosen pool can carry"

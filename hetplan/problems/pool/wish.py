@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.wishes import variants_of
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.mix import AboveLargestBin
 from hetplan.profiles.slo import App, RateRange, Slo
 from hetplan.serving.demand import Classes, classes_of
+from hetplan.serving.runs import variants_of
 from hetplan.serving.targets import Target, response_targets
 
 __all__ = ["Wish", "read_wish"]
@@ -22,7 +22,7 @@ __all__ = ["Wish", "read_wish"]
 
 @dataclass(frozen=True)
 class Wish:
-    """The SLO as the pool understands it.
+    """The SLO as the pool reads it.
 
     `points` are the classes of queries with a positive share `p`; `targets` are the response targets by percentile, the
     last of which is the one that choosing is about. Exactly one of `budget` (most rate for it) and `rate_qps` (least

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
-from hetplan.planner.gap import relative_gap
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import columns, counts_in_order, counts_of, program, spread, why_no_columns
 from hetplan.problems.variants.places import (

@@ -7,7 +7,7 @@ from hetplan import registry
 from hetplan.errors import SolverFailed
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pool.form import fluid, fluid_at
-from hetplan.problems.pool.ways import given_counts
+from hetplan.problems.pool.given import given_counts
 
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {"cp-sat-scaled"}

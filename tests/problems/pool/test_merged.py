@@ -8,7 +8,7 @@ from cases.pool import counts, decide, files, pose, promise
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool import ways
+from hetplan.problems.pool import groups, ways
 from hetplan.problems.pool.form import fluid_at
 
 SIZES = np.arange(1, 61)
@@ -36,18 +36,18 @@ def drafted(found: Draft | Infeasible) -> Draft:
 
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "GROUPS", 12)
+    monkeypatch.setattr(groups, "GROUPS", 12)
 
 
 def test_groups_are_alike_in_where_they_are_in_time_and_near_in_time() -> None:
     pool = pose(case(budget=4))
-    group = ways.groups_of(pool, 12)
+    group = groups.groups_of(pool, 12)
     assert 3 < group.max() < 40
     for one in range(group.max() + 1):
         assert len(np.unique(pool.usable[group == one], axis=0)) == 1
         times = pool.L[group == one][:, 0]
         assert times.max() / times.min() < 1.5
-    mean, least = (ways.merged(pool, group, fastest=fastest) for fastest in (False, True))
+    mean, least = (groups.merged(pool, group, fastest=fastest) for fastest in (False, True))
     assert mean.p.sum() == pytest.approx(1.0)
     assert (least.L <= mean.L + 1e-12).all()
     # The work of all classes on a type is that of their groups.

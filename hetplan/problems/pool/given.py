@@ -1,0 +1,64 @@
+"""The counts of a pool that is given: formulation `fluid-lp` rates it, and chooses nothing."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from hetplan.problems.faults import Faults
+from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.options import FluidAtOptions
+
+__all__ = ["given_counts"]
+
+
+def given_counts(pool: Pool) -> Counts:
+    """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
+    faults = Faults.of(pool.inputs)
+    stated = cast(FluidAtOptions, pool.options).counts
+    counts = np.zeros(len(pool.columns), dtype=np.int64)
+    offers = {column.offer: o for o, column in enumerate(pool.columns) if column.offer is not None}
+    per_type = {kind.hardware: t for t, kind in enumerate(pool.types)}
+    if stated is None:
+        stated = {}
+        for kind in pool.types:
+            if kind.most != kind.least:
+                faults.in_slo(
+                    f"$.limits.instances.{kind.hardware}",
+                    "fluid-lp rates a given pool, and this leaves a choice",
+                    "Give option counts, or the same least and most for every hardware.",
+                    value=[kind.least, kind.most],
+                )
+            stated[kind.hardware] = kind.least
+    for name, count in stated.items():
+        if count < 0 or (name not in offers and name not in per_type):
+            faults.in_options(
+                f"counts.{name}",
+                "counts are of offers or hardware of this pool, none of them negative",
+                f"Choose from {', '.join([*per_type, *offers])}.",
+                value=count,
+            )
+        elif name in offers:
+            counts[offers[name]] += count
+        else:
+            _fill(pool, counts, per_type[name], count, faults)
+    faults.settle()
+    return counts
+
+
+def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> None:
+    """Instances of a type from its offers, cheapest first."""
+    left = count
+    for o in pool.offers_of(t):
+        stock = pool.columns[o].stock
+        taken = left if stock is None else min(left, stock)
+        counts[o] += taken
+        left -= taken
+    if left:
+        faults.in_options(
+            f"counts.{pool.types[t].hardware}",
+            "more than its offers have in stock",
+            f"At most {count - left}.",
+            value=count,
+        )
