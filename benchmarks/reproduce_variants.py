@@ -33,6 +33,8 @@ PERIOD_S = 10.0
 EVERY_S, HOLD = 2.0, 8
 """How often scaling is decided (the paper's monitor: 2 s), and over how many looks the highest load counts."""
 SLACK = 1.3
+PLANNED = {"size": "planned"}
+"""Sizes as in the paper."""
 WITHIN, NOISE = 1.05, 0.005
 """Costs and shares of late queries this near are called equal."""
 BURSTS = (0.4, 0.4, 0.4, 2.2, 2.2, 2.2, 0.4, 0.4, 0.4, 2.2, 2.2, 2.2, 0.4, 0.4)
@@ -186,7 +188,7 @@ def throughput(scale: Scale) -> list[Row]:
 
     def carried(formulation: str, factor: float) -> bool:
         rates = {name: rate * factor for name, rate in loads.items()}
-        outcome = planner.plan(slo, demand=rates, question="variants", formulation=formulation)
+        outcome = planner.plan(slo, demand=rates, question="variants", formulation=formulation, options=PLANNED)
         return outcome.plan is not None and not any(one.rate_qps > 0 for one in outcome.plan.unserved)
 
     most = {}
@@ -213,7 +215,9 @@ def sharing(scale: Scale) -> list[Row]:
     wish = {**slo, "apps": shared, "limits": {}}
     cost = {}
     for mode in ("shared", "dedicated"):
-        outcome = front_door.solve(profile, wish, state=state, question="variants", options={"sharing": mode})
+        outcome = front_door.solve(
+            profile, wish, state=state, question="variants", options={"sharing": mode, **PLANNED}
+        )
         cost[mode] = next(p.value for p in outcome.require().promises if p.quantity == "gross_cost_per_hour")
     what = f"gross cost per hour, {len(families)} models for four applications each"
     paper = "sharing serves the same at less cost"

@@ -46,6 +46,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 
 Row = dict[str, Any]
+PLANNED = {"size": "planned"}
+"""Sizes as in the paper, for every formulation."""
 FORMULATIONS = ("columns", "milp", "greedy")
 MOST_FOR_MILP = 1000
 TIGHT = (1.15, 1.0, 0.95, 0.9)
@@ -70,7 +72,7 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
         row: Row = {"architectures": count, "tight": tight, "formulation": name, "read_files_ms": read_ms}
         times = 1 if name == "milp" and count > 100 else repeat
         rows.append(row | _decided(inputs, name, times))
-        how: Any = {"state": state, "question": "variants", "formulation": name}
+        how: Any = {"state": state, "question": "variants", "formulation": name, "options": PLANNED}
         planner.plan(slo, **how) if times > 1 else None
         whole = [cpu_ms(lambda how=how: planner.plan(slo, **how))[0] for _ in range(times)]
         rows[-1]["whole_ms"] = statistics.median(whole)
@@ -79,7 +81,7 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
 
 def _decided(inputs: Inputs, name: str, times: int) -> Row:
     """Posed and decided so many times: how long that takes, and what comes of it."""
-    choice = front_door.choose(inputs, question="variants", formulation=name)
+    choice = front_door.choose(inputs, question="variants", formulation=name, options=PLANNED)
     spent, alone, draft, engine = [], [], None, ""
     for _ in range(times):
         ask = Asking(registry.solvers(), Limits())

@@ -41,14 +41,25 @@ def check_simulator(tools: Tools) -> None:
         )
 
 
-def shown_by(tools: Tools, inputs: Inputs, plan: Plan, ask: Ask, *, seeds: int = SEEDS) -> Shown:
+def shown_by(
+    tools: Tools,
+    inputs: Inputs,
+    plan: Plan,
+    ask: Ask,
+    *,
+    seeds: int = SEEDS,
+    seed: int | None = None,
+    how: Mapping[str, Any] | None = None,
+) -> Shown:
     """The response times that a simulation of the plan shows, of every target that the SLO states.
 
     Of several runs the upper end of the interval counts: the promise has to hold on other seeds too. One run alone
-    promises nothing, since its interval may be infinite.
+    promises nothing, since its interval may be infinite. `seed` is by default that of the limits; `how` is handed on.
     """
     assert tools.simulate is not None
-    report: Any = tools.simulate(plan, inputs, seeds=seeds, seed=ask.limits.seed)
+    report: Any = tools.simulate(
+        plan, inputs, seeds=seeds, seed=ask.limits.seed if seed is None else seed, **(how or {})
+    )
     promises, late = list[Promise](), dict[str, None]()
     for name, app in inputs.slo.apps.items():
         for target in app.latency if name in report.apps else ():

@@ -114,7 +114,8 @@ def machines(
 
 
 def solve(documents: tuple[Any, Any, Any], formulation: str | None = None, **options: Any) -> hp.Outcome:
-    """The plan of a snapshot."""
+    """The plan of a snapshot; up to saturation, as in the paper, where no option says otherwise."""
+    options.setdefault("size", "planned")
     profile, slo, state = documents
     solver = options.pop("solver", None)
     return hp.solve(

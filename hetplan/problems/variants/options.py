@@ -10,6 +10,7 @@ from hetplan.planner.contract import Options
 
 __all__ = ["GreedyOptions", "PaperOptions", "SimpleOptions", "VariantsOptions"]
 
+Size = Literal["planned", "estimated", "simulated", "auto"]
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
@@ -33,17 +34,17 @@ class VariantsOptions(Options):
     latency_stat: LatencyStat = Field(
         default="mean", description="which statistic of the latency tables is compared with the latency target"
     )
-    size: Literal["planned", "estimated", "simulated"] = Field(
-        default="planned",
+    size: Size = Field(
+        default="auto",
         description="how busy instances may be: up to saturation, as far as a queueing formula has their queries in "
-        "time, or as far as simulation has",
+        "time, as far as simulation has, or (auto) by the formula, confirmed or corrected by simulation",
     )
     loading: Literal["auto", "amortised", "weighted"] = Field(
         default="auto",
         description="what loading counts for: spread over the SLO's horizon, or (the paper) by load_weight_per_s; "
         "auto is weighted where the SLO states that weight",
     )
-    evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated only)")
+    evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated or auto)")
 
 
 class PaperOptions(VariantsOptions):
@@ -55,13 +56,16 @@ class PaperOptions(VariantsOptions):
     violators: Literal["ignore", "count"] = Field(default="count", description="as printed: what runs counts")
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")
     loading: Literal["auto", "amortised", "weighted"] = Field(default="weighted", description="as printed: by lambda")
-
-
-class GreedyOptions(VariantsOptions):
-    """`greedy`: Section 4.2.2, with its counters for scaling down."""
-
-    slot_s: float = Field(default=1.0, gt=0, description="seconds between two looks: T_v = ceil(load time / slot)")
+    size: Size = Field(default="planned", description="as printed: up to saturation, whatever waits")
 
 
 class SimpleOptions(VariantsOptions):
     """The baselines."""
+
+    size: Size = Field(default="planned", description="rules of the literature, which leave no room to wait")
+
+
+class GreedyOptions(SimpleOptions):
+    """`greedy`: Section 4.2.2, with its counters for scaling down."""
+
+    slot_s: float = Field(default=1.0, gt=0, description="seconds between two looks: T_v = ceil(load time / slot)")

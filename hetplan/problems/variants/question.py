@@ -81,7 +81,7 @@ class Variants:
         else:
             from hetplan.problems.variants.ways import WAYS
         way = WAYS[self.formulation]
-        if v.options.size == "simulated":
+        if v.options.size in ("simulated", "auto"):
             from hetplan.problems.variants.size import sized
 
             return sized(v, ask, way, self.tools, self.formulation)

@@ -1,4 +1,4 @@
-r"""How busy an instance may be and still answer in time: by a queueing formula (`estimated`), or by simulation.
+r"""How busy an instance may be and still answer in time: by a queueing formula, by simulation, or by both.
 
 `estimated`. An instance serves a batch of up to b queries in T, whenever it is free and someone waits; queries come as
 a Poisson stream of rho b in T (rho is the use). With n waiting when a batch ends, the next leaves (n - b)^+ behind, so
@@ -12,12 +12,18 @@ percentile) serves all variants. Several servers of one instance count as so man
 
 `simulated`. It begins where the formula leads, so that few plans need to be simulated; whoever is late asks less of
 its instances, until nobody is.
+
+`auto`. The same, with as many queries as it takes to see a percentile: `TAIL` that are late by right, per application.
+Each plan is played on seeds of its own, so that no plan is chosen for its luck. Where the formula finds no plan, one
+that asks more of its instances is tried: the formula is careful, and what it forbids may be in time. Where no plan is
+in time, the target is missed, and the outcome says so. Plans and queries are counted; no clock decides, but a limit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,8 +31,9 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.simulated import check_simulator, plan_to_simulate, shown_by, with_shown
-from hetplan.problems.variants.wish import Serves, Snapshot
+from hetplan.problems.simulated import SEEDS, Shown, check_simulator, plan_to_simulate, shown_by, with_shown
+from hetplan.problems.variants.wish import Asked, Serves, Snapshot
+from hetplan.profiles.plan import Notice
 
 __all__ = ["busy_limit", "leaving_room_to_wait", "sized"]
 
@@ -42,6 +49,19 @@ LESS = 0.85
 """What a late application still asks of the instances that it uses, each time."""
 LEAST = 0.002
 """An instance is never taken for less useful than this share of its saturation."""
+MOST_SHRINKINGS = 20
+"""So often less is asked before another plan comes of it."""
+TAIL = 40
+"""Queries that may be late, of each application in each simulation of `auto`."""
+MOST_PLAYED = 200_000
+"""Queries of all applications in one simulation of `auto`."""
+SPANS = 200.0
+"""A run is so many times as long as the longest limit: long enough for queues to grow."""
+HIGHEST = 99.9
+"""A higher percentile lengthens no run."""
+STEADY = ("poisson", "deterministic", "gamma")
+"""Arrivals whose rate does not change: a run that is short shows them as they are."""
+UNCONFIRMED = "W-unconfirmed"
 SETTLED = 1e-7
 MOST_STEPS = 3000
 
@@ -114,8 +134,7 @@ def _with_room(v: Snapshot, pair: Serves) -> Serves:
     if pair.late:
         return pair
     one, batch = v.asked[pair.app], v.kinds[pair.kind].batch
-    percentile = max((t.percentile for t in one.app.latency if t.of == "response"), default=99.0)
-    use = busy_limit(time_ms=pair.latency_ms, batch=batch, slo_ms=one.slo_ms, percentile=percentile)
+    use = busy_limit(time_ms=pair.latency_ms, batch=batch, slo_ms=one.slo_ms, percentile=_percentile(one))
     at_once = max(1, round(pair.qps * pair.latency_ms / 1000.0 / batch))
     busy = max(min(1.0, use * at_once * batch * 1000.0 / pair.latency_ms / pair.qps), LEAST)
     return replace(pair, qps=pair.qps * busy, busy=busy)
@@ -124,23 +143,125 @@ def _with_room(v: Snapshot, pair: Serves) -> Serves:
 def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasible:
     """The plan by this way whose applications are in time in simulation."""
     check_simulator(tools)
-    now, turn = v, 0
-    while True:
-        made = way(now, ask)
-        if isinstance(made, Infeasible) or not made.routing:
-            return made
-        turn += 1
-        shown = shown_by(tools, v.inputs, plan_to_simulate("variants", formulation, made), ask)
-        ask.note(Event("simulated", f"{len(shown.late)} applications late", done=turn / v.options.evaluations))
-        tried = replace(with_shown(made, shown), searched=True)
+    tries = _Tries(v, ask, way, tools, formulation)
+    made = tries.first()
+    if isinstance(made, Infeasible) or not made.routing:
+        return made
+    best: tuple[Draft, Shown] | None = None
+    while tries.turn < v.options.evaluations and ask.remaining > 0:
+        shown = tries.shown(made)
+        if best is None or len(shown.late) < len(best[1].late):
+            best = made, shown
         if not shown.late:
-            return tried
-        if turn >= v.options.evaluations or ask.remaining <= 0:
-            named = ", ".join(sorted(shown.late)[:5])
-            return replace(
-                tried, target_missed=f"late in simulation however little of each instance was asked: {named}"
-            )
-        now = replace(now, serves=tuple(_less_busy(now, made, pair, shown.late) for pair in now.serves))
+            break
+        following = tries.less_busy(made, shown.late)
+        if following is None:
+            break
+        made = following
+    return _said(v, made, best, tries.turn)
+
+
+def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int) -> Draft:
+    """The best plan seen, with what simulation showed of it."""
+    if best is None:
+        text = "time was up before a simulation could confirm that waiting leaves the response times in time"
+        return replace(made, warnings=(*made.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
+    made, shown = best
+    tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
+    if shown.late:
+        named = ", ".join(sorted(shown.late)[:5])
+        text = f"late in simulation however little of each instance was asked ({turns} plans): {named}"
+        return replace(tried, target_missed=text)
+    unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
+    if unsure and v.options.size == "auto":
+        text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
+        tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
+    return tried
+
+
+@dataclass
+class _Tries:
+    """Plans that are simulated one after another, each on seeds of its own, asking less of what was late."""
+
+    v: Snapshot
+    ask: Ask
+    way: Way
+    tools: Tools
+    formulation: str
+    turn: int = 0
+
+    def first(self) -> Draft | Infeasible:
+        """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
+        made = self.way(self.v, self.ask)
+        if self.v.options.size != "auto":
+            return made
+        estimated = self.v
+        for part in (0.5, 0.0):
+            if isinstance(made, Draft):
+                break
+            self.v = replace(estimated, serves=tuple(_busier(pair, part) for pair in estimated.serves))
+            made = self.way(self.v, self.ask)
+        return made
+
+    def shown(self, made: Draft) -> Shown:
+        """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more."""
+        self.turn += 1
+        plan = plan_to_simulate("variants", self.formulation, made)
+        if self.v.options.size != "auto":
+            shown = shown_by(self.tools, self.v.inputs, plan, self.ask)
+        else:
+            length_s = _length_s(self.v)
+            how = {} if length_s is None else {"duration_s": length_s}
+            seed = self.ask.limits.seed + self.turn
+            shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=how)
+            judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
+            shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
+        done = self.turn / self.v.options.evaluations
+        self.ask.note(Event("simulated", f"{len(shown.late)} applications late", done=done))
+        return shown
+
+    def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
+        """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
+        for _ in range(MOST_SHRINKINGS):
+            pairs = tuple(_less_busy(self.v, made, pair, late) for pair in self.v.serves)
+            self.v = replace(self.v, serves=pairs)
+            following = self.way(self.v, self.ask)
+            if isinstance(following, Infeasible):
+                return None
+            if (following.workers, following.routing) != (made.workers, made.routing):
+                return following
+        return None
+
+
+def _busier(pair: Serves, part: float) -> Serves:
+    """A pair that is asked for more: with `part` 0 for all that it serves at saturation."""
+    busy = pair.busy**part
+    return replace(pair, qps=pair.saturation_qps * busy, busy=busy)
+
+
+def _length_s(v: Snapshot) -> float | None:
+    """How long a run is: `TAIL` late queries of each application, within `MOST_PLAYED` of all (None: the default)."""
+    asked = [one for one in v.asked if one.load_qps > 0]
+    if any(one.app.demand.arrivals.process not in STEADY for one in asked) or not asked:
+        return None
+    wanted = max(TAIL / _allowed(one) / one.load_qps for one in asked)
+    spans = max((SPANS * one.slo_ms / 1000.0 for one in asked if math.isfinite(one.slo_ms)), default=0.0)
+    return min(max(wanted, spans), MOST_PLAYED / sum(one.load_qps for one in asked))
+
+
+def _is_judged(v: Snapshot, one: Asked) -> bool:
+    """Whether enough queries of an application are played to say that it is late."""
+    length_s = _length_s(v)
+    return length_s is None or one.load_qps * length_s * SEEDS * _allowed(one) >= TAIL
+
+
+def _allowed(one: Asked) -> float:
+    """The share of its queries that may be late, by its strictest percentile."""
+    return 1.0 - min(_percentile(one), HIGHEST) / 100.0
+
+
+def _percentile(one: Asked) -> float:
+    return max((target.percentile for target in one.app.latency if target.of == "response"), default=99.0)
 
 
 def _less_busy(v: Snapshot, made: Draft, pair: Serves, late: tuple[str, ...]) -> Serves:

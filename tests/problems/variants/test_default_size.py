@@ -1,0 +1,127 @@
+"""The default size: the formula first, simulation confirms it or corrects it, and what cannot be kept is said."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cases.variants import counts, machines, money, solve, table2
+
+import hetplan as hp
+from hetplan.planner.contract import Tools
+from hetplan.profiles.load import load_inputs
+from hetplan.simulator.simulate import simulate
+
+ROOT = Path(__file__).resolve().parents[3]
+BILL = "cost_per_hour"
+
+
+def shown(plan):
+    return {one.app: one for one in plan.promises if one.model == "simulation/1"}
+
+
+class Simulator:
+    """Shows so much for each plan in turn (the last again and again), and keeps how it was asked."""
+
+    def __init__(self, *values):
+        self.values, self.asked = values, []
+
+    def __call__(self, plan, inputs, *, seeds, seed, **how):
+        value = self.values[min(len(self.asked), len(self.values) - 1)]
+        self.asked.append((plan, seed, how))
+        held = SimpleNamespace(value=value, low=value - 1, high=value + 1)
+        return SimpleNamespace(apps={app: SimpleNamespace(percentiles_ms={99.0: held}) for app in plan.routing})
+
+
+def default(documents, *values, **options):
+    profile, slo, state = documents
+    tools = Simulator(*values)
+    how = {"question": "variants", "options": options, "tools": Tools(simulate=tools)}
+    return hp.solve(profile, slo, state=state, **how), tools
+
+
+def test_the_shipped_example_keeps_its_wish_under_fresh_seeds():
+    profile, slo = (str(ROOT / "examples" / "variants" / f"{name}.json") for name in ("profile", "slo"))
+    planned = hp.solve(profile, slo, question="variants", options={"size": "planned"}).require()
+    found = hp.solve(profile, slo)
+    assert (found.exit_code, found.status) == (0, "optimal")
+    assert set(shown(found.plan)) == {"faces", "thumbnails", "search"}
+    assert money(found, BILL) * 3600 == pytest.approx(1.36)
+    inputs = load_inputs(profile, slo)
+    for seed in (101, 202):
+        report = simulate(found.plan, inputs, seed=seed, duration_s=500.0)
+        late = simulate(planned, inputs, seed=seed, duration_s=500.0)
+        for app, promise in shown(found.plan).items():
+            assert report.apps[app].percentiles_ms[99.0].high <= promise.value
+        assert late.apps["faces"].percentiles_ms[99.0].low > 60.0
+    assert hp.solve(profile, slo).plan == found.plan
+
+
+def test_what_is_confirmed_at_once_is_simulated_once():
+    found, tools = default(table2(90.0, 100.0), 80.0)
+    assert (found.exit_code, found.status, len(tools.asked)) == (0, "optimal", 1)
+    ((_, _, how),) = tools.asked
+    # 40 of a hundred times as many may be late, 90 in a second.
+    assert how["duration_s"] == pytest.approx(4000 / 90)
+    assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
+    assert shown(found.plan)["images"].interval == (79.0, 81.0)
+
+
+def test_what_is_late_asks_less_until_it_is_in_time():
+    found, tools = default(table2(90.0, 100.0), 120.0, 110.0, 80.0)
+    assert (found.exit_code, found.status) == (0, "best-of-measured")
+    seeds = [seed for _, seed, _ in tools.asked]
+    assert len(seeds) == len(set(seeds)) == 3
+    plans = [plan.workers for plan, _, _ in tools.asked]
+    assert plans[0] != plans[1] != plans[2]
+    assert found.plan.workers == plans[2]
+    assert money(found, BILL) > money(solve(table2(90.0, 100.0), size="estimated"), BILL)
+
+
+def test_what_is_never_in_time_is_said_and_not_promised():
+    found, tools = default(table2(90.0, 100.0), 120.0, evaluations=3)
+    assert found.exit_code == 3
+    assert "late in simulation" in found.why[0]
+    assert not shown(found.plan)
+    assert len(tools.asked) == 3
+
+
+def tight():
+    """One machine of 10 queries/s, each 95 of 100 ms: the formula finds no plan for 1 query/s."""
+    return machines({"m": (1, {"units": 4.0})}, {"x-v": ("m", 95.0, 10.0, 1, {"units": 4.0})}, {"x": 1.0}, slo_ms=100.0)
+
+
+def test_what_the_formula_forbids_may_be_in_time():
+    assert solve(tight(), size="estimated").exit_code == 3
+    kept, tools = default(tight(), 90.0)
+    assert (kept.exit_code, len(tools.asked)) == (0, 1)
+    assert shown(kept.plan)["x"].value == 100.0
+    late, _ = default(tight(), 150.0)
+    assert late.exit_code == 3
+    assert late.plan is not None
+
+
+def test_too_few_queries_confirm_nothing():
+    # 0.02 in a second beside 2,000: a run of both has two of it.
+    documents = table2({"many": 2000.0, "few": 0.02}, 300.0)
+    found, _ = default(documents, 50.0)
+    assert found.exit_code == 0
+    (warning,) = [one for one in found.plan.warnings if one.code == "W-unconfirmed"]
+    assert "few" in warning.text
+    assert "many" not in warning.text
+
+
+def test_bursts_are_played_as_long_as_they_need():
+    documents = table2(90.0, 100.0)
+    documents[1]["apps"]["images"]["demand"]["arrivals"] = {
+        "process": "mmpp", "relative_rates": [0.5, 1.5], "stay_s": [10, 10],
+    }  # fmt: skip
+    _, tools = default(documents, 80.0)
+    assert [how for _, _, how in tools.asked] == [{}]
+
+
+def test_the_papers_formulations_are_as_printed():
+    for formulation in ("infaas-paper", "greedy", "replicate-only", "static"):
+        profile, slo, state = table2(90.0, 100.0)
+        found = hp.solve(profile, slo, state=state, question="variants", formulation=formulation)
+        assert found.require().method.options["size"] == "planned"
+        assert not shown(found.plan)
