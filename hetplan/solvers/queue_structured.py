@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 
 _LARGEST = 3e9
 """Bytes of tables that the engine allows itself."""
-_COMPILING = "compiling the policy engine, which is kept for later: usually 5 s on one core"
+_COMPILING = "compiling what policies need, which is kept for later: usually 10 s on one core"
 
 
 class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):

@@ -34,6 +34,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
+from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, latencies_s
 from hetplan.verifier.report import Violation
 
@@ -50,6 +51,7 @@ _SAME = 1e-6
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a policy plan promises beyond the generic check; to be called on a plan whose references are sound."""
     found: list[Violation] = []
+    heads = NewHeads()
     for app_id, app in inputs.slo.apps.items():
         tables = [_typed(table) for table in plan.policies.get(app_id, ())]
         if not tables:
@@ -62,7 +64,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             at = f"policies.{app_id}[{number}]"
             found += _table(plan, inputs, app, table, at)
             top = table.rate_qps == max(other.rate_qps for other in tables if other.workers == table.workers)
-            figures = figures_of(plan, inputs, app_id, table) if not found else None
+            figures = figures_of(plan, inputs, app_id, table, heads) if not found else None
             if figures is not None:
                 found += _expected(plan, table, figures, at)
                 expected += [(table.rate_qps, figures)] if top else []

@@ -17,14 +17,14 @@ Poisson counts come from scipy's distribution functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import betainc, gammaln, pdtr
 
-__all__ = ["Chain", "enclosed"]
+__all__ = ["Chain", "NewHeads", "enclosed"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +37,8 @@ _MOST = 6000
 _AT_ONCE = 1_000_000
 """Numbers of one array, of actions that are looked at together."""
 _NOTHING = 1e-16
+_KEPT = 16_000_000
+"""Numbers that are kept of actions that other tables take too: 128 MB."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,50 @@ class Chain:
         return self.grid_s.size
 
 
-def enclosed(chain: Chain, earned: Floats, over: Floats, idle: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the long-run average of each column of `earned` [n - 1, j, column] (and of "over" and idling)."""
-    step = _Step(chain)
+@dataclass
+class NewHeads:
+    """The slack of the query that is first after an action, for the actions that several tables have in common.
+
+    It depends on the phase and not on the load. Tables with other latencies, slacks or stages are kept apart.
+    """
+
+    _known: dict[tuple[bytes, bytes, int], dict[int, Floats]] = field(default_factory=dict)
+    _size: int = 0
+
+    def of(self, chain: Chain) -> dict[int, Floats]:
+        """What is known for tables like this one, by the action's number."""
+        return self._known.setdefault((chain.latency_s.tobytes(), chain.grid_s.tobytes(), chain.stages), {})
+
+    def keep(self, known: dict[int, Floats], action: int, shares: Floats) -> None:
+        """Add an action, as long as there is room."""
+        if self._size + shares.size <= _KEPT:
+            self._size += shares.size
+            known[action] = shares
+
+
+def enclosed(
+    chain: Chain, earned: Floats, over: Floats, idle: Floats, heads: NewHeads | None = None
+) -> tuple[Floats, Floats]:
+    """Bounds on the long-run average of each column of `earned` [n - 1, j, column] (and of "over" and idling).
+
+    `heads` is what tables have in common: hand in the same one for all tables of a plan.
+    """
+    step = _Step(chain, heads or NewHeads())
     worth = np.vstack([*earned, over, idle])
     for _ in range(_MOST):
-        if np.ptp(worth, axis=0).max() <= _CLOSE * np.abs(worth).max():
+        # A column that is close enough stays as it is: its bounds hold after any number of steps.
+        apart = np.ptp(worth, axis=0) > _CLOSE * np.abs(worth).max()
+        if not apart.any():
             break
-        worth = step.apply(worth)
+        worth[:, apart] = step.apply(worth[:, apart])
     return worth.min(axis=0), worth.max(axis=0)
 
 
 class _Step:
     """One application of P."""
 
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
+    def __init__(self, chain: Chain, heads: NewHeads) -> None:
+        self.chain, self.heads, self.known_heads = chain, heads, heads.of(chain)
         self.rates = set(chain.rate_of.tolist())
         self.seats = np.arange(1, chain.queue + 2)[None, :] * chain.stages - np.arange(chain.stages)[:, None]
         """How many stages must pass from phase x until 1, 2, ..., N + 1 queries have come: [x, n' - 1]."""
@@ -180,9 +210,7 @@ class _Step:
         batch, model = chain.batch[n_index, slacks], chain.model[n_index, slacks]
         taken = np.maximum(batch, 1)
         latency = np.where(batch > 0, chain.latency_s[model, taken - 1], 0.0)
-        waited = chain.grid_s[-1] - chain.grid_s[slacks]
-        before = self._passed(n, taken, waited, chain.grid_s[1:-1] + (latency - chain.grid_s[slacks])[:, None])
-        slack = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
+        slack = self._new_heads(n, slacks, latency) * self.weights[n - 1][slacks][:, :, None]
         # Actions of one model and batch take alike long, and as many join during them.
         means, which = np.unique(float(chain.rate_of[n]) * latency, return_inverse=True)
         joins = np.diff(pdtr(self.seats - 1, means[:, None, None]), axis=2, prepend=0.0, append=1.0)
@@ -193,6 +221,26 @@ class _Step:
         number = np.minimum((n - taken)[row] + joined, chain.queue + 1)
         sizes = np.bincount(row, minlength=slacks.size)
         return sizes, place * (chain.queue + 2) + number, both.ravel()[kept]
+
+    def _new_heads(self, n: int, slacks: Integers, latency: Floats) -> Floats:
+        """P(the new head has slack j' | phase) after each action: [action, phase, j']."""
+        chain, known = self.chain, self.known_heads
+        batch, model = chain.batch[n - 1, slacks], chain.model[n - 1, slacks]
+        state = (n - 1) * chain.slacks + slacks
+        action: list[int] = ((state * chain.latency_s.shape[0] + model) * (chain.queue + 1) + batch).tolist()
+        result = np.empty((slacks.size, chain.stages, chain.slacks - 1))
+        missing = np.array([i for i, number in enumerate(action) if number not in known], dtype=np.int64)
+        for i, number in enumerate(action):
+            if number in known:
+                result[i] = known[number]
+        if missing.size:
+            at = chain.grid_s[slacks[missing]]
+            edges = chain.grid_s[1:-1] + (latency[missing] - at)[:, None]
+            before = self._passed(n, np.maximum(batch[missing], 1), chain.grid_s[-1] - at, edges)
+            result[missing] = np.diff(before, axis=2, prepend=0.0, append=1.0)
+            for i in missing.tolist():
+                self.heads.keep(known, action[i], result[i].copy())
+        return result
 
     def _passed(self, n: int, taken: Integers, waited: Floats, edges: Floats) -> Floats:
         """P(the new head came no later than an edge after the old one | phase): [action, phase, edge].

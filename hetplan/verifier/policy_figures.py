@@ -18,7 +18,7 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import run_of
 from hetplan.verifier.options import says_another_statistic
-from hetplan.verifier.policy_chain import Chain, enclosed
+from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 from hetplan.verifier.readings import along_batches, nearest
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def latencies_s(plan: Plan, inputs: Inputs, worker: Worker, table: PolicyTable) 
     return np.array(rows) / 1000.0
 
 
-def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable) -> dict[str, float] | None:
-    """What the table gives in the long run; None where this is not recomputed.
+def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, heads: NewHeads) -> dict[str, float] | None:
+    """What the table gives in the long run; None where this is not recomputed. `heads` is for all tables of a plan.
 
     Of each of `QUANTILES` that the table states: the shares below it (``name<``) and up to it (``name<=``).
     """
@@ -168,7 +168,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable) -> d
     accuracy = np.array([_accuracy(inputs, name) for name in table.models])
     earned = _earned(table, made, accuracy[made.model], float(latency[0, over_batch - 1]))
     columns, over = (np.stack([column[k] for column in earned.values()], axis=-1) for k in range(2))
-    low, high = enclosed(chain, columns, over, np.zeros(over.size))
+    low, high = enclosed(chain, columns, over, np.zeros(over.size), heads)
     mean = dict(zip(earned, (0.5 * (low + high)).tolist(), strict=True))
     timely, good, queries, decisions = (mean[name] for name in ("timely", "good", "queries", "decisions"))
     shares = {

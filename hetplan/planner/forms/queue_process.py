@@ -202,6 +202,11 @@ class QueueProcess(Form[QueuePolicy]):
         return list_actions(self)
 
     @cached_property
+    def action_count(self) -> int:
+        """How many actions there are; kept when the actions themselves are dropped."""
+        return int(self.actions.model.size)
+
+    @cached_property
     def operator(self) -> Operator:
         """The Bellman operator and its transpose."""
         from hetplan.planner.forms.queue_process_operator import Operator
@@ -217,6 +222,8 @@ class QueueProcess(Form[QueuePolicy]):
 
     def forget(self) -> None:
         """Drop what was computed and is kept: up to a hundred megabytes where any batch may be taken."""
+        if "actions" in vars(self):
+            _ = self.action_count
         for kept in ("actions", "operator", "partial_moves"):
             vars(self).pop(kept, None)
 
@@ -268,7 +275,7 @@ class QueueProcess(Form[QueuePolicy]):
             "queue": self.queue,
             "slacks": self.slacks,
             "stages": self.stages,
-            "actions": self.actions.model.size,
+            "actions": self.action_count,
         }
 
     def policy(self, chosen: Integers) -> QueuePolicy:

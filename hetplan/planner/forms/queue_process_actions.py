@@ -105,16 +105,18 @@ def _of_queue(form: QueueProcess, n: int) -> tuple[Integers, Integers, Integers]
         fits[:, 0, 0] = True
     j, m, k = np.nonzero(fits)
     parts = [(j, m, sizes[k])]
-    parts += [_forced(form, n, int(stuck)) for stuck in np.flatnonzero(~fits.any(axis=(1, 2)))]
+    stuck = np.flatnonzero(~fits.any(axis=(1, 2)))
+    if form.late is Late.SERVE:
+        parts.append((stuck, np.zeros_like(stuck), np.full_like(stuck, n)))
+    else:
+        parts += [_dropping(form, n, int(at)) for at in stuck]
     j, m, b = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*parts, strict=True))
     order = np.argsort(j, kind="stable")
     return j[order], m[order], b[order]
 
 
-def _forced(form: QueueProcess, n: int, j: int) -> tuple[Integers, Integers, Integers]:
-    """The actions at (n, T_j) where no offered batch fits the slack."""
-    if form.late is Late.SERVE:
-        return np.array([j]), np.array([0]), np.array([n])
+def _dropping(form: QueueProcess, n: int, j: int) -> tuple[Integers, Integers, Integers]:
+    """The actions at (n, T_j) where no offered batch fits the slack: the largest that does, else a drop of the head."""
     smaller = form.latency_s[:, : n - 1] <= form.grid_s[j]
     if not smaller.any():
         return np.array([j]), np.array([0]), np.array([0])

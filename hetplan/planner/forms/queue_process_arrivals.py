@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,13 @@ _NATS = 69.0
 """-log of the probability that may lie beyond either end of a support: 1e-30."""
 
 
+_KEPT = 1024
+"""Distributions that are kept: engine and proof ask for the same ones, whole and partial batches too."""
+
+
 @dataclass(frozen=True)
 class Window:
-    """Probabilities of the counts low, low + 1, ..., high."""
+    """Probabilities of the counts low, low + 1, ..., high; they are shared, so they cannot be written to."""
 
     low: int
     probability: Floats
@@ -32,6 +37,7 @@ class Window:
         return self.low + self.probability.size - 1
 
 
+@lru_cache(maxsize=_KEPT)
 def poisson(mean: float) -> Window:
     """The Poisson distribution, from its mode outwards by ratios.
 
@@ -40,14 +46,19 @@ def poisson(mean: float) -> Window:
     (0, [0.135335, 0.270671, 0.270671])
     """
     if mean <= 0:
-        return Window(0, np.ones(1))
+        return _window(0, np.ones(1))
     mode = int(mean)
     low = max(0, math.floor(mean - math.sqrt(2 * _NATS * mean)))
     high = math.ceil(mean + _NATS / 3 + math.sqrt((_NATS / 3) ** 2 + 2 * _NATS * mean)) + 1
     upward = np.cumprod(mean / np.arange(mode + 1, high + 1))
     downward = np.cumprod(np.arange(mode, low, -1) / mean)[::-1]
     weights = np.concatenate([downward, [1.0], upward])
-    return Window(low, weights / weights.sum())
+    return _window(low, weights / weights.sum())
+
+
+def _window(low: int, probability: Floats) -> Window:
+    probability.setflags(write=False)
+    return Window(low, probability)
 
 
 def phase_weights(*, waiting: int, stages: int, means: Floats) -> Floats:

@@ -68,8 +68,8 @@ def _carried(form: QueueProcess, answer: Answer[QueuePolicy], name: str) -> Floa
 def _by_residual(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers, values: Floats) -> Certificate:
     gain = float(cast("float", answer.proof.get("gain", 0.0)))
     discounted = form.criterion is Criterion.DISCOUNTED
-    best, _ = form.operator.bellman(values, 0.0 if discounted else gain)
-    own = form.operator.follow(values, chosen, 0.0 if discounted else gain) - values
+    best, followed = form.operator.compare(values, chosen, 0.0 if discounted else gain)
+    own = followed - values
     most = float((best - values).max())
     if discounted:
         scale = 1.0 / (1.0 - form.discount)
@@ -131,8 +131,7 @@ def _certify_horizon(form: QueueProcess, answer: Answer[QueuePolicy], chosen: In
     values = np.zeros(form.states)
     for _ in range(form.horizon - 1):
         values, _ = form.operator.bellman(values)
-    best, _ = form.operator.bellman(values)
-    own = form.operator.follow(values, chosen)
+    best, own = form.operator.compare(values, chosen)
     start = form.slacks - 1
     value, bound = float(own[start]), float(best[start]) + _ROUNDING
     faults = false_bound(answer, value)

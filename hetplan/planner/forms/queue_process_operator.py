@@ -94,6 +94,12 @@ class Operator:
         worth, others = self._apply(values, gain)
         return np.concatenate([worth[chosen], others])
 
+    def compare(self, values: Floats, chosen: Integers, gain: float = 0.0) -> tuple[Floats, Floats]:
+        """The new values under the best actions and under a fixed policy, from one application."""
+        worth, others = self._apply(values, gain)
+        best = np.maximum.reduceat(worth, self.form.actions.first[:-1])
+        return np.concatenate([best, others]), np.concatenate([worth[chosen], others])
+
     def push(self, mass: Floats, chosen: Integers) -> Floats:
         """Where a distribution over states is one decision later, under a policy."""
         form, actions = self.form, self.form.actions

@@ -131,6 +131,8 @@ def test_poisson_keeps_small_counts_at_large_means() -> None:
     assert window.low == 0
     assert window.probability[0] == pytest.approx(np.exp(-60.0), rel=1e-12)
     assert window.probability.sum() == pytest.approx(1.0, abs=1e-14)
+    with pytest.raises(ValueError, match="read-only"):
+        window.probability[0] = 1.0
 
 
 def test_phases_of_unlikely_states_do_not_underflow() -> None:

@@ -81,7 +81,22 @@ def test_operator_and_bridge(kind: str) -> None:
     assert pushed.sum() == pytest.approx(1.0, abs=1e-12)
     scale = form.discount if form.criterion is Criterion.DISCOUNTED else 1.0
     earned = mdp.reward[every] - 0.3 * mdp.weights[every]
-    assert form.operator.follow(values, chosen, 0.3) == pytest.approx(earned + scale * (mdp.moves[every] @ values))
+    followed = form.operator.follow(values, chosen, 0.3)
+    assert followed == pytest.approx(earned + scale * (mdp.moves[every] @ values))
+    other = form.actions.first[:-1]
+    both = form.operator.compare(values, other, 0.3)
+    assert np.array_equal(both[0], best)
+    assert np.array_equal(both[1], form.operator.follow(values, other, 0.3))
+
+
+def test_a_form_that_forgets_still_knows_its_size() -> None:
+    form = random_process(3)
+    size = form.size()
+    form = random_process(3)
+    _ = form.actions
+    form.forget()
+    assert form.size() == size
+    assert "actions" not in vars(form), "nothing was listed again"
 
 
 @EACH

@@ -1,6 +1,7 @@
 """The verifier of policies: it agrees with every engine, and finds what is changed in a plan."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable, write_runs
 from hetplan.verifier.policy import check
-from hetplan.verifier.policy_chain import Chain, enclosed
+from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 
 OPTIONS = {"queue_max": 6, "grid": "fld{16}", "simulate": False}
 
@@ -53,6 +54,23 @@ def test_enclosures_hold_what_the_engines_say(how: dict, seed: int) -> None:  # 
     mass = form.long_run(chosen)
     exact = np.array(form.earned(mass, chosen))
     assert ((low - 1e-9 <= exact) & (exact <= high + 1e-9)).all()
+
+
+@pytest.mark.parametrize("late", list(Late))
+def test_tables_that_share_what_is_alike_are_enclosed_as_each_alone(late: Late) -> None:
+    """Two loads, then other latencies, other slacks and other stages: nothing of one is taken for another."""
+    one = random_process(3, batching=Batching.VARIABLE, late=late, stages=2)
+    slower = replace(one, latency_s=1.05 * one.latency_s)
+    coarser = replace(one, grid_s=one.grid_s**1.1 * one.grid_s[-1] ** -0.1)
+    forms = (one, replace(one, stage_rates=1.3 * one.stage_rates), slower, coarser, replace(one, stages=3))
+    heads = NewHeads()
+    for form in (*forms, *forms):
+        policy = solve(form).point
+        earned = np.stack([policy.batch, np.ones(policy.batch.shape)], axis=-1).astype(float)
+        chain, over, idle = chain_of(form, policy.model, policy.batch), np.array([7.0, 1.0]), np.zeros(2)
+        together, alone = enclosed(chain, earned, over, idle, heads), enclosed(chain, earned, over, idle)
+        assert np.array_equal(together, alone)
+        assert heads.of(chain)
 
 
 @pytest.fixture(scope="module")
