@@ -97,7 +97,7 @@ def enclosed(
 
     `heads` is what tables have in common: hand in the same one for all tables of a plan.
     """
-    step = _Step(chain, heads or NewHeads())
+    step = _Step(chain, heads)
     worth = np.vstack([*earned, over, idle])
     for _ in range(_MOST):
         # A column that is close enough stays as it is: its bounds hold after any number of steps.
@@ -111,8 +111,9 @@ def enclosed(
 class _Step:
     """One application of P."""
 
-    def __init__(self, chain: Chain, heads: NewHeads) -> None:
-        self.chain, self.heads, self.known_heads = chain, heads, heads.of(chain)
+    def __init__(self, chain: Chain, heads: NewHeads | None = None) -> None:
+        self.chain, self.heads = chain, heads or NewHeads()
+        self.known_heads = self.heads.of(chain)
         self.rates = set(chain.rate_of.tolist())
         self.seats = np.arange(1, chain.queue + 2)[None, :] * chain.stages - np.arange(chain.stages)[:, None]
         """How many stages must pass from phase x until 1, 2, ..., N + 1 queries have come: [x, n' - 1]."""
