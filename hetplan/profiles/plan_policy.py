@@ -100,7 +100,7 @@ class PolicyTable(Model):
                     raise ValueError(f"{name}.{n} has {len(row)} entries for {len(self.slack_ms)} slacks")
                 if name == "choice" and not set(row) <= set(self.models):
                     raise ValueError(f"{name}.{n} names models that are not in `models`")
-                if name == "batch" and not all(item.isdigit() and int(item) <= int(n) for item in row):
+                if name == "batch" and not all(item.isdigit() and int(item) <= int(n) for item in set(row)):
                     raise ValueError(f"{name}.{n} takes more than wait")
         if self.otherwise.model not in self.models:
             raise ValueError("otherwise.model is none of `models`")

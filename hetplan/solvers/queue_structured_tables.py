@@ -7,7 +7,7 @@ is settled. Rows of different lengths come one after another; entries below 1e-2
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,21 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _NOTHING = 1e-22
+_KEPT_BYTES = 1 << 26
+"""Landings that take more memory are not kept."""
+
+
+class _Landings(NamedTuple):
+    """Per stretch and phase x at its beginning: P(somebody came in it, n' wait at the end), and P(... more than N)."""
+
+    low: Integers
+    first: Integers
+    data: Floats
+    over: Floats
+
+
+_last_landings: dict[str, tuple[tuple[object, ...], _Landings]] = {}
+"""The latest ones: a process is often asked with whole batches, then with any; arrivals and services are alike."""
 
 
 def prepare(form: QueueProcess) -> Tables:
@@ -39,7 +54,7 @@ def prepare(form: QueueProcess) -> Tables:
     stretches += [poisson(float(form.stage_rates[i]) * length) for i, (_, length) in zip(rate_of, starts, strict=True)]
     wait_low, wait_first, wait = _rows([_below(window, form.stages) for window in stretches])
     everywhere = np.concatenate([np.arange(form.stage_rates.size * buckets), place])
-    land = _landings(form, stretches, everywhere, services)
+    land = _kept_landings(form, stretches, everywhere, services)
     phase_low, phase_first, phase = _phases(form)
     partial = form.partial_moves.moves
     return Tables(
@@ -52,10 +67,10 @@ def prepare(form: QueueProcess) -> Tables:
         wait_low=wait_low,
         wait_first=wait_first,
         wait=wait,
-        land_low=land[0],
-        land_first=land[1],
-        land=land[2],
-        land_over=land[3],
+        land_low=land.low,
+        land_first=land.first,
+        land=land.data,
+        land_over=land.over,
         service_order=np.argsort(place, kind="stable").astype(np.int64),
         service_start=np.searchsorted(np.sort(place), np.arange(form.stage_rates.size * buckets + 1)).astype(np.int64),
         phase_low=phase_low,
@@ -116,10 +131,21 @@ def _phases(form: QueueProcess) -> tuple[Integers, Integers, Floats]:
     return np.concatenate(lows).astype(np.int64), first, np.concatenate(data)
 
 
-def _landings(
-    form: QueueProcess, stretches: list[Window], bucket_of: Integers, services: Integers
-) -> tuple[Integers, Integers, Floats, Floats]:
-    """Per stretch and phase x at its beginning: P(somebody came in it, n' wait at the end), and P(... more than N)."""
+def _kept_landings(form: QueueProcess, stretches: list[Window], bucket_of: Integers, services: Integers) -> _Landings:
+    """Those of the form before, where arrivals, slacks and services are the same."""
+    arrays = (form.latency_s, form.grid_s, form.stage_rates, bucket_of, services)
+    key = (form.queue, form.stages, *(array.tobytes() for array in arrays))
+    known = _last_landings.get("last")
+    if known is not None and known[0] == key:
+        return known[1]
+    made = _landings(form, stretches, bucket_of, services)
+    if sum(array.nbytes for array in made) <= _KEPT_BYTES:
+        _last_landings["last"] = key, made
+    return made
+
+
+def _landings(form: QueueProcess, stretches: list[Window], bucket_of: Integers, services: Integers) -> _Landings:
+    """The landings of every stretch, bucket by bucket."""
     buckets = form.slacks - 1
     parts = []
     order = np.argsort(bucket_of, kind="stable")
@@ -147,7 +173,7 @@ def _landings(
     parts.sort(key=lambda part: part[0])
     low, length, data, over = (np.concatenate([part[k] for part in parts]) for k in range(1, 5))
     first = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-    return low.astype(np.int64), first, data, over
+    return _Landings(low.astype(np.int64), first, data, over)
 
 
 def _landed(form: QueueProcess, arrivals: Window, rows: int, settled: int) -> tuple[Floats, Integers, Integers]:

@@ -1,6 +1,7 @@
 """Every engine gives the same value on every case small enough for all; the form's operator agrees with the bridge."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from hetplan.planner.forms.queue_process import (
 from hetplan.planner.forms.queue_process_partial import partial_moves
 from hetplan.solvers.queue_generic import QueueGeneric, through_mdp
 from hetplan.solvers.queue_structured import QueueStructured
+from hetplan.solvers.queue_structured_kernels import Tables
+from hetplan.solvers.queue_structured_tables import _last_landings, prepare
 from hetplan.solvers.queue_to_mdp import queue_to_mdp
 
 KINDS = {
@@ -211,3 +214,18 @@ def test_a_form_refuses_what_is_no_process(how: dict) -> None:  # type: ignore[t
     }
     with pytest.raises(ValueError, match="not a queue process"):
         QueueProcess(**{**right, **how})
+
+
+def test_tables_that_are_kept_for_the_next_form_are_those_of_this_form() -> None:
+    """Whole batches, then any; then another load, other latencies, slacks, stages and a longer queue."""
+    one = random_process(3, stages=2)
+    longer = replace(one, latency_s=np.hstack([one.latency_s, one.latency_s[:, -1:] + 0.1]))
+    slower, coarser = replace(one, latency_s=1.05 * one.latency_s), replace(one, grid_s=1.1 * one.grid_s)
+    others = (replace(one, batching=Batching.VARIABLE), replace(one, stage_rates=1.3 * one.stage_rates), slower)
+    for form in (one, *others, coarser, replace(one, stages=3), longer, one):
+        kept = prepare(form)
+        _last_landings.clear()
+        alone = prepare(form)
+        prepare(one)
+        for name, left, right in zip(Tables._fields, kept, alone, strict=True):
+            assert np.array_equal(left, right), name
