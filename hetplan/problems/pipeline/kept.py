@@ -206,9 +206,9 @@ def _with(p: Pipelines, headroom: float) -> Pipelines:
 
 
 def _named(p: Pipelines, headroom: float) -> dict[str, Any]:
-    """The options that plan the same again, without a search."""
+    """The options from which the same is found again at once."""
     divisor = p.options.slo_divisor if "slo_divisor" in p.options.model_fields_set else DIVISOR
-    return {"size": "planned", "headroom": headroom, "slo_divisor": divisor}
+    return {"headroom": headroom, "slo_divisor": divisor}
 
 
 def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:

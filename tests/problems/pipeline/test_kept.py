@@ -44,7 +44,7 @@ def test_the_default_plan_of_a_shipped_example_keeps_its_wish_on_fresh_seeds(shi
 def test_without_what_is_kept_free_the_wish_is_broken(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]
-    options = {**outcome.plan.method.options, "headroom": 0.0}
+    options = {**outcome.plan.method.options, "size": "planned", "headroom": 0.0}
     assert all(lost(fluid(*files, options=options).plan, app, seed) > 0.01 for seed in FRESH_SEEDS[:2])
 
 
@@ -68,13 +68,17 @@ def test_it_promises_the_share_and_the_percentile_with_what_they_rest_on(shipped
     assert hp.verify(outcome.plan, *SHIPPED[app][:2]).ok
 
 
-def test_the_options_that_it_names_plan_the_same_servers_without_a_search(shipped):
+def test_from_the_options_that_it_names_the_same_is_found_again_at_once(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]
-    again = hp.solve(*files, options=outcome.plan.method.options).require()
-    assert outcome.plan.method.options["size"] == "planned"
-    assert again.workers == outcome.plan.workers
-    assert again.routing == outcome.plan.routing
+    tried = []
+    again = hp.solve(*files, options=outcome.plan.method.options, on_event=tried.append).require()
+    assert (again.workers, again.routing, again.promises) == (
+        outcome.plan.workers,
+        outcome.plan.routing,
+        outcome.plan.promises,
+    )
+    assert [event.what for event in tried].count("simulated") == 1
 
 
 def test_the_same_inputs_give_the_same_plan():
