@@ -100,11 +100,10 @@ def enclosed(
     step = _Step(chain, heads)
     worth = np.vstack([*earned, over, idle])
     for _ in range(_MOST):
-        # A column that is close enough stays as it is: its bounds hold after any number of steps.
-        apart = np.ptp(worth, axis=0) > _CLOSE * np.abs(worth).max()
-        if not apart.any():
+        # All columns go on until the last is close: of two that nearly vanish, the ratio needs the steps.
+        if np.ptp(worth, axis=0).max() <= _CLOSE * np.abs(worth).max():
             break
-        worth[:, apart] = step.apply(worth[:, apart])
+        worth = step.apply(worth)
     return worth.min(axis=0), worth.max(axis=0)
 
 
