@@ -23,10 +23,14 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class Shown:
-    """What simulation showed: the promises that it backs, and the applications that were late, in the wish's order."""
+    """What simulation showed: the promises that it backs, and the applications that were late, in the wish's order.
+
+    Of those that were late `unsure` were so only by their interval, which a longer run may draw in.
+    """
 
     promises: tuple[Promise, ...]
     late: tuple[str, ...]
+    unsure: tuple[str, ...] = ()
 
 
 def check_simulator(tools: Tools) -> None:
@@ -60,7 +64,7 @@ def shown_by(
     report: Any = tools.simulate(
         plan, inputs, seeds=seeds, seed=ask.limits.seed if seed is None else seed, **(how or {})
     )
-    promises, late = list[Promise](), dict[str, None]()
+    promises, late, surely = list[Promise](), dict[str, None](), set[str]()
     for name, app in inputs.slo.apps.items():
         for target in app.latency if name in report.apps else ():
             if target.of != "response":
@@ -68,6 +72,8 @@ def shown_by(
             held = report.apps[name].percentiles_ms[target.percentile]
             if not (held.high if seeds > 1 else held.value) <= target.max_ms:
                 late[name] = None
+                if not held.value <= target.max_ms:
+                    surely.add(name)
             elif seeds > 1:
                 promises.append(
                     Promise(
@@ -81,7 +87,7 @@ def shown_by(
                         seeds=seeds,
                     )
                 )
-    return Shown(tuple(promises), tuple(late))
+    return Shown(tuple(promises), tuple(late), tuple(name for name in late if name not in surely))
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:

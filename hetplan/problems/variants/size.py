@@ -214,8 +214,8 @@ class _Tries:
             how = {} if length_s is None else {"duration_s": length_s}
             seed = self.ask.limits.seed + self.turn
             shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=how)
-            if shown.late and how:
-                # A short run may leave the upper end of its interval open: only a long one calls a plan late.
+            if how and shown.late and shown.late == shown.unsure:
+                # A short run may leave the upper end of its interval open: a long one decides then.
                 shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed)
             judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
             shown = replace(shown, late=tuple(name for name in shown.late if name in judged))

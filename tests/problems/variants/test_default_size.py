@@ -125,3 +125,20 @@ def test_the_papers_formulations_are_as_printed():
         found = hp.solve(profile, slo, state=state, question="variants", formulation=formulation)
         assert found.require().method.options["size"] == "planned"
         assert not shown(found.plan)
+
+
+def test_a_short_run_with_an_open_interval_calls_no_plan_late():
+    class OpenWhenShort(Simulator):
+        def __call__(self, plan, inputs, *, seeds, seed, **how):
+            report = super().__call__(plan, inputs, seeds=seeds, seed=seed, **how)
+            if "duration_s" in how:
+                for app in report.apps.values():
+                    app.percentiles_ms[99.0].high = float("inf")
+            return report
+
+    profile, slo, state = table2(90.0, 100.0)
+    tools = OpenWhenShort(80.0)
+    found = hp.solve(profile, slo, state=state, question="variants", tools=Tools(simulate=tools))
+    assert (found.exit_code, len(tools.asked)) == (0, 2)
+    assert ["duration_s" in how for _, _, how in tools.asked] == [True, False]
+    assert counts(found) == counts(default(table2(90.0, 100.0), 80.0)[0])
