@@ -1,4 +1,4 @@
-"""What a solver says, and the limits it was given."""
+"""What a solver says, the limits it was given, and what could be proved again of what it said."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "Limits", "Status", "Stop", "left_of", "relative_gap"]
+__all__ = ["Answer", "Certificate", "Limits", "Status", "Stop", "Vouched", "left_of", "relative_gap"]
 
 X = TypeVar("X")
 
@@ -119,3 +119,36 @@ def relative_gap(value: float, bound: float, *, floor: float = 1e-9) -> float:
     """
     gap = abs(value - bound) / max(abs(value), abs(bound), floor)
     return gap if gap > ROUNDING else 0.0
+
+
+class Vouched(StrEnum):
+    """Who vouches for a bound."""
+
+    CERTIFIED = "certified"
+    CLAIMED = "claimed"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The verdict on one answer.
+
+    `faults` says what the answer claims that is not so (an infeasible point, a wrong value, a bound that its own
+    proof refutes); an answer with faults is never used. `value` is recomputed. `bound` is the best bound there is a
+    word for, and `vouched` says whose: re-proved here, or the engine's. `certified_bound` is the re-proved one even
+    where the engine claims a better.
+    """
+
+    faults: tuple[str, ...] = ()
+    value: float | None = None
+    bound: float | None = None
+    vouched: Vouched = Vouched.NONE
+    certified_bound: float | None = None
+    infeasible: Vouched = Vouched.NONE
+    residual: float = 0.0
+    detail: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Nothing claimed was refuted."""
+        return not self.faults

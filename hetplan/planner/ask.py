@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
-from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import Certificate, Vouched
+from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vouched
 from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Status, relative_gap
+from hetplan.planner.answer import Answer, Certificate, Status, Vouched, relative_gap
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree
-from hetplan.planner.certificate import Certificate, Vouched
 from hetplan.planner.safe_bound import dual_bound, proves_infeasible
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, GAP, INTEGRALITY, VALUE
 

@@ -6,10 +6,9 @@ import math
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
-from hetplan.planner.answer import Status, Stop, relative_gap
+from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.bound_tree import BoundTree, written_tree
-from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,25 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 
-__all__ = ["Inputs"]
+__all__ = ["FileOf", "Inputs", "Origins", "Steps"]
+
+Steps = tuple[str | int, ...]
+
+FileOf = Callable[[Steps], str]
+"""From a place (steps from the top) to the name of its file."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Which file a place of the merged document came from; the name of all files together where none is nearer."""
+
+    everything: str
+    origin: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+    def __call__(self, steps: tuple[str | int, ...]) -> str:
+        """The file of a place, given by its steps from the top."""
+        keys = tuple(str(step).lower() if number else str(step) for number, step in enumerate(steps[:2]))
+        return self.origin.get(keys) or self.origin.get(keys[:1]) or self.everything
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
-from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.inputs import FileOf, Inputs, Origins
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
@@ -30,7 +30,6 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
-from hetplan.profiles.validate import FileOf, Origins
 from hetplan.profiles.workers import Load
 
 if TYPE_CHECKING:

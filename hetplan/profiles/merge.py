@@ -7,8 +7,8 @@ from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.profiles.canonical import canonical_bytes
+from hetplan.profiles.inputs import FileOf, Origins
 from hetplan.profiles.json_path import json_path, shortened
-from hetplan.profiles.validate import FileOf, Origins
 
 __all__ = ["merge"]
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from hetplan.errors import Fault
+from hetplan.profiles.inputs import FileOf, Steps
 from hetplan.profiles.json_path import closest, json_path, shortened
 from hetplan.profiles.profile import Metric, Pipeline, Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.state import State
 
 __all__ = ["References", "known_ids"]
-
-Steps = tuple[str | int, ...]
-FileOf = Callable[[Steps], str]
 
 _SECTIONS = ("sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "pipelines")
 _SINGULAR = {

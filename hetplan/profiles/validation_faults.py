@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from hetplan.errors import Fault
 from hetplan.profiles.file_format import is_newer
+from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
 from hetplan.profiles.unit_traps import unit_hint
-from hetplan.profiles.validate import FileOf
 
 __all__ = ["Located", "located_faults"]
 

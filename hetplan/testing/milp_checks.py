@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop, relative_gap
-from hetplan.planner.certificate import Certificate, Vouched
+from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vouched, relative_gap
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.form import certify
 from hetplan.planner.tolerances import VALUE

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.planner import bound_tree
-from hetplan.planner.answer import Answer, Limits, Status
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree, written_tree
-from hetplan.planner.certificate import Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.highs import Highs

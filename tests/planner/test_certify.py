@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.safe_bound import dual_bound, implied_bounds, proves_infeasible

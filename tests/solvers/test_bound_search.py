@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from hetplan import registry
-from hetplan.planner.answer import Answer, Limits, Status, Stop, relative_gap
+from hetplan.planner.answer import Answer, Limits, Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree
-from hetplan.planner.certificate import Vouched
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp

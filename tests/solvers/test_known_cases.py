@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan.planner.answer import Answer, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.testing.milp_cases import MilpCase, milp_cases, warm_family
 

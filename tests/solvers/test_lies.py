@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetplan import registry
-from hetplan.planner.answer import Answer, Limits, Status, relative_gap
-from hetplan.planner.certificate import Certificate, Vouched
+from hetplan.planner.answer import Answer, Certificate, Limits, Status, Vouched, relative_gap
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
 from hetplan.testing import LIES, Lying

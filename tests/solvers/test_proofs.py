@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hetplan import registry
-from hetplan.planner.answer import Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Limits, Status, Vouched
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp

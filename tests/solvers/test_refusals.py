@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import NoSolver, SolverFailed
-from hetplan.planner.answer import Limits
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Limits, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.cp_sat import CpSat, CpSatScaled

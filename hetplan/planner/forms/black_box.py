@@ -33,7 +33,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Certificate
 
 __all__ = [
     "BlackBox",
@@ -268,7 +268,7 @@ class BlackBox(Form[int]):
 
     def certify(self, answer: Answer[int]) -> Certificate:
         """Values from the journal; no bound is proved but by measuring all."""
-        from hetplan.planner.certificate import Certificate, Vouched
+        from hetplan.planner.answer import Certificate, Vouched
 
         if answer.status is Status.UNBOUNDED:
             return Certificate(faults=("unbounded, yet there are only finitely many plans",))

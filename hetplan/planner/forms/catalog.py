@@ -22,7 +22,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import BOUND_SLIP, VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Certificate
 
 __all__ = ["Catalog"]
 
@@ -84,7 +84,7 @@ class Catalog(Form[int]):
 
     def certify(self, answer: Answer[int]) -> Certificate:
         """Values from the journal; the bound from the bounds of what was never valued."""
-        from hetplan.planner.certificate import Certificate, Vouched
+        from hetplan.planner.answer import Certificate, Vouched
 
         if answer.status is Status.INFEASIBLE:
             if len(self):

@@ -52,7 +52,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Certificate
 
 __all__ = ["Columns", "Listed", "Near", "Priced", "bound_of_tree", "near_columns"]
 
@@ -215,7 +215,7 @@ class Columns(Form[Vector]):
 
     def certify(self, answer: Answer[Vector]) -> Certificate:
         """Feasibility and value recomputed; the bound (or infeasibility) re-proved from the prices by the oracle."""
-        from hetplan.planner.certificate import Certificate, Vouched
+        from hetplan.planner.answer import Certificate, Vouched
 
         prices = _prices(answer.proof, self.capacity.size)
         if answer.status is Status.INFEASIBLE:

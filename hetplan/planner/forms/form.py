@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from hetplan.planner.answer import Answer
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Answer, Certificate
 
 __all__ = ["Form", "X", "certify"]
 

@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Answer, Status
-from hetplan.planner.certificate import Certificate, Vouched
+from hetplan.planner.answer import Answer, Certificate, Status, Vouched
 from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import BOUND_SLIP, VALUE
 

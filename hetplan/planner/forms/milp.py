@@ -24,8 +24,7 @@ from hetplan.planner.certify_milp import certify_milp
 from hetplan.planner.forms.program import Block, Elastic, Labels, Program, Vector
 
 if TYPE_CHECKING:
-    from hetplan.planner.answer import Answer
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Answer, Certificate
 
 __all__ = ["Block", "Builder", "Elastic", "Milp", "Vector"]
 

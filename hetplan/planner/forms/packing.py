@@ -34,7 +34,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Certificate
 
 __all__ = ["Choice", "Items", "Packing", "sums_of"]
 
@@ -193,7 +193,7 @@ class Packing(Form[Choice]):
 
     def certify(self, answer: Answer[Choice]) -> Certificate:
         """Feasibility and value recomputed; the bound from the prices that the answer carries under ``prices``."""
-        from hetplan.planner.certificate import Certificate, Vouched
+        from hetplan.planner.answer import Certificate, Vouched
 
         if answer.status is Status.UNBOUNDED:
             return Certificate(faults=("unbounded, yet there are only finitely many choices",))
@@ -285,7 +285,7 @@ def _safe(form: Packing, prices: Vector, opening: Vector, worth: Vector | None) 
 
 def _certify_infeasible(form: Packing, answer: Answer[Choice]) -> Certificate:
     """Benefit can always be nothing; of cost, prices prove it under which serving all takes more than there is."""
-    from hetplan.planner.certificate import Certificate, Vouched
+    from hetplan.planner.answer import Certificate, Vouched
 
     if form.sense == "max":
         return Certificate(faults=("infeasible, yet no group needs to be served",))

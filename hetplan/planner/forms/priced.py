@@ -26,8 +26,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.answer import Answer
-    from hetplan.planner.certificate import Certificate
+    from hetplan.planner.answer import Answer, Certificate
 
 __all__ = ["Choice", "Menu", "Mixture", "Options", "Priced"]
 
@@ -166,7 +165,7 @@ class Priced(Form[Mixture]):
 
     def certify(self, answer: Answer[Mixture]) -> Certificate:
         """Weights, times, capacities and value recomputed; the bound from the prices, through the oracle."""
-        from hetplan.planner.certificate import Certificate, Vouched
+        from hetplan.planner.answer import Certificate, Vouched
 
         faults: list[str] = []
         value = None

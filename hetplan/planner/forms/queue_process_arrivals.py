@@ -13,9 +13,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Window", "phase_weights", "poisson"]
+from hetplan.planner.forms.queue_process_model import QueueModel
+
+__all__ = ["JoinTable", "Window", "join_tables", "phase_weights", "poisson"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 _NATS = 69.0
 """-log of the probability that may lie beyond either end of a support: 1e-30."""
 
@@ -76,3 +79,28 @@ def phase_weights(*, waiting: int, stages: int, means: Floats) -> Floats:
     logs = np.concatenate([np.zeros((means.size, 1)), np.cumsum(steps, axis=1)], axis=1)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class JoinTable:
+    """How many join during one service, given the phase at its beginning: row r, column a - `low`."""
+
+    low: int
+    probability: Floats
+
+
+def join_tables(form: QueueModel, model: Integers, batch: Integers, waiting: Integers) -> list[JoinTable]:
+    """P(a | r) for each (model, batch) served when so many wait; a batch of 0 takes no time."""
+    tables = []
+    for m, b, n in zip(model, batch, waiting, strict=True):
+        latency = float(form.latency_s[m, b - 1]) if b else 0.0
+        rate = float(form.stage_rates[form.rates_by_queue[n]])
+        arrivals = poisson(rate * latency)
+        low, high = arrivals.low // form.stages, (form.stages - 1 + arrivals.high) // form.stages
+        table = np.zeros((form.stages, high - low + 1))
+        for r in range(form.stages):
+            joined = np.arange(r + arrivals.low, r + arrivals.high + 1) // form.stages - low
+            table[r] = np.bincount(joined, weights=arrivals.probability, minlength=high - low + 1)
+        kept = np.flatnonzero(table.max(axis=0) > 1e-18)
+        tables.append(JoinTable(low + int(kept[0]), table[:, kept[0] : kept[-1] + 1]))
+    return tables

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Answer, Status
-from hetplan.planner.certificate import Certificate, Vouched
+from hetplan.planner.answer import Answer, Certificate, Status, Vouched
 from hetplan.planner.forms.mdp import Criterion, false_bound
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:
-    from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
+    from hetplan.planner.forms.queue_process_model import QueuePolicy
+    from hetplan.planner.forms.queue_process_operator import OperatedQueue
 
 __all__ = ["certify_queue_process"]
 
@@ -35,7 +35,7 @@ _STATIONARY = 1e-9
 """How much mass one step may move of a distribution that is called stationary."""
 
 
-def certify_queue_process(form: QueueProcess, answer: Answer[QueuePolicy]) -> Certificate:
+def certify_queue_process(form: OperatedQueue, answer: Answer[QueuePolicy]) -> Certificate:
     """The verdict on one answer."""
     if answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
         return Certificate(faults=(f"a queue always has a policy, and its worth is bounded: never {answer.status}",))
@@ -58,14 +58,14 @@ def certify_queue_process(form: QueueProcess, answer: Answer[QueuePolicy]) -> Ce
     return _by_residual(form, answer, chosen, values)
 
 
-def _carried(form: QueueProcess, answer: Answer[QueuePolicy], name: str) -> Floats | None:
+def _carried(form: OperatedQueue, answer: Answer[QueuePolicy], name: str) -> Floats | None:
     if name not in answer.proof:
         return None
     numbers = np.asarray(cast("Floats", answer.proof[name]), dtype=float)
     return numbers if numbers.shape == (form.states,) and bool(np.isfinite(numbers).all()) else None
 
 
-def _by_residual(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers, values: Floats) -> Certificate:
+def _by_residual(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integers, values: Floats) -> Certificate:
     gain = float(cast("float", answer.proof.get("gain", 0.0)))
     discounted = form.criterion is Criterion.DISCOUNTED
     best, followed = form.operator.compare(values, chosen, 0.0 if discounted else gain)
@@ -95,12 +95,12 @@ def _by_residual(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Intege
     return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
 
 
-def _ratio(form: QueueProcess, gain: float, surplus: float) -> float:
+def _ratio(form: OperatedQueue, gain: float, surplus: float) -> float:
     """Reward per weight when r - gain w averages `surplus`, or farther out on the side on which it lies."""
     return gain + surplus / form.least_weight
 
 
-def _by_distribution(form: QueueProcess, chosen: Integers, mass: Floats, low: float, high: float) -> tuple[str, float]:
+def _by_distribution(form: OperatedQueue, chosen: Integers, mass: Floats, low: float, high: float) -> tuple[str, float]:
     moved = float(np.abs(form.operator.push(mass, chosen) - mass).sum())
     value = form.value_of(mass, chosen)
     if (mass < 0).any() or abs(float(mass.sum()) - 1.0) > _STATIONARY or moved > _STATIONARY:
@@ -113,7 +113,7 @@ def _by_distribution(form: QueueProcess, chosen: Integers, mass: Floats, low: fl
     return "", value
 
 
-def _without_values(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
+def _without_values(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
     """Nothing to prove a bound by: the policy is evaluated anew."""
     faults: list[str] = []
     value: float | None = None
@@ -126,7 +126,7 @@ def _without_values(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Int
     return Certificate(tuple(faults), value=value, bound=answer.bound, vouched=vouched)
 
 
-def _certify_horizon(form: QueueProcess, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
+def _certify_horizon(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integers) -> Certificate:
     """Dynamic programming over again; the policy is that of the first decision."""
     values = np.zeros(form.states)
     for _ in range(form.horizon - 1):

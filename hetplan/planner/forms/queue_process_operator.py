@@ -20,19 +20,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import Empty
 from hetplan.planner.forms.queue_process_arrivals import Window, phase_weights, poisson
+from hetplan.planner.forms.queue_process_model import Empty
+from hetplan.planner.forms.queue_process_partial import QueueMoves
 
-if TYPE_CHECKING:
-    from hetplan.planner.forms.queue_process import QueueProcess
-
-__all__ = ["Operator", "Service", "first_bucket"]
+__all__ = ["OperatedQueue", "Operator", "Service", "first_bucket"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,7 +52,7 @@ class Service:
 class Operator:
     """Applies the process to values (backwards) and to distributions (forwards)."""
 
-    def __init__(self, form: QueueProcess) -> None:
+    def __init__(self, form: QueueMoves) -> None:
         self.form = form
         self._kept: dict[int, Floats] = {}
 
@@ -244,3 +241,37 @@ def _look_ahead(line: Floats, arrivals: Window, stages: int) -> Floats:
 
 def _look_back(line: Floats, mass: Floats, arrivals: Window) -> None:
     line[arrivals.low : arrivals.high + mass.size] += np.convolve(mass, arrivals.probability)
+
+
+class OperatedQueue(QueueMoves):
+    """A queue process with its operator, and what follows from applying it."""
+
+    @cached_property
+    def operator(self) -> Operator:
+        """The Bellman operator and its transpose."""
+        return Operator(self)
+
+    def forget(self) -> None:
+        """Drop what was computed and is kept: up to a hundred megabytes where any batch may be taken."""
+        if "actions" in vars(self):
+            _ = self.action_count
+        for kept in ("actions", "operator", "partial_moves"):
+            vars(self).pop(kept, None)
+
+    def value_of(self, mass: Floats, chosen: Integers) -> float:
+        """Reward per weight under a distribution over states."""
+        reward, weight = self.earned(mass, chosen)
+        return reward / weight
+
+    def long_run(self, chosen: Integers, mass: Floats | None = None) -> Floats:
+        """The stationary distribution under a policy, by repeated steps of the transposed operator."""
+        if mass is None:
+            mass = np.zeros(self.states)
+            mass[self.slacks - 1] = 1.0
+        for _ in range(20_000):
+            moved = self.operator.push(mass, chosen)
+            change = float(np.abs(moved - mass).sum())
+            mass = moved
+            if change < 1e-13:
+                break
+        return np.asarray(mass / mass.sum())

@@ -14,19 +14,20 @@ Markov only approximately.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.queue_process_arrivals import phase_weights, poisson
+from hetplan.planner.forms.queue_process_arrivals import join_tables, phase_weights
+from hetplan.planner.forms.queue_process_model import QueueModel
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from hetplan.planner.forms.queue_process import QueueProcess
 
-__all__ = ["JoinTable", "PartialMoves", "join_tables", "partial_moves", "reference_row"]
+__all__ = ["PartialMoves", "QueueMoves", "partial_moves", "reference_row"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,15 +41,16 @@ class PartialMoves:
     moves: csr_array
 
 
-@dataclass(frozen=True)
-class JoinTable:
-    """How many join during one service, given the phase at its beginning: row r, column a - `low`."""
+class QueueMoves(QueueModel):
+    """A queue process that knows where actions lead that leave some of the queue behind."""
 
-    low: int
-    probability: Floats
+    @cached_property
+    def partial_moves(self) -> PartialMoves:
+        """Where actions that leave some of the queue behind lead to, as sparse rows."""
+        return partial_moves(self)
 
 
-def partial_moves(form: QueueProcess) -> PartialMoves:
+def partial_moves(form: QueueModel) -> PartialMoves:
     """The rows of all partial actions."""
     from scipy.sparse import csr_array
 
@@ -67,24 +69,7 @@ def partial_moves(form: QueueProcess) -> PartialMoves:
     return PartialMoves(action, csr_array((data, columns, first), shape=(action.size, form.states)))
 
 
-def join_tables(form: QueueProcess, model: Integers, batch: Integers, waiting: Integers) -> list[JoinTable]:
-    """P(a | r) for each (model, batch) served when so many wait; a batch of 0 takes no time."""
-    tables = []
-    for m, b, n in zip(model, batch, waiting, strict=True):
-        latency = float(form.latency_s[m, b - 1]) if b else 0.0
-        rate = float(form.stage_rates[form.rates_by_queue[n]])
-        arrivals = poisson(rate * latency)
-        low, high = arrivals.low // form.stages, (form.stages - 1 + arrivals.high) // form.stages
-        table = np.zeros((form.stages, high - low + 1))
-        for r in range(form.stages):
-            joined = np.arange(r + arrivals.low, r + arrivals.high + 1) // form.stages - low
-            table[r] = np.bincount(joined, weights=arrivals.probability, minlength=high - low + 1)
-        kept = np.flatnonzero(table.max(axis=0) > 1e-18)
-        tables.append(JoinTable(low + int(kept[0]), table[:, kept[0] : kept[-1] + 1]))
-    return tables
-
-
-def reference_row(form: QueueProcess, i: int) -> tuple[Integers, Floats]:
+def reference_row(form: QueueModel, i: int) -> tuple[Integers, Floats]:
     """States and probabilities after partial action i, by incomplete beta functions: slow, for want of a compiler."""
     from scipy.special import betainc
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import part, summing_kernel
-from hetplan.planner.forms.queue_process_arrivals import phase_weights
+from hetplan.planner.forms.queue_process_arrivals import join_tables, phase_weights
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from hetplan.planner.forms.queue_process import QueueProcess
+    from hetplan.planner.forms.queue_process_model import QueueModel
 
 __all__ = ["compiled_rows"]
 
@@ -37,7 +37,7 @@ _UNLIKELY = 1e-22
 """Phases that are less likely do not count."""
 
 
-def compiled_rows(form: QueueProcess, action: Integers) -> csr_array:
+def compiled_rows(form: QueueModel, action: Integers) -> csr_array:
     """A sparse row over the states per partial action."""
     from scipy.sparse import csr_array
     from scipy.special import gammaln
@@ -133,15 +133,13 @@ class _Rows:
         return first, columns, data
 
 
-def _code(form: QueueProcess, rate: Integers, model: Integers, batch: Integers) -> Integers:
+def _code(form: QueueModel, rate: Integers, model: Integers, batch: Integers) -> Integers:
     """One number per (rate, model, batch)."""
     return np.asarray((rate * form.models + model) * (form.queue + 1) + batch)
 
 
-def _joins(form: QueueProcess, action: Integers) -> tuple[Floats, Integers, Integers, Integers]:
+def _joins(form: QueueModel, action: Integers) -> tuple[Floats, Integers, Integers, Integers]:
     """P(a | r) of every service in use, one after another, and where each begins."""
-    from hetplan.planner.forms.queue_process_partial import join_tables
-
     actions = form.actions
     rates = form.rates_by_queue[actions.waiting[action]]
     code = _code(form, rates, actions.model[action], actions.batch[action])

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.solvers.packing_exact import Exact

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from hetplan import registry
 from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
-from hetplan.planner.answer import Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.packing import Items, Packing
 from hetplan.solvers.packing import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum, filled_up

@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.datasets import loki_generator
 from hetplan.front_door import choose, pose
-from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.priced import Choice, Menu, Options, Priced
 from hetplan.profiles.load import load_inputs

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from cases.policy import random_process, solve
 
-from hetplan.planner.answer import Answer, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Status, Vouched
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import Batching, Empty, Late, PerWhat, QueuePolicy, QueueProcess
 

@@ -8,8 +8,7 @@ import pytest
 from cases.policy import MDP_ENGINES, random_mdp
 from scipy.sparse import csr_array
 
-from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.mdp import Criterion, Mdp, average_of
 from hetplan.solvers import mdp_vi
 from hetplan.solvers.mdp_vi import MdpModifiedPolicy

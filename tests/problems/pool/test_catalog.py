@@ -12,8 +12,7 @@ from cases.pool import CATALOG
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Stop, Vouched
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.columns_knapsack import cheapest_cover
 from hetplan.solvers.columns import ColumnsEngine

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner.answer import Limits, Status
-from hetplan.planner.certificate import Vouched
+from hetplan.planner.answer import Limits, Status, Vouched
 from hetplan.planner.forms.columns import Columns, bound_of_tree, near_columns
 from hetplan.planner.forms.columns_knapsack import cheapest_cover, covers_within
 from hetplan.solvers.columns import ColumnsEngine
