@@ -110,6 +110,13 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
             assert not block.mark, f"{page.name}:{block.line}: what is a marked {block.language} block?"
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
+def test_a_page_opens_with_a_picture(page: Path) -> None:
+    """Before the first section, a drawing that a code host shows."""
+    opening = page.read_text().split("\n## ")[0]
+    assert "```mermaid\n" in opening or re.search(r"!\[[^]]*\]\([^)]+\.svg\)", opening)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_json_in_a_page_is_json(page: Path) -> None:
     for block in blocks(page):
