@@ -179,10 +179,10 @@ _LOWERED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 def _teach(function: Callable[..., Any]) -> None:
     """Make a function known to numba: its types by its annotations, its code when a kernel first calls it."""
-    from numba.core.typing import signature
     from numba.extending import lower_builtin, type_callable
 
     types: Any = import_module("numba.core.types")
+    signature: Any = import_module("numba.core.typing").signature
 
     @cache
     def declared() -> tuple[Any, list[Any]]:
@@ -215,7 +215,8 @@ def _lower(context: Any, function: Callable[..., Any], sig: Any) -> Any:
     from numba.core.compiler import Flags, compile_internal
     from numba.core.targetconfig import ConfigStack
 
-    caller, flags = ConfigStack.top_or_none(), Flags()
+    caller: Any = ConfigStack.top_or_none()
+    flags: Any = Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.nrt, flags.error_model = False, "numpy"
     if caller is not None:

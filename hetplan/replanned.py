@@ -46,6 +46,10 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
     asked = registry.problem(QUESTION).formulations.get(plan.method.formulation)
     known = asked.model_fields if asked is not None else {}
     options = {name: value for name, value in plan.method.options.items() if name in known}
+    if options.get("size") == "auto":
+        # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes, and
+        # what is played here is a simulation of them all.
+        options["size"] = "estimated"
     carried: list[bool] = []
 
     def plan_for(rates: Mapping[str, float], now: Plan) -> Plan | None:

@@ -164,14 +164,14 @@ def write_costs(
         # More than all pairs in time can cost together.
         for place in range(columns):
             instance = chosen[place]
-            busy = busy_ms(ends_ms[instance], now_ms)
+            busy = busy_ms(float(ends_ms[instance]), now_ms)
             for k in range(queries):
                 done = busy + service_ms[rows[waiting[k]], kind[instance]]
                 beyond = max(beyond, weight[kind[instance]] * done)
         beyond = (beyond + 1.0) * (min(queries, columns) + 1)
     for place in range(columns):
         instance = chosen[place]
-        busy = busy_ms(ends_ms[instance], now_ms)
+        busy = busy_ms(float(ends_ms[instance]), now_ms)
         of_type = kind[instance]
         for k in range(queries):
             query = waiting[k]
@@ -213,8 +213,8 @@ def older_first(
             one, other = waiting[older], waiting[younger]
             slack_of_one = limit_ms - (now_ms - arrived_ms[one]) - service_ms[rows[one], of_type]
             slack_of_other = limit_ms - (now_ms - arrived_ms[other]) - service_ms[rows[other], of_type]
-            both_timely = min(slack_of_one, slack_of_other) >= busy_ms(ends_ms[later], now_ms)
-            both_late = max(slack_of_one, slack_of_other) < busy_ms(ends_ms[sooner], now_ms)
+            both_timely = min(slack_of_one, slack_of_other) >= busy_ms(float(ends_ms[later]), now_ms)
+            both_late = max(slack_of_one, slack_of_other) < busy_ms(float(ends_ms[sooner]), now_ms)
             if both_timely or both_late:
                 mates[older], mates[younger] = sooner, later
 
@@ -245,7 +245,7 @@ def late_stand_back(
             continue
         of_type = kind[mates[k]]
         slack = limit_ms - (now_ms - arrived_ms[waiting[k]]) - service_ms[rows[waiting[k]], of_type]
-        if slack >= busy_ms(ends_ms[mates[k]], now_ms):
+        if slack >= busy_ms(float(ends_ms[mates[k]]), now_ms):
             continue
         if not marked:
             marked = True
@@ -255,7 +255,7 @@ def late_stand_back(
                 if mates[other] >= 0:
                     taken[mates[other]] = 1
         for instance in range(first[of_type], mates[k]):
-            if taken[instance] == 0 and slack < busy_ms(ends_ms[instance], now_ms):
+            if taken[instance] == 0 and slack < busy_ms(float(ends_ms[instance]), now_ms):
                 taken[instance], taken[mates[k]] = 1, 0
                 mates[k] = instance
                 break

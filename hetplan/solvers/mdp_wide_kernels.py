@@ -7,7 +7,7 @@ result is scipy's to the last bit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,6 @@ def compile_kernels() -> None:
     from scipy.sparse import csr_array
 
     for width in (np.int32, np.int64):
-        small = csr_array(np.eye(5))
+        small: Any = csr_array(np.eye(5))
         small.indptr, small.indices = small.indptr.astype(width), small.indices.astype(width)
         WideMatrix(small).times(np.ones(5))

@@ -26,7 +26,7 @@ class OneByOne(Generic[FormT, X]):
 
     name: ClassVar[str]
     form: ClassVar[str]
-    takes: ClassVar[type[Form[Any]]]
+    takes: ClassVar[Any]
     """The class of the forms that it answers."""
 
     def version(self) -> str:
