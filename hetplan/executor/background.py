@@ -18,7 +18,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
-from hetplan.serving.runs import run_of, runs_on
+from hetplan.serving.runs import run_of, runs_on, same_point, written
 from hetplan.serving.steps import (
     balancing_of,
     combine_of,
@@ -59,8 +59,21 @@ class Background:
         for dispatch in plan.dispatch.values():
             found = getattr(dispatch, "predict", {}).get(f"{load.variant}@{hardware}")
             if found in plan.tables:
+                self._one_run(plan, f"{load.variant}@{hardware}")
                 return law_data(plan.tables[found], at=self.settings(load, hardware))
         return None
+
+    def _one_run(self, plan: Plan, key: str) -> None:
+        """Without a profile a table is known by "variant@hardware" alone: InputError where two runs are meant."""
+        loads = [load for worker in plan.workers for load in worker.loads if f"{load.variant}@{worker.hardware}" == key]
+        other = next((load for load in loads if not same_point(load.at or {}, loads[0].at or {})), None)
+        if other is not None:
+            runs = f"{loads[0].id} at {written(loads[0].at or {})}, {other.id} at {written(other.at or {})}"
+            raise InputError.one(
+                file="plan", path="$.dispatch", value=key,
+                why=f"one table is named for loads of different runs: {runs}",
+                remedy='Name the profile under "profile" in hosts.toml: it has a table for each run.',
+            )  # fmt: skip
 
     def settings(self, load: Load, hardware: str) -> dict[str, float]:
         """Where a load is on the axes that no query names, as far as the plan and the profile say."""

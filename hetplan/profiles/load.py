@@ -304,18 +304,22 @@ def _dangling(
         return []
     known = profile.known
     faults: list[Fault] = []
+    missing: set[str] = set()
     if not profile_checked:
         within = References(profile.model, known, profile.file_of)
         within.check_profile()
+        missing |= within.absent.keys()
         faults += within.drain()
     if slo.model is not None:
         from_slo = References(profile.model, known, slo.file_of)
         from_slo.check_slo(slo.model, complete=not slo.faults)
-        faults += from_slo.drain()
+        absent = from_slo.absent.keys() - missing
+        faults += from_slo.drain(said=missing)
+        missing |= absent
     if state is not None and state.model is not None:
         from_state = References(profile.model, known, state.file_of)
         from_state.check_state(state.model, slo.model if not slo.faults else None, complete=not state.faults)
-        faults += from_state.drain()
+        faults += from_state.drain(said=missing)
     return faults
 
 

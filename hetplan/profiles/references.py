@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from hetplan.errors import Fault
@@ -11,6 +12,7 @@ from hetplan.profiles.json_path import closest, json_path, shortened
 from hetplan.profiles.profile import Metric, Pipeline, Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.state import State
+from hetplan.profiles.workers import Load
 
 __all__ = ["References", "known_ids"]
 
@@ -21,6 +23,7 @@ _SINGULAR = {
     "offers": "offer",
     "hosts": "host",
     "tasks": "task",
+    "tiers": "tier",
     "variants": "variant",
     "tables": "table",
     "pipelines": "pipeline",
@@ -50,6 +53,8 @@ class References:
         self.profile, self.known, self.file_of = profile, known, file_of
         self.faults: list[Fault] = []
         self.suggested = 0
+        self.absent: dict[str, list[tuple[Steps, str]]] = {}
+        """Sections that the profile lacks, and where they are named: one cause, so one fault."""
 
     def _fault(self, steps: Steps, value: object, why: str, remedy: str) -> None:
         self.faults.append(
@@ -59,6 +64,9 @@ class References:
     def _known(self, section: str, name: str | None, *steps: str | int) -> None:
         """A fault unless the section has the name (None names nothing)."""
         if name is None or name in self.known[section]:
+            return
+        if not self.known[section]:
+            self.absent.setdefault(section, []).append((steps, name))
             return
         self.suggested += 1
         near = closest(name, self.known[section]) if self.suggested <= _MOST_SUGGESTIONS else ""
@@ -101,7 +109,9 @@ class References:
                 self._known_tier(tier, "links", number, "between", end)
 
     def _known_tier(self, tier: str | None, *steps: str | int) -> None:
-        if tier is not None and tier not in self.profile.tiers:
+        if tier is not None and not self.profile.tiers:
+            self.absent.setdefault("tiers", []).append((steps, tier))
+        elif tier is not None and tier not in self.profile.tiers:
             listed = ", ".join(self.profile.tiers) or "none"
             near = closest(tier, self.profile.tiers)
             self._fault(steps, tier, f"there is no tier {tier!r}", f"{near}Tiers are: {listed}.")
@@ -263,7 +273,9 @@ class References:
             self._known("variants", variant, *at, "runs", "variants", number)
         families = self._families
         for number, family in enumerate(app.runs.families or ()):
-            if family not in families and self.known["variants"] <= self.profile.variants.keys():
+            if not self.known["variants"]:
+                self._known("variants", family, *at, "runs", "families", number)
+            elif family not in families and self.known["variants"] <= self.profile.variants.keys():
                 near = closest(family, families)
                 remedy = f"{near}Or give variants that family." if near else "Give variants that family."
                 self._fault((*at, "runs", "families", number), family, f"no variant is of family {family!r}", remedy)
@@ -323,11 +335,34 @@ class References:
             self._known("hosts", worker.host, *at, "host")
             for place, load in enumerate(worker.loads):
                 self._known("variants", load.variant, *at, "loads", place, "variant")
+                self._check_run_of(load, worker.hardware, (*at, "loads", place))
                 if slo is not None and load.app is not None and load.app not in slo.apps:
                     remedy = f"{closest(load.app, slo.apps)}Name an application of the SLO, or leave it out."
                     self._fault((*at, "loads", place, "app"), load.app, f"the SLO has no app {load.app!r}", remedy)
 
-    def drain(self) -> Iterator[Fault]:
-        """The faults so far, each once."""
+    def _check_run_of(self, load: Load, hardware: str, at: Steps) -> None:
+        """A load that names no run means the only one of its variant on its hardware."""
+        variant = self.profile.variants.get(load.variant or "") if load.at is None else None
+        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
+        if len(runs) > 1:
+            listed = " and ".join(json.dumps(dict(run.at)) for run in runs)
+            why = f"{load.variant} has {len(runs)} runs on {hardware}, and the load names none of them: at {listed}"
+            self._fault((*at, "at"), load.variant, why, f'Say which one runs: "at": {json.dumps(dict(runs[0].at))}.')
+
+    def drain(self, *, said: Collection[str] = ()) -> Iterator[Fault]:
+        """The faults so far, each once; of `said`, sections that are missing, enough has been said."""
+        for section, places in self.absent.items():
+            if section not in said:
+                yield self._missing(section, places)
         yield from dict.fromkeys(self.faults)
         self.faults.clear()
+        self.absent.clear()
+
+    def _missing(self, section: str, places: Sequence[tuple[Steps, str]]) -> Fault:
+        """A section that is not there at all, by the first place that names something of it."""
+        (steps, name), kind = places[0], _SINGULAR.get(section, section)
+        why, remedy = f"there is no {kind} {name!r} in the profile", f"Add it under {section}."
+        if len(places) > 1:
+            why = f"the profile has no section {section!r}, and {len(places)} places, of which this is one, need it"
+            remedy = f'Add "{section}" to the profile, or give the file that holds it as a second profile.'
+        return Fault(file=self.file_of(steps), path=json_path(steps), value=shortened(name), why=why, remedy=remedy)

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
@@ -27,11 +25,13 @@ from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Serve, Worker
-from hetplan.serving.law import answering
+from hetplan.serving.demand import classes_of
+from hetplan.serving.law import OffTable, answering
 from hetplan.serving.price import price_of
-from hetplan.serving.runs import at_of, same_point, table_of
+from hetplan.serving.runs import at_of, same_point
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
+from hetplan.serving.times import law_of_run
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
@@ -176,12 +176,15 @@ def _choose(
         return quality.value if quality is not None else 0.0
 
     load = max(known, key=quality)
-    options = list(_options(inputs.profile, load))
+    points = classes_of(inputs.slo.apps[app].demand.mix).coming().points
+    options = list(_options(inputs.profile, load, points))
     best = min(options, key=lambda option: option[:2] if cheapest else (option[1], option[0]))
     return load.variant or "", best[2], best[3], load.serve
 
 
-def _options(profile: Profile, load: PlannedLoad) -> Iterator[tuple[int, float, Run, str | None]]:
+def _options(
+    profile: Profile, load: PlannedLoad, points: Sequence[Mapping[str, float]]
+) -> Iterator[tuple[int, float, Run, str | None]]:
     """Price, longest time, run and offer of each way to run a variant: as the load runs, where that can be."""
     runs = profile.variants[load.variant or ""].runs
     alike = {run.hardware for run in runs if same_point(run.at, load.at or {})}
@@ -192,9 +195,13 @@ def _options(profile: Profile, load: PlannedLoad) -> Iterator[tuple[int, float, 
         if profile.offers and not offers and run.price_per_hour is None:
             continue
         nanos, offer = min((price_of(profile, run, name).nanos, name) for name in offers or [None])
-        table = table_of(profile, load.variant or "", run)
-        grid = np.asarray(getattr(table, answering(table.statistics, "mean")), dtype=float)
-        yield nanos, float(np.nanmax(grid if run.latency else 1000.0 / grid)), run, offer
+        law = law_of_run(profile, load.variant or "", run, knobs=load.knobs)
+        mean = answering(law.statistics, "mean")
+        try:
+            longest_ms = max(law.ms(point, load.serve.max_batch, mean) for point in points)
+        except OffTable:
+            continue
+        yield nanos, longest_ms, run, offer
 
 
 def _sized(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> System:

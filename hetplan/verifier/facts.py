@@ -11,7 +11,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["Facts", "Seat", "gather", "machines", "run_observed", "run_of", "runs_meant"]
+__all__ = ["Facts", "Seat", "gather", "machines", "run_of", "runs_meant"]
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,6 @@ def run_of(profile: Profile, worker: Worker, load: Load) -> Run | None:
     """The run that a load of a plan names; None where there is none, or where it fits two."""
     runs = runs_meant(profile, worker, load)
     return runs[0] if len(runs) == 1 else None
-
-
-def run_observed(profile: Profile, worker: Worker, load: Load) -> Run | None:
-    """The run of a load that was found running; one that names none is the run measured at its settings, or the first.
-
-    States of version 1.0 name no runs.
-    """
-    runs = runs_meant(profile, worker, load)
-    settings = {**load.knobs, "batch": load.serve.max_batch}
-    for run in runs:
-        if all(settings.get(key) == value for key, value in run.at.items()):
-            return run
-    return runs[0] if runs else None
 
 
 def gather(plan: Plan, inputs: Inputs) -> Facts:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,11 +39,11 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Plan
-from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
-from hetplan.verifier.facts import Seat, gather, run_observed, run_of
+from hetplan.verifier.facts import Seat, gather, run_of
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -77,14 +77,14 @@ class _Reading:
         self.allowed = _allowed(inputs)
         self.cache: dict[tuple[str | None, str, int, str], dict[str, float]] = {}
         running = inputs.state.workers if inputs.state is not None else ()
-        self.now = [held for worker in running for held in self._held(worker, run_observed)]
-        self.then = [held for worker in plan.workers for held in self._held(worker, run_of)]
+        self.now = [held for worker in running for held in self._held(worker)]
+        self.then = [held for worker in plan.workers for held in self._held(worker)]
 
-    def _held(self, worker: Worker, found: Callable[[Profile, Worker, Load], Run | None]) -> Iterator[_Held]:
+    def _held(self, worker: Worker) -> Iterator[_Held]:
         for load in worker.loads:
             run = None
             if load.variant in self.inputs.profile.variants:
-                run = found(self.inputs.profile, worker, load)
+                run = run_of(self.inputs.profile, worker, load)
             knobs = str((sorted(load.knobs.items()), run.at if run is not None else None))
             key = (load.variant, worker.hardware, load.serve.max_batch, knobs)
             if key not in self.cache:

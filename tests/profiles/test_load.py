@@ -216,6 +216,39 @@ def test_a_state_is_read_and_checked_against_the_others(profile: dict[str, Any],
     assert inputs.measured == {"anything": [1.5]}
 
 
+def test_a_state_whose_load_fits_two_runs_is_refused(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    (run,) = [run for run in profile["variants"]["rn50"]["runs"] if run["hardware"] == "g4dn"]
+    profile["variants"]["rn50"]["runs"] += [{**run, "at": {"batch": 8}}]
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo, state=STATE)
+    (fault,) = caught.value.faults
+    assert fault.path == "$.workers[0].loads[0].at"
+    assert "{}" in fault.why
+    assert '{"batch": 8.0}' in fault.why, "both runs are named"
+    named = copy.deepcopy(STATE)
+    named["workers"][0]["loads"][0]["at"] = {"batch": 8}
+    inputs = load_inputs(profile, slo, state={**named, "format": "hetplan/state/1.1"})
+    assert inputs.state is not None
+    assert inputs.state.workers[0].loads[0].at == {"batch": 8}
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("example", ["compound", "pipeline", "policy", "pool", "variants"])
+def test_a_section_that_is_missing_is_one_fault(example: str) -> None:
+    whole = json.loads((EXAMPLES / example / "profile.json").read_text())
+    slo = EXAMPLES / example / "slo.json"
+    for section in set(whole) - {"format", "requires", "extensions", "reference", "links", "hosts"}:
+        try:
+            load_inputs({key: held for key, held in whole.items() if key != section}, slo)
+        except InputError as error:
+            (fault,) = error.faults
+            assert section in f"{fault.why} {fault.remedy}"
+        else:
+            assert section in ("offers", "variants", "tables"), "nothing names what is in it"
+
+
 @pytest.mark.parametrize(
     ("change", "path"),
     [

@@ -11,8 +11,10 @@ import hetplan as hp
 from hetplan.executor.background import Background
 from hetplan.executor.serving.law import ServiceLaw
 from hetplan.profiles.load import load_inputs
-from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
+from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load, Worker
 from hetplan.simulator.planned import planned_systems
 
 Json = dict[str, Any]
@@ -147,3 +149,20 @@ def test_a_load_that_fits_two_runs_and_names_neither_is_refused_by_every_reader(
             planned_systems(old, inputs)
         with pytest.raises(hp.InputError, match=both):
             known.law(old, load, "gpu")
+
+
+def test_one_table_for_loads_of_two_runs_is_refused_where_no_profile_says_more() -> None:
+    tables = {"t": Table(quantity="latency_ms", axes={"batch": (1.0, 8.0)}, mean=(10.0, 40.0))}
+    rule = MatchingDispatch(slo_ms=60, weight={"gpu": 1.0}, predict={"m@gpu": "t"})
+    for second, refused in (({"batch": 1.0}, False), ({"batch": 8.0}, True)):
+        loads = [Load(id=f"w{n}.a", app="a", variant="m", at=at) for n, at in enumerate(({"batch": 1.0}, second))]
+        workers = tuple(Worker(id=f"w{n}", hardware="gpu", loads=(load,)) for n, load in enumerate(loads))
+        plan = Plan(
+            question="pool", method=Method(formulation="by-hand"), inputs=InputHashes(profile="", slo=""),
+            workers=workers, dispatch={"a": rule}, tables=tables,
+        )  # fmt: skip
+        if refused:
+            with pytest.raises(hp.InputError, match=r'w0.a at \{"batch": 1\}, w1.a at \{"batch": 8\}'):
+                Background().law(plan, loads[0], "gpu")
+        else:
+            assert Background().law(plan, loads[0], "gpu") is not None

@@ -185,9 +185,8 @@ def _of_kind(v: Snapshot, worker: Worker, load: Load, kind: int | None) -> _Chan
 
 
 def _needs_of_unknown(v: Snapshot, worker: Worker, load: Load) -> Mapping[str, float]:
-    """What an instance takes that serves nobody here, until it is gone; of several runs that it may be, the most."""
-    runs = fitting_runs(v.inputs.profile, load, worker.hardware)
-    return {name: max(run.needs.get(name, 0.0) for run in runs) for one in runs for name in one.needs}
+    """What an instance takes that serves nobody here, until it is gone."""
+    return next((run.needs for run in fitting_runs(v.inputs.profile, load, worker.hardware)), {})
 
 
 def _name_them(v: Snapshot, ups: list[_Change]) -> None:

@@ -260,7 +260,7 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
             exact = [
                 k for k in by_place.get((load.variant or "", worker.hardware), [])
                 if (offer is None or types[kinds[k].type].offer in (None, offer))
-                and (load.at is None or same_point(load.at, kinds[k].at))
+                and same_point(load.at or {}, kinds[k].at)
                 and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
             if not exact:
@@ -276,10 +276,8 @@ def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Wo
     runs = fitting_runs(inputs.profile, load, worker.hardware)
     if not runs:
         return 0
-    settings = {**load.knobs, "batch": load.serve.max_batch}
-    run = next((run for run in runs if all(settings.get(a) == at for a, at in run.at.items())), runs[0])
     reading = _Reading(inputs, types, Faults("", ""), [])
-    return _price(reading, run, next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
+    return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.simulated import SEEDS, Shown, check_simulator, plan_to_simulate, shown_by, with_shown
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
+from hetplan.serving.targets import response_targets
 
 __all__ = ["busy_limit", "leaving_room_to_wait", "sized"]
 
@@ -134,7 +135,11 @@ def _with_room(v: Snapshot, pair: Serves) -> Serves:
     if pair.late:
         return pair
     one, batch = v.asked[pair.app], v.kinds[pair.kind].batch
-    use = busy_limit(time_ms=pair.latency_ms, batch=batch, slo_ms=one.slo_ms, percentile=_percentile(one))
+    wanted = [(target.limit_ms(), target.percentile) for target in response_targets(one.app)]
+    use = min(
+        busy_limit(time_ms=pair.latency_ms, batch=batch, slo_ms=limit_ms, percentile=percentile)
+        for limit_ms, percentile in wanted or [(math.inf, 99.0)]
+    )
     at_once = max(1, round(pair.qps * pair.latency_ms / 1000.0 / batch))
     busy = max(min(1.0, use * at_once * batch * 1000.0 / pair.latency_ms / pair.qps), LEAST)
     return replace(pair, qps=pair.qps * busy, busy=busy)

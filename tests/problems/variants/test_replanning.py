@@ -162,6 +162,6 @@ def test_what_runs_and_serves_nobody_takes_what_its_own_run_needs(turned):
     profile = Profile.model_validate({"variants": {"m": {"task": "x", "runs": runs[::-1] if turned else runs}}})
     seen = SimpleNamespace(inputs=SimpleNamespace(profile=profile))
     worker = Worker(id="w", hardware="g", loads=())
-    for at, gib in (({"batch": 1}, 2), ({"batch": 8}, 6), (None, 6)):
+    for at, gib in (({"batch": 1}, 2), ({"batch": 8}, 6)):
         assert _needs_of_unknown(seen, worker, Load(id="w.a", app="a", variant="m", at=at)) == {"gpu_mem_gib": gib}
     assert _needs_of_unknown(seen, worker, Load(id="w.a", app="a", variant="gone")) == {}

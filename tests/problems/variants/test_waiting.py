@@ -8,7 +8,10 @@ from cases.variants import counts, money, solve, table2
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
-from hetplan.problems.variants.size import busy_limit
+from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.size import busy_limit, leaving_room_to_wait
+from hetplan.problems.variants.wish import read_snapshot
+from hetplan.profiles.load import load_inputs
 
 
 def share_late(use, batch, ratio, *, queries=40_000, seed=0):
@@ -51,6 +54,19 @@ def test_room_to_wait_costs_more_and_warns_of_nothing():
     assert money(roomy, "gross_cost_per_hour") > money(plain, "gross_cost_per_hour")
     assert "W-queueing" in {warning.code for warning in plain.plan.warnings}
     assert "W-queueing" not in {warning.code for warning in roomy.plan.warnings}
+
+
+def test_each_percentile_is_held_against_its_own_limit():
+    documents = table2(90.0, 100.0)
+    (app,) = documents[1]["apps"].values()
+    at = [(99, 100.0), (50, 40.0)]
+    alone: dict[tuple[tuple[int, float], ...], list[float]] = {}
+    for wanted in ([at[0]], [at[1]], at, [(99, 40.0)]):
+        app["latency"] = [{"of": "response", "percentile": p, "max_ms": ms} for p, ms in wanted]
+        read = read_snapshot(load_inputs(*documents[:2]), VariantsOptions())
+        alone[tuple(wanted)] = [pair.busy for pair in leaving_room_to_wait(read).serves if not pair.late]
+    assert alone[tuple(at)] == [min(two) for two in zip(alone[at[0],], alone[at[1],], strict=True)]
+    assert alone[tuple(at)] > alone[(99, 40.0),], "p50 and p99 are not taken for p99 within the limit of p50"
 
 
 def test_a_slow_variant_gives_way_to_one_that_leaves_room():
