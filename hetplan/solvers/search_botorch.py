@@ -57,7 +57,8 @@ def _model(process: LightProcess) -> Any:
     slope, middle = torch.tensor(process.slope, dtype=torch.double), torch.tensor(process.ordered, dtype=torch.double)
 
     class DistanceAndTrend(Kernel):  # type: ignore[misc]
-        def forward(self, x1: Any, x2: Any, diag: bool = False, **_: Any) -> Any:
+        def forward(self, x1: Any, x2: Any, diag: bool = False, last_dim_is_batch: bool = False, **_: Any) -> Any:
+            del last_dim_is_batch
             if not diag:
                 x1, x2 = x1.unsqueeze(-2), x2.unsqueeze(-3)
             far = (x1 != x2).double() * apart + (torch.round(x1 * span) - torch.round(x2 * span)).abs()
