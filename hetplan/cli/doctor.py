@@ -1,4 +1,4 @@
-"""`hetplan doctor`: what is installed, what clashes, how to mend it; and what is compiled."""
+"""`hetplan doctor`: what is installed, what clashes, how to mend it; what is compiled; which GPUs there are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,12 +49,24 @@ TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed p
 Compile = Annotated[bool, typer.Option("--compile", help="Compile ahead what the first simulation would wait for.")]
 
 
-def doctor(try_imports: TwoOf = False, compile_ahead: Compile = False, as_json: AsJson = False) -> None:
+Gpus = Annotated[bool, typer.Option("--gpus", help="Only the GPUs of this machine: memory, MIG slices, MPS.")]
+Recorded = Annotated[
+    Path | None, typer.Option("--record", help="With --gpus: write the list to this file, for settings.gpu_list.")
+]
+
+
+def doctor(
+    try_imports: TwoOf = False, compile_ahead: Compile = False, gpus: Gpus = False, record: Recorded = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """See what is installed and what clashes.
 
     Says how to mend it, and where compiled code is kept. Exit 1 when something needed is missing or clashes.
     """
     with Output("doctor", as_json=as_json) as out:
+        if gpus or record is not None:
+            _show_gpus(out, record)
+            return
         if compile_ahead:
             _compile_all(out)
         versions = {package.name: _version(package.name) for package in _PACKAGES}
@@ -83,6 +96,34 @@ def _compile_all(out: Output) -> None:
         out.note(f"{number} of {len(KERNELS)}: compiling {name}")
         compile_ahead(name)
         out.send({"event": {"what": "compile", "detail": name, "seconds": round(time.monotonic() - began, 3)}})
+
+
+def _show_gpus(out: Output, record: Path | None) -> None:
+    """The GPUs as placement sees them; exit 1 where there are none."""
+    from hetplan.executor.gpus import read_gpus
+    from hetplan.executor.shares import LocalMeans
+
+    listed = read_gpus()
+    if listed is None:
+        why = "nvidia-smi is not here or does not answer: no GPU of this machine is known"
+        out.warn(why, kind="error")
+        out.end(Exit.FAULT, why)
+        return
+    rows = []
+    for gpu in listed.gpus:
+        mode = "divided by MIG" if gpu.mig_mode else "whole"
+        rows.append((str(gpu.index), gpu.uuid, gpu.name, f"{gpu.mem_gib:.1f}", mode))
+        rows += [("", part.uuid, part.profile, "", "slice") for part in gpu.mig]
+        out.send({"gpu": gpu.model_dump(mode="json")})
+    out.people.table(("index", "id", "name", "GiB", "is"), rows)
+    means = LocalMeans()
+    daemon = "listens" if means.has_mps else "does not listen"
+    out.people.line(f"the control daemon of MPS {daemon} at {means.mps_pipe}")
+    out.send({"mps": {"pipe": str(means.mps_pipe), "listens": means.has_mps}})
+    if record is not None:
+        record.write_text(listed.model_dump_json(indent=1) + "\n")
+        out.note(f"written to {record}")
+    out.end(Exit.OK if listed.gpus else Exit.FAULT, f"{len(listed.gpus)} GPUs")
 
 
 def _show_cache(out: Output) -> None:

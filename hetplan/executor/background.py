@@ -82,6 +82,21 @@ class Background:
         run = run_of(self.profile, load, hardware)
         return settings_of(knobs=load.knobs, at=run.at, variant_knobs=self.profile.variants[load.variant or ""].knobs)
 
+    def gpus(self, hardware: str, stated: int | None) -> int | None:
+        """How many GPUs a machine of this hardware has: what hosts.toml states, else the profile; None: nobody says."""
+        known = self.profile.hardware.get(hardware) if self.profile is not None else None
+        if stated is not None or known is None:
+            return stated
+        if "gpu" in known.provides:
+            return max(round(known.provides["gpu"]), 0)
+        return 0 if known.kind == "cpu" else None
+
+    def gpu_mem_gib(self, load: Load, hardware: str) -> float | None:
+        """What one instance of a load needs of a GPU's memory, by its run; None where nobody measured it."""
+        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+            return None
+        return run_of(self.profile, load, hardware).needs.get("gpu_mem_gib")
+
     def table(self, name: str) -> dict[str, Any] | None:
         """A table of the profile by its id."""
         table = self.profile.tables.get(name) if self.profile else None

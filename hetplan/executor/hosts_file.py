@@ -86,7 +86,10 @@ class Machines(Model):
     capacity: dict[Key, NonNegative] = Field(default_factory=dict, description="as cpu_cores = 16, gpu = 2, mem_gib")
     cores: tuple[Count, ...] = Field(default=(), description="the CPU cores that workers are pinned to")
     cores_per_worker: PositiveCount | None = Field(default=None, description="own cores of each worker, out of `cores`")
-    devices: tuple[str, ...] = Field(default=(), description="GPU ids, one per machine, for CUDA_VISIBLE_DEVICES")
+    devices: tuple[str, ...] = Field(
+        default=(), description="GPUs that workers may have: indices, GPU- or MIG- ids; by default all of the machine"
+    )
+    gpus_per_worker: Count | None = Field(default=None, description="by default what the profile's hardware provides")
     enforcement: Enforcement = Field(default="auto", description="none: shares of the plan are not enforced")
     labels: dict[str, str] = Field(default_factory=dict, description="for targets that choose nodes by labels")
     environment: dict[str, str] = Field(default_factory=dict)

@@ -14,10 +14,11 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hetplan.executor.gpus import Device, Want, assign, visible, want_of
 from hetplan.executor.hosts_file import Machines
 from hetplan.executor.kept_process import KeptProcess, StartFailed, end_all
 from hetplan.executor.shares import LocalMeans, held, leave_cgroup
@@ -37,6 +38,7 @@ class Slot:
     other_ports: Sequence[int] = ()
     cores: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[Want, Sequence[Device]] | None = None
 
 
 @dataclass
@@ -54,20 +56,28 @@ class Slots:
 
     taken: dict[str, tuple[Slot, Machines]] = field(default_factory=dict)
 
-    def take(self, name: str, host: Machines, *, cores: int) -> Slot:
-        """A slot for this unit; `StartFailed` where the host has none left."""
+    def take(
+        self, name: str, host: Machines, *, cores: int, gpus: tuple[Want, Sequence[Device]] | None = None,
+        limited: bool = False,
+    ) -> Slot:  # fmt: skip
+        """A slot for this unit with these GPUs; `StartFailed` where the host has none left."""
         used_cores = {core for slot, _ in self.taken.values() for core in slot.cores}
         free = [core for core in host.cores if core not in used_cores]
         if cores > len(free):
             raise StartFailed(name, f"it needs {cores} cores of its own; {len(free)} of {len(host.cores)} are free")
         own = tuple(free[:cores]) if cores else host.cores
         port, others = self._ports(name, host)
-        environment = self._device(host)
-        slot = Slot(port, others, own if cores else tuple(host.cores), environment)
+        environment = visible(*gpus, limited=limited) if gpus is not None else _no_gpu(host)
+        slot = Slot(port, others, own if cores else tuple(host.cores), environment, gpus)
         # Cores that all workers share are nobody's own.
-        kept = slot if cores else Slot(port, others, (), environment)
+        kept = slot if cores else replace(slot, cores=())
         self.taken[name] = (kept, host)
         return slot
+
+    @property
+    def gpus(self) -> list[tuple[Want, Sequence[Device]]]:
+        """Who has which GPUs, whichever host it is on."""
+        return [slot.gpus for slot, _ in self.taken.values() if slot.gpus is not None]
 
     def give_back(self, name: str) -> None:
         """The unit is gone."""
@@ -82,13 +92,10 @@ class Slots:
             raise StartFailed(name, f"all ports {host.ports[0]} to {host.ports[1]} are used by other units")
         return free[0], free[1:]
 
-    def _device(self, host: Machines) -> Mapping[str, str]:
-        if not host.devices:
-            return {}
-        used = [slot.environment.get("CUDA_VISIBLE_DEVICES") for slot, other in self.taken.values() if other == host]
-        # Shares let several units use one device: the one with fewest units is next.
-        device = min(host.devices, key=lambda one: (used.count(one), host.devices.index(one)))
-        return {"CUDA_VISIBLE_DEVICES": device}
+
+def _no_gpu(host: Machines) -> dict[str, str]:
+    """A unit without a GPU beside others with one must not find theirs."""
+    return {"CUDA_VISIBLE_DEVICES": ""} if host.devices else {}
 
 
 class Keeper:
@@ -171,8 +178,10 @@ class Keeper:
     async def _start(self, asked: Mapping[str, Any]) -> Mapping[str, int]:
         wanted = [(Unit.from_dict(one["unit"]), Machines.model_validate(one["host"])) for one in asked["units"]]
         missing = [(unit, host) for unit, host in wanted if unit.name not in self.units]
+        given = await self._gpus(missing)
         outcomes = await asyncio.gather(
-            *(self._start_one(unit, host, asked["limit_s"]) for unit, host in missing), return_exceptions=True
+            *(self._start_one(unit, host, asked["limit_s"], given.get(unit.name)) for unit, host in missing),
+            return_exceptions=True,
         )
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:
@@ -180,9 +189,22 @@ class Keeper:
         await asyncio.gather(*(self.kept[unit.name].until_ready(asked["limit_s"]) for unit, _ in wanted))
         return {unit.name: self.kept[unit.name].port for unit, _ in wanted}
 
-    async def _start_one(self, unit: Unit, host: Machines, limit_s: float) -> None:
+    async def _gpus(self, units: Sequence[tuple[Unit, Machines]]) -> dict[str, tuple[Want, tuple[Device, ...]]]:
+        """The GPUs of units that are to start; they are looked up anew, as slices of MIG come and go."""
+        if not any(want_of(unit, host) for unit, host in units):
+            return {}
+        listed = await asyncio.to_thread(lambda: replace(self.means).gpus)
+        given, refused = assign(units, listed, self.slots.gpus)
+        if refused:
+            raise StartFailed(refused[0].split(" ")[0], f"no room on the GPUs: {'; '.join(refused[:3])}")
+        return given
+
+    async def _start_one(
+        self, unit: Unit, host: Machines, limit_s: float, gpus: tuple[Want, Sequence[Device]] | None
+    ) -> None:
         share = held(unit, host, self.means)
-        slot = self.slots.take(unit.name, host, cores=share.cores)
+        limited = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in share.environment
+        slot = self.slots.take(unit.name, host, cores=share.cores, gpus=gpus, limited=limited)
         config = {
             "unit": unit.as_dict(), "content": unit.content, "bind": host.bind, "port": slot.port, "cores": slot.cores
         }  # fmt: skip
@@ -293,9 +315,11 @@ class socket_path:
 
 
 def main(arguments: list[str]) -> None:
-    """The process: FOLDER CGROUP MPS_PIPE."""
+    """The process: FOLDER CGROUP MPS_PIPE GPU_LIST."""
     folder = Path(arguments[0])
-    means = LocalMeans(Path(arguments[1]) if arguments[1] else None, Path(arguments[2]))
+    means = LocalMeans(
+        Path(arguments[1]) if arguments[1] else None, Path(arguments[2]), Path(arguments[3]) if arguments[3] else None
+    )
     lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Target "local": workers and router as processes of this machine, kept by a keeper (`keeper.py`).
 
-Settings: `cgroup`, a cgroup v2 folder in which CPU quotas may be set; `mps_pipe`, the folder of CUDA MPS' daemon.
+Settings: `cgroup`, a cgroup v2 folder in which CPU quotas may be set; `mps_pipe`, the folder of CUDA MPS' daemon;
+`gpu_list`, a recorded list of this machine's GPUs instead of nvidia-smi's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, ClassVar
 
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import MARK, end_all, marked
-from hetplan.executor.shares import LocalMeans, refusals
+from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Model
@@ -40,6 +41,7 @@ class LocalSettings(Model):
 
     cgroup: str | None = None
     mps_pipe: str = "/tmp/nvidia-mps"
+    gpu_list: str | None = None
 
 
 class Local:
@@ -51,7 +53,10 @@ class Local:
         self.name, self.hosts = setting.name, setting.hosts
         self.folder = setting.folder.resolve()
         settings = validate(LocalSettings, dict(setting.settings), file=f"hosts.toml, targets.{setting.name}.settings")
-        self.means = LocalMeans(Path(settings.cgroup) if settings.cgroup else None, Path(settings.mps_pipe))
+        self.means = LocalMeans(
+            Path(settings.cgroup) if settings.cgroup else None, Path(settings.mps_pipe),
+            self.hosts.path(settings.gpu_list) if settings.gpu_list else None,
+        )  # fmt: skip
         self._connection: socket.socket | None = None
         self._buffer = b""
 
@@ -67,6 +72,7 @@ class Local:
                 reasons.append(f"hosts.{unit.host}.cores: this machine has no core {', '.join(missing)}")
             for load in unit.loads:
                 reasons += _missing(load.model)
+        reasons += gpu_refusals(units, self.hosts.hosts, self.means)
         for name in dict.fromkeys(unit.host for unit in units):
             reasons += self._too_few(name, [unit for unit in units if unit.host == name])
         return list(dict.fromkeys(reasons))
@@ -180,7 +186,7 @@ class Local:
         with open(self.folder / "keeper.log", "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), str(self.means.cgroup or ""),
-                 str(self.means.mps_pipe)],
+                 str(self.means.mps_pipe), str(self.means.gpu_list or "")],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
                 env={**os.environ, MARK: str(self.folder), "PYTHONPATH": _python_path()},
             )  # fmt: skip

@@ -1,21 +1,23 @@
 """Holding a unit to its share of a machine: own cores, a CPU quota, a part of a GPU. Or the reason why nothing can.
 
 A share is enforced by what the plan names (`enforce`): "cgroup" by a cgroup v2 folder that hosts.toml gives, or by own
-cores where the share is a whole number of them; "mps" by CUDA MPS' percentage of threads; "mig" by the device ids that
-hosts.toml lists. `enforcement = "none"` of a host lifts all of this, for emulation.
+cores where the share is a whole number of them; "mps" by CUDA MPS' percentage of threads and its limit of memory; "mig"
+by slices that are large enough. `enforcement = "none"` of a host lifts all of this, for emulation.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from hetplan.executor.gpus import GpuList, assign, devices_of, read_gpus, want_of, wrong_devices
 from hetplan.executor.hosts_file import Machines
-from hetplan.executor.units import Unit
+from hetplan.executor.units import LoadSpec, Unit
 
-__all__ = ["Held", "LocalMeans", "enter_cgroup", "held", "leave_cgroup", "refusals"]
+__all__ = ["Held", "LocalMeans", "enter_cgroup", "gpu_refusals", "held", "leave_cgroup", "refusals"]
 
 _PERIOD_US = 100_000
 
@@ -26,6 +28,7 @@ class LocalMeans:
 
     cgroup: Path | None = None
     mps_pipe: Path = Path("/tmp/nvidia-mps")
+    gpu_list: Path | None = None
 
     @property
     def has_cgroup(self) -> bool:
@@ -42,6 +45,11 @@ class LocalMeans:
     def has_mps(self) -> bool:
         """Whether an MPS control daemon listens."""
         return (self.mps_pipe / "control").exists()
+
+    @cached_property
+    def gpus(self) -> GpuList | None:
+        """The machine's GPUs, looked up once; None where nothing lists them."""
+        return read_gpus(self.gpu_list)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
             f"be held to it. Plan one load per worker, {lift}"
         )
     for load in asked:
-        said = f"{load.id} wants {_told(load.share_gpu, load.share_cpu_cores)} enforced by {load.enforce}"
+        said = f"{load.id} wants {_described(load)} enforced by {load.enforce}"
         if load.enforce == "cgroup" and load.share_cpu_cores is not None and not means.has_cgroup:
             amount = load.instances * load.share_cpu_cores
             if not (amount == int(amount) >= 1 and host.cores):
@@ -74,14 +82,54 @@ def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
                     f"{said}: there is no cgroup v2 folder to set a quota in. Give settings.cgroup of the target one "
                     f"that may be written to, plan whole cores and list `cores`, {lift}"
                 )
-        elif load.enforce == "mps" and not means.has_mps:
-            found.append(
-                f"{said}: no MPS control daemon listens at {means.mps_pipe}. Start nvidia-cuda-mps-control, "
-                f"give settings.mps_pipe, {lift}"
-            )
-        elif load.enforce == "mig" and not any(device.startswith("MIG-") for device in host.devices):
-            found.append(f"{said}: hosts.{unit.host}.devices lists no MIG- devices. List them, {lift}")
+        elif load.enforce in ("mps", "mig"):
+            why = _no_gpu_share(unit, load, host, means)
+            found += [f"{said}: {why}, {lift}"] if why else []
     return found
+
+
+_LIST = "give settings.gpu_list one that `hetplan doctor --gpus --record FILE` wrote"
+
+
+def _no_gpu_share(unit: Unit, load: LoadSpec, host: Machines, means: LocalMeans) -> str:
+    """Why this machine cannot hold a load to its share of a GPU; "" where it can."""
+    if load.share_gpu is None or load.instances * load.share_gpu > 1.0 + 1e-6:
+        return "no GPU has so much. Plan a share of at most one GPU per worker"
+    if load.enforce == "mps" and not means.has_mps:
+        return (
+            f"no MPS control daemon listens at {means.mps_pipe}. Start nvidia-cuda-mps-control, give settings.mps_pipe"
+        )
+    devices = devices_of(host, means.gpus)
+    named = f"hosts.{unit.host}.devices"
+    if load.enforce == "mig":
+        slices = [device for device in devices if device.is_slice]
+        if not slices:
+            return f"{named} lists no MIG- devices. List them"
+        unknown = [device.id for device in slices if device.part is None]
+        return f"how large {', '.join(unknown)} is nobody says: nvidia-smi is not here, so {_LIST}" if unknown else ""
+    if not devices:
+        return f"{named} is empty and nvidia-smi is not here, so all would be on GPU 0. List the GPUs"
+    unknown = [device.id for device in devices if device.mem_gib is None]
+    if unknown and load.gpu_mem_gib is None:
+        return f"the memory of {', '.join(unknown)} is not known, so no part of it can be a limit: {_LIST}"
+    return ""
+
+
+def gpu_refusals(units: Sequence[Unit], hosts: Mapping[str, Machines], means: LocalMeans) -> list[str]:
+    """Why the GPUs of this machine are not enough for all of these units together, by share and by memory."""
+    wanting = [(unit, hosts[unit.host]) for unit in units if want_of(unit, hosts[unit.host]) is not None]
+    if not wanting:
+        return []
+    named = dict.fromkeys(unit.host for unit, _ in wanting)
+    found = [why for name in named for why in wrong_devices(name, hosts[name], means.gpus)]
+    for name in named:
+        alone = [unit for unit, host in wanting if unit.host == name and not devices_of(host, means.gpus)]
+        if len(alone) > 1 and hosts[name].enforcement != "none":
+            found.append(
+                f"hosts.{name}.devices is empty and nvidia-smi is not here: {len(alone)} workers that need a GPU would "
+                f'all be on GPU 0. List the GPUs, or set hosts.{name}.enforcement = "none"'
+            )
+    return found or [f"no room on the GPUs: {why}" for why in assign(wanting, means.gpus)[1]]
 
 
 def held(unit: Unit, host: Machines, means: LocalMeans) -> Held:
@@ -100,7 +148,7 @@ def held(unit: Unit, host: Machines, means: LocalMeans) -> Held:
         return Held(cores)
     for load in unit.loads:
         if load.enforce == "mps" and load.share_gpu is not None:
-            percentage = max(round(100 * load.share_gpu), 1)
+            percentage = min(max(round(100 * load.instances * load.share_gpu), 1), 100)
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(percentage)
             environment["CUDA_MPS_PIPE_DIRECTORY"] = str(means.mps_pipe)
         if load.enforce == "cgroup" and load.share_cpu_cores is not None:
@@ -130,6 +178,8 @@ def leave_cgroup(means: LocalMeans, name: str) -> None:
             return
 
 
-def _told(gpu: float | None, cores: float | None) -> str:
+def _described(load: LoadSpec) -> str:
+    gpu, cores = load.share_gpu, load.share_cpu_cores
     parts = [f"{gpu:g} of a GPU" if gpu is not None else "", f"{cores:g} CPU cores" if cores is not None else ""]
-    return " and ".join(part for part in parts if part) or "its share"
+    times = f" in each of {load.instances} instances" if load.instances > 1 else ""
+    return " and ".join(part for part in parts if part) + times or "its share"

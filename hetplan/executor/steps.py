@@ -9,10 +9,11 @@ no room on its host waits until something has been stopped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from hetplan.executor.gpus import assign
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.target import ApplyFailed
 from hetplan.executor.units import LoadSpec, Seen, Unit
@@ -231,7 +232,7 @@ class _Way:
         found = self.found
         self.live = [seen.name for seen in (*found.keep, *(old for old, _ in found.change), *found.stop)]
         there = [seen.unit for seen in (*found.stop, *found.keep) if seen.unit is not None]
-        self.at = {unit.name: (unit.host, unit.hardware) for unit in (*there, *(unit for _, unit in found.change))}
+        self.up = {unit.name: unit for unit in (*there, *(unit for _, unit in found.change))}
         self.to_start = list(found.start)
         self.to_stop = sorted(found.stop, key=lambda seen: -seen.unit.index if seen.unit is not None else 0)
         self.routed = True
@@ -271,7 +272,7 @@ class _Way:
         """Stop these; where others wait for their room, a part at a time, so that never all are gone at once."""
         spare = list(spare)
         while spare:
-            waits = any(self._room(unit, Counter(self.at.values())) <= 0 for unit in self.to_start)
+            waits = any(not self._fits(unit, self.up.values()) for unit in self.to_start)
             part = max(len(spare) // _PARTS, 1) if waits else len(spare)
             self._stop(spare[:part])
             spare = spare[part:]
@@ -280,18 +281,16 @@ class _Way:
 
     def _start(self, units: Sequence[Unit]) -> bool:
         """Start those that have room, side by side."""
-        used = Counter(self.at.values())
-        chosen = []
+        chosen: list[Unit] = []
         for unit in units:
-            if self._room(unit, used) > 0:
-                used[unit.host, unit.hardware] += 1
+            if self._fits(unit, [*self.up.values(), *chosen]):
                 chosen.append(unit)
         if not chosen:
             return False
         self.made.append(Step("start", units=tuple(chosen)))
         self.to_start = [unit for unit in self.to_start if unit not in chosen]
         self.live += [unit.name for unit in chosen]
-        self.at |= {unit.name: (unit.host, unit.hardware) for unit in chosen}
+        self.up |= {unit.name: unit for unit in chosen}
         self.routed = False
         return True
 
@@ -304,20 +303,26 @@ class _Way:
         self._route()
         self.made.append(Step("stop", names=names))
         self.to_stop = [one for one in self.to_stop if one.name not in names]
-        self.at = {name: place for name, place in self.at.items() if name not in names}
+        self.up = {name: unit for name, unit in self.up.items() if name not in names}
 
-    def _room(self, unit: Unit, used: Counter[tuple[str, str]]) -> int:
-        machines = self.hosts.hosts[unit.host].machines
-        if isinstance(machines, int):
-            return machines - sum(count for (host, _), count in used.items() if host == unit.host)
-        return machines.get(unit.hardware, 0) - used[unit.host, unit.hardware]
+    def _fits(self, unit: Unit, up: Collection[Unit]) -> bool:
+        """Whether its host has room for it beside what is up, among the workers and on the GPUs that it lists."""
+        host = self.hosts.hosts[unit.host]
+        beside = [one for one in up if one.host == unit.host]
+        if isinstance(host.machines, int):
+            room = host.machines - len(beside)
+        else:
+            room = host.machines.get(unit.hardware, 0) - sum(one.hardware == unit.hardware for one in beside)
+        if room <= 0 or not host.devices or host.enforcement == "none":
+            return room > 0
+        return not assign([(one, host) for one in (*beside, unit)], None)[1]
 
     def _in_the_way(self) -> list[Seen]:
         """Who must go to make room for what waits: as few as that takes, where it waits."""
         wished = Counter(unit.host for unit in self.to_start)
         chosen = []
         for seen in self.to_stop:
-            host = self.at.get(seen.name, ("", ""))[0]
+            host = self.up[seen.name].host if seen.name in self.up else ""
             if wished[host] > 0:
                 wished[host] -= 1
                 chosen.append(seen)

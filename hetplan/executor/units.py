@@ -26,6 +26,7 @@ class LoadSpec:
     `model` is the entry of hosts.toml that serves it, with its words filled in: {"kind": "sleep", "law": {...}},
     {"kind": "onnx", "path": ...} or {"kind": "command", "command": [...]}. `expected` is how long a batch should take,
     by the profile: by it a query that could not be in time any more is given up, where its application does that.
+    `gpu_mem_gib` is what one instance needs of a GPU's memory, by the profile.
     `outcomes` are what its answers may come to, each with its share.
     """
 
@@ -42,6 +43,7 @@ class LoadSpec:
     max_wait_ms: float = 0.0
     share_gpu: float | None = None
     share_cpu_cores: float | None = None
+    gpu_mem_gib: float | None = None
     enforce: str = "none"
     model: Mapping[str, Any] = field(default_factory=dict)
     expected: Law | None = None
@@ -58,7 +60,8 @@ class LoadSpec:
 class Unit:
     """One worker instance: the `index`-th of the plan's group `worker`, on a host of hosts.toml.
 
-    `policies` are the plan's tables for this worker (rule queue-slack/1); `standby` units run but get no queries.
+    `policies` are the plan's tables for this worker (rule queue-slack/1); `standby` units run but get no queries;
+    `gpus` is how many GPUs its hardware has, None where nobody says.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Unit:
     standby: bool = False
     offer: str | None = None
     plan_host: str | None = None
+    gpus: int | None = None
     loads: tuple[LoadSpec, ...] = ()
     policies: tuple[Mapping[str, Any], ...] = ()
 

@@ -62,7 +62,8 @@ def wanted(
                 Unit(
                     name="", worker=worker.id, index=index, hardware=worker.hardware, target=hosts.hosts[host].target,
                     host=host, queue=worker.queue, standby=index >= worker.count, offer=worker.offer,
-                    plan_host=worker.host, loads=loads, policies=policies,
+                    plan_host=worker.host, gpus=known.gpus(worker.hardware, hosts.hosts[host].gpus_per_worker),
+                    loads=loads, policies=policies,
                 )
             )  # fmt: skip
             units[unit.name] = unit
@@ -178,9 +179,10 @@ class _Placing:
 
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
-    law, model = None, {}
+    law, model, memory = None, {}, None
     try:
         law = known.law(plan, load, worker.hardware)
+        memory = known.gpu_mem_gib(load, worker.hardware)
         model = served_by(hosts, load, worker.hardware, law=law, table=known.table)
     except InputError as error:
         faults.extend(error.faults)
@@ -189,7 +191,8 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         id=load.id, app=load.app, node=load.node, variant=load.variant, at=load.at, artifact=load.artifact,
         knobs=dict(load.knobs), instances=load.instances, concurrency=load.serve.concurrency,
         max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
-        share_cpu_cores=share.cpu_cores if share else None, enforce=share.enforce if share else "none",
+        share_cpu_cores=share.cpu_cores if share else None,
+        gpu_mem_gib=memory, enforce=share.enforce if share else "none",
         model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
     )  # fmt: skip
 

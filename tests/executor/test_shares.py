@@ -64,14 +64,13 @@ def test_a_quota_is_written_as_the_kernel_wants_it(tmp_path: Path) -> None:
     assert (tmp_path / "hetplan-u" / "cgroup.procs").read_text() == "4711\n"
 
 
-def test_devices_go_round_and_cores_run_out() -> None:
+def test_cores_run_out() -> None:
     slots = Slots()
-    gpus = host(devices=("0", "1"), cores=(0, 1, 2), cores_per_worker=2)
-    first = slots.take("a", gpus, cores=2)
-    assert first.environment == {"CUDA_VISIBLE_DEVICES": "0"}
+    three = host(cores=(0, 1, 2), cores_per_worker=2)
+    slots.take("a", three, cores=2)
     with pytest.raises(StartFailed, match="needs 2 cores of its own; 1 of 3 are free"):
-        slots.take("b", gpus, cores=2)
-    assert slots.take("b", gpus, cores=1).environment == {"CUDA_VISIBLE_DEVICES": "1"}
+        slots.take("b", three, cores=2)
+    assert slots.take("b", three, cores=1).cores == (2,)
 
 
 def test_a_plan_with_shares_is_refused_by_a_host_that_cannot_keep_them(tmp_path: Path) -> None:

@@ -178,10 +178,11 @@ class Manifests:
             return []
         said = []
         for load in unit.loads:
-            units = (load.share_gpu or 0.0) * settings.gpu_slices
+            share = load.instances * (load.share_gpu or 0.0)
+            units = share * settings.gpu_slices
             if abs(units - round(units)) > 1e-9:
                 said.append(
-                    f"{load.id} wants {load.share_gpu:g} of a GPU and {settings.gpu_resource} comes in "
+                    f"{load.id} wants {share:g} of a GPU and {settings.gpu_resource} comes in "
                     f"1/{settings.gpu_slices}: set gpu_slices to what the device plugin shares out"
                 )
         return said

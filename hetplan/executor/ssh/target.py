@@ -126,7 +126,7 @@ class SshTarget:
             "name": self.name,
             "deployment": hosts.name,
             "folder": self.settings.folder,
-            "settings": {},
+            "settings": self.settings.model_dump(include={"cgroup", "mps_pipe", "gpu_list"}, exclude_none=True),
             "hosts": {
                 **whole,
                 "targets": {self.name: {"kind": "local", "settings": {}}},
@@ -207,6 +207,9 @@ class SshSettings(Model):
     files: str | None = Field(
         default=None, pattern="^/", description="the folder there that holds what lies beside hosts.toml here"
     )
+    cgroup: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
+    mps_pipe: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
+    gpu_list: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     connect_s: Positive = Field(default=10.0, description="how long connecting may take")
     silent_s: Positive = Field(default=15.0, description="a connection that is dead for so long counts as lost")
 
