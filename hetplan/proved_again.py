@@ -1,7 +1,8 @@
 """A plan's claims put to the proof: the question is solved anew from the files, by the plan's own method and options.
 
-A plan says of itself how good it is. The verifier can see whether that hangs together, and not whether it is so: a
-forger writes what he likes. Here the bounds come from the files alone, and what the plan says is held against them.
+A plan says of itself how good it is. The verifier proves its bounds again from the proofs that the plan carries, where
+it knows the mathematics of the question. Here the bounds come from the files alone, and what the plan says is held
+against them; so also bounds are proved for which a plan has no proof.
 
 >>> import hetplan as hp
 >>> from hetplan.proved_again import prove
@@ -15,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hetplan.front_door import plan_for
 from hetplan.planner.tolerances import VALUE
+from hetplan.verifier.report import ClaimAgain, Word
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Limits
@@ -28,34 +29,12 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
-__all__ = ["Again", "ClaimAgain", "Word", "prove"]
+__all__ = ["Again", "prove"]
 
 RUNS = ("workers", "routing", "dispatch", "policies", "tables", "periods", "actions")
 """What decides what runs."""
 SAYS = ("status", "valid", "promises", "warnings", "unserved")
 """What the plan says of itself besides its claims."""
-
-
-class Word(StrEnum):
-    """Whose word a bound is after the question was solved anew."""
-
-    PROVED = "proved again"
-    FOUND = "found again, as an engine's word"
-    OPEN = "the writer's word"
-    REFUTED = "refuted"
-
-
-@dataclass(frozen=True)
-class ClaimAgain:
-    """A claim of the plan, and what came of it."""
-
-    at: str
-    about: str
-    word: Word
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.text}"
 
 
 @dataclass(frozen=True)

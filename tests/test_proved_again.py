@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.proved_again import Again, Word, prove
+from hetplan.proved_again import Again, prove
+from hetplan.verifier.report import Word
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = {

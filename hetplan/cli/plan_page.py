@@ -20,8 +20,11 @@ ROUNDING = 1e-9
 """A gap below this is the rounding of doubles, which differs between machines."""
 
 
-def show_plan(plan: Plan, page: Page) -> None:
-    """Write the whole plan to the page."""
+def show_plan(plan: Plan, page: Page, *, made_here: bool = False) -> None:
+    """Write the whole plan to the page.
+
+    Of a plan that was not made here, nothing is known but its writer's word, and what it calls certified is said so.
+    """
     like = f", like {plan.method.like}" if plan.method.like else ""
     page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {plan.status}")
     _workers(plan, page)
@@ -31,7 +34,7 @@ def show_plan(plan: Plan, page: Page) -> None:
 
         show_policies(plan, page)
     _promises(plan, page)
-    _claims(plan, page)
+    _claims(plan, page, made_here=made_here)
     _binding(plan, page)
     _unserved(plan, page)
     show_notices(plan.warnings, page)
@@ -118,17 +121,18 @@ def _promises(plan: Plan, page: Page) -> None:
     page.table(("app", "quantity", "promised", "by the model"), rows)
 
 
-def _claims(plan: Plan, page: Page) -> None:
+def _claims(plan: Plan, page: Page, *, made_here: bool) -> None:
     if not plan.claims:
         return
     page.heading("How good it is")
     rows = []
     for claim in plan.claims:
         gap = "-" if claim.gap is None else f"{claim.gap:.2g}" if claim.gap > ROUNDING else "0"
-        rows.append(
-            (f"{claim.sense} {claim.about}", number(claim.value), number(claim.bound), gap, claim.scope, claim.vouched)
-        )
+        whose = claim.vouched if made_here or claim.vouched == "none" else "its writer's word"
+        rows.append((f"{claim.sense} {claim.about}", number(claim.value), number(claim.bound), gap, claim.scope, whose))
     page.table(("claim", "value", "bound", "gap", "bound of", "bound is"), rows, right=["value", "bound", "gap"])
+    if not made_here and any(claim.bound is not None for claim in plan.claims):
+        page.line("  `hetplan verify` proves bounds again, or says that it does not")
 
 
 def _binding(plan: Plan, page: Page) -> None:
@@ -178,7 +182,7 @@ def _more(page: Page, count: int) -> None:
 def show_outcome(outcome: Outcome, page: Page) -> None:
     """The plan as tables and whether it was verified; without a plan, why and the repairs."""
     if outcome.plan is not None:
-        show_plan(outcome.plan, page)
+        show_plan(outcome.plan, page, made_here=True)
         page.line()
         page.line(outcome.reason)
     else:

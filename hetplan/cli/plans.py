@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
+    from hetplan.verifier.report import ClaimAgain
 
 __all__ = ["diff", "differences", "show", "verify"]
 
@@ -30,6 +31,8 @@ Load = Annotated[
 ]
 
 Prove = Annotated[bool, typer.Option("--prove", help="Solve the question anew, and hold the plan's bounds against it.")]
+RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
+Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 where a bound is farther from its value.")]
 MOST_SHOWN = 12
 """Differences from the plan made anew that are shown to people; `--json` has them all."""
 
@@ -56,14 +59,19 @@ def verify(
     state: StateFile = None,
     measured: Measured = None,
     prove: Prove = False,
+    require_proof: RequireProof = False,
+    gap: Gap = None,
     allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a plan's promises from its inputs.
 
-    By code that never saw how the plan was made. Exit 6 when a promise is broken. What the plan says of its own proofs
-    is its writer's word, unless --prove solves the question anew: then exit 6 when a bound cannot be so. PLAN may be -
-    for stdin.
+    By code that never saw how the plan was made. Exit 6 when a promise is broken, or a bound that is called certified
+    is not what the plan's own proof shows. Which bounds were proved again is said claim by claim; the others are their
+    writer's word. --prove solves the question anew for them: then exit 6 when a bound cannot be so.
+
+    --require-proof asks that every bound is proved again, one way or the other, and --gap how near it is to its value:
+    else exit 4. PLAN may be - for stdin.
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.front_door import verify as check_plan
@@ -84,20 +92,59 @@ def verify(
         out.people.line(f"checked: {checked}")
         for what in report.skipped:
             out.people.line(f"not checked: {what}")
-        sound = not report.violations and (allow_unchecked or not report.unchecked)
+        code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
-        if prove:
-            again = _proved_again(out, given, profiles, slo, state=state, measured=measured)
+        claims = report.claims
+        if prove or (require_proof and _open(given, claims)):
+            again = _solved_anew(out, given, profiles, slo, state=state, measured=measured)
+            claims = tuple(_better(*both) for both in zip(claims, again.claims, strict=True)) or again.claims
             if again.refuted:
-                sound, reason = False, f"{len(again.refuted)} of the plan's bounds cannot be so"
+                code, reason = Exit.CHECK_FAILED, f"{len(again.refuted)} of the plan's bounds cannot be so"
             said["differs"] = list(again.differs)
-        elif any(claim.bound is not None for claim in given.claims):
-            out.people.line("not proved again: the bounds of its claims are the writer's word; --prove solves anew")
-        out.end(Exit.OK if sound else Exit.CHECK_FAILED, reason, **said)
+        _show_claims(out, claims)
+        missing = _missing(given, claims, gap) if require_proof or gap is not None else ""
+        if code is Exit.OK and missing:
+            code, reason = Exit.GAP_NOT_REACHED, missing
+        out.end(code, reason, **said)
 
 
-def _proved_again(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, **also: Any) -> Again:
-    """Solve the plan's question anew, and show what came of each claim."""
+def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+    """Whether any bound of a plan is still its writer's word."""
+    from hetplan.verifier.report import Word
+
+    words = {one.at: one.word for one in claims}
+    bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
+    return any(words.get(at) is not Word.PROVED for at in bound)
+
+
+def _better(checked: ClaimAgain, anew: ClaimAgain) -> ClaimAgain:
+    """What is known of a claim that was checked by its proof and solved anew."""
+    from hetplan.verifier.report import Word
+
+    return checked if checked.word is Word.PROVED and anew.word is not Word.REFUTED else anew
+
+
+def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str:
+    """What is missing where every bound is to be proved, and as near as the gap asks ("" if nothing is)."""
+    if not any(claim.bound is not None for claim in plan.claims):
+        return "the plan has no bound that could be proved"
+    if _open(plan, claims):
+        return "not every bound of the plan was proved again"
+    wide = [claim for claim in plan.claims if gap is not None and claim.gap is not None and claim.gap > gap]
+    if wide:
+        return f"the bound of {wide[0].about} has a gap of {wide[0].gap:.2g}, where {gap:g} was asked"
+    return ""
+
+
+def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:
+    """Whose word each bound is."""
+    out.people.table(("claim", "whose word", "why"), [(one.about, one.word, one.text) for one in claims])
+    for one in claims:
+        out.send({"claim": {"at": one.at, "about": one.about, "word": str(one.word), "text": one.text}})
+
+
+def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, **also: Any) -> Again:
+    """Solve the plan's question anew, and show where another plan came of it."""
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.answer import Limits
     from hetplan.profiles.load import load_inputs
@@ -108,11 +155,6 @@ def _proved_again(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, 
         again = interruptible(
             lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show), say=out.note
         )
-    out.people.table(
-        ("claim", "whose word", "what was found"), [(one.about, one.word, one.text) for one in again.claims]
-    )
-    for one in again.claims:
-        out.send({"claim": {"at": one.at, "about": one.about, "word": str(one.word), "text": one.text}})
     for place, what in enumerate(again.differs):
         if place == MOST_SHOWN:
             out.people.line(f"and {len(again.differs) - MOST_SHOWN} more differences")

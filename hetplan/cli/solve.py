@@ -53,7 +53,9 @@ Recheck = Annotated[
     str | None, typer.Option(metavar="NAME", help="A second engine that must agree.", autocompletion=_solvers)
 ]
 Gap = Annotated[float | None, typer.Option(min=0.0, help="Stop at this relative gap; exit 4 where it is not reached.")]
-RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless the bound was re-proved.")]
+RequireProof = Annotated[
+    bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved, and show only such.")
+]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, help="Seconds for all of it.")]
 Work = Annotated[
     int | None, typer.Option("--work-limit", min=1, help="Nodes or iterations per solve; unlike seconds, repeatable.")

@@ -40,7 +40,7 @@ def make_plan(
         result = problem.decide(ask)
     except Cancelled:
         return Outcome(Finding(Found.NOTHING, interrupted=True), solves=_solves(ask))
-    solves = _solves(ask)
+    solves = _solves(ask, proofs=require_proof)
     interrupted = any(answer.stop is Stop.CANCELLED for record in ask.records for answer in record.answers)
     notices = _notices(inputs, ask)
     if isinstance(result, Infeasible):
@@ -54,7 +54,7 @@ def make_plan(
         return Outcome(
             finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings)
         )
-    claims = tuple(_claim(reported, ask) for reported in result.reported)
+    claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     first = claims[0] if claims else None
     allowed = max((record.gap or GAP for record in ask.records), default=GAP)
     gap = first.gap if first else None
@@ -70,9 +70,7 @@ def make_plan(
         gap_asked=ask.limits.gap,
         gap_reached=gap,
         proof_required=require_proof,
-        proved=status in (PlanStatus.OPTIMAL, PlanStatus.WITHIN_GAP)
-        and first is not None
-        and first.vouched == "certified",
+        proved=_all_proved(claims),
         recheck_disagrees=ask.recheck_disagrees,
         recheck_absent=ask.recheck_absent,
     )
@@ -124,8 +122,17 @@ def _assemble(
     )
 
 
-def _claim(reported: Reported, ask: Asking) -> Claim:
-    """A value with the best bound that its answer has, and whose word the bound is."""
+def _all_proved(claims: tuple[Claim, ...]) -> bool:
+    """Whether there is a bound, and every one is proved."""
+    bounded = [claim for claim in claims if claim.bound is not None]
+    return bool(bounded) and all(claim.vouched == "certified" for claim in bounded)
+
+
+def _claim(reported: Reported, ask: Asking, *, proved: bool = False) -> Claim:
+    """A value with the best bound that its answer has, and whose word the bound is.
+
+    Where only what is `proved` counts, it is the best bound that was, though an engine says that a nearer one holds.
+    """
     value, bound, solve = reported.value, reported.bound, None
     vouched: Literal["certified", "claimed", "none"] = reported.vouched or "none"
     if reported.answer is not None and (found := ask.record_of(reported.answer)) is not None:
@@ -135,6 +142,8 @@ def _claim(reported: Reported, ask: Asking) -> Claim:
             value = reported.scale * certificate.value + reported.shift
         if bound is None and certificate.bound is not None:
             bound, vouched = reported.scale * certificate.bound + reported.shift, certificate.vouched.value
+            if proved and vouched != "certified" and certificate.certified_bound is not None:
+                bound, vouched = reported.scale * certificate.certified_bound + reported.shift, "certified"
     if value is None:
         raise ValueError(f"the claim about {reported.about} has neither a value nor an answer to take one from")
     note = reported.note
@@ -159,11 +168,11 @@ def _claim(reported: Reported, ask: Asking) -> Claim:
     )
 
 
-def _solves(ask: Asking) -> tuple[Solve, ...]:
-    return tuple(_solve(record) for record in ask.records)
+def _solves(ask: Asking, *, proofs: bool = False) -> tuple[Solve, ...]:
+    return tuple(_solve(record, proofs=proofs) for record in ask.records)
 
 
-def _solve(record: Record) -> Solve:
+def _solve(record: Record, *, proofs: bool) -> Solve:
     shown = _worst_of(record)
     answer, certificate = record.answers[shown], record.certificates[shown]
     size = record.form.size()
@@ -185,7 +194,7 @@ def _solve(record: Record) -> Solve:
         certified_bound=certificate.certified_bound,
         deterministic=not why,
         why_not_deterministic=why or None,
-        proof=_proof(record),
+        proof=_proof(record, always=proofs),
         binding=_binding(record),
         recheck=record.recheck or None,
     )
@@ -218,14 +227,17 @@ def _why_not_deterministic(record: Record) -> str:
     return ""
 
 
-def _proof(record: Record) -> dict[str, Any] | None:
-    """What the bound was re-proved by, by name; left out, and said so, where it is too long for a plan."""
+def _proof(record: Record, *, always: bool) -> dict[str, Any] | None:
+    """What the bound was re-proved by, by name; left out, and said so, where it is too long for a plan.
+
+    Where an engine says that a nearer bound holds than is proved, the proof is there if it is `always` wanted.
+    """
     answer, certificate = record.answers[-1], record.certificates[-1]
     form = record.form
     if not isinstance(form, Milp) or len(record.answers) > 1:
         return None
     tree = answer.proof.get("tree")
-    if isinstance(tree, BoundTree) and certificate.vouched is Vouched.CERTIFIED:
+    if isinstance(tree, BoundTree) and (always or certificate.vouched is Vouched.CERTIFIED):
         numbers = int((tree.leaves != 0.0).sum()) + tree.splits.size
         if numbers > PROOF_NUMBERS:
             return {"left_out": f"tree: {len(tree.leaves)} leaves, {numbers} numbers"}

@@ -22,6 +22,7 @@ from hetplan.verifier.promises import (
     plan_figures,
     worst_of,
 )
+from hetplan.verifier.proofs import check_proofs
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
@@ -69,6 +70,8 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     found += check_promises(facts, computed, whole)
     found += check_extrapolation(facts, computed)
     found += check_claims(facts, whole.values)
+    claims, unproved = check_proofs(facts)
+    found += unproved
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
     checked = [
@@ -81,12 +84,13 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
         "serving",
         "promises",
         "claims",
+        "proofs",
         "actions",
     ]
     if question_check is not None:
         found += question_check(plan, inputs)
         checked.append(plan.question)
-    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked)
+    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, tuple(claims))
 
 
 def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str, Computed]]:

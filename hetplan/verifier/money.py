@@ -10,7 +10,7 @@ from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import needs_of
 
-__all__ = ["check_cost", "cost_nanos", "same_money"]
+__all__ = ["check_cost", "cost_nanos", "machine_nanos", "same_money"]
 
 
 def _slices(facts: Facts, seats: list[Seat], resource: str) -> Decimal | None:
@@ -37,12 +37,12 @@ def _on_processor(facts: Facts, seat: Seat) -> bool:
     return node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
-def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:
-    """What one machine costs: a price of its runs wins over the offer's; None where neither is stated.
+def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | None:
+    """What one machine with these loads costs: a price of its runs wins over the offer's; None where none is stated.
 
     Where the profile knows no offers at all, a machine costs 1. A product is rounded once per machine.
     """
-    profile, seats = facts.inputs.profile, [facts.seats[load.id] for load in worker.loads]
+    profile = facts.inputs.profile
     own = [
         seat.load.instances * seat.run.price_per_hour
         for seat in seats
@@ -63,7 +63,7 @@ def _machine_nanos(facts: Facts, worker: Worker) -> Decimal | None:
 
 
 def _worker_nanos(facts: Facts, worker: Worker) -> int | None:
-    price = _machine_nanos(facts, worker)
+    price = machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
     return None if price is None else machines(worker) * int(price)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["Report", "Violation"]
+__all__ = ["ClaimAgain", "Report", "Violation", "Word"]
 
 
 @dataclass(frozen=True, order=True)
@@ -19,12 +20,36 @@ class Violation:
         return f"{self.at}: {self.text} [{self.code}]"
 
 
+class Word(StrEnum):
+    """Whose word a bound is, once somebody else than its writer has looked at it."""
+
+    PROVED = "proved again"
+    FOUND = "found again, as an engine's word"
+    OPEN = "the writer's word"
+    REFUTED = "refuted"
+
+
+@dataclass(frozen=True)
+class ClaimAgain:
+    """A claim of the plan, whose word its bound is, and why; `gap` is between its value and the bound proved again."""
+
+    at: str
+    about: str
+    word: Word
+    text: str
+    gap: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}"
+
+
 @dataclass(frozen=True)
 class Report:
     """The verdict on a plan.
 
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
-    `unchecked` says that no check of the question's own promise was at hand.
+    `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
+    bound was proved again here, and nobody should call another one certified.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -35,6 +60,7 @@ class Report:
     checked: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     unchecked: bool = False
+    claims: tuple[ClaimAgain, ...] = ()
 
     @property
     def ok(self) -> bool:

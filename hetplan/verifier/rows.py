@@ -1,0 +1,207 @@
+r"""Programs of named rows and columns, and what a plan's multipliers prove of them, in the verifier's own writing.
+
+A question's check writes the program down anew, from the inputs (`pool_bounds`, for one). The plan carries, per solve,
+multipliers by the names of rows, and for whole-number programs a tree of splits. For least c'x over rows
+low <= Ax <= high and columns in a box, any multipliers y bound every point, with d = c - A'y::
+
+    c'x  =  y'Ax + d'x  >=  sum over rows of y (low where y > 0, else high)  +  sum over columns of the least d x
+
+Sums are moved outward by more than their rounding. Every column has two finite ends here, which the writer of the
+program finds; so nothing else is needed. A split takes a whole column j and a number k: a point has x_j <= k or
+x_j >= k + 1. Every point is in the box of some leaf, and the worst of the leaves bounds all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["NoProof", "Rows"]
+
+EPS = 2.0**-52
+MOST_LEAVES = 20_000
+AT_ONCE = 256
+"""Leaves that are bounded together."""
+
+
+class NoProof(Exception):
+    """Why a plan's multipliers prove nothing here, in words."""
+
+
+@dataclass
+class _Column:
+    cost: float
+    low: float
+    high: float
+    whole: bool
+
+
+@dataclass
+class _Row:
+    low: float
+    high: float
+    terms: dict[int, float] = field(default_factory=dict)
+
+
+class Rows:
+    """A program that is written down name by name.
+
+    >>> two = Rows("max")
+    >>> two.column("x", cost=3.0, low=0.0, high=9.0)
+    >>> two.row("room", {"x": 2.0}, high=4.0)
+    >>> round(two.bound({"row_duals": {"room": 1.5}}), 6)
+    6.0
+    """
+
+    def __init__(self, sense: str) -> None:
+        self.flip = 1.0 if sense == "min" else -1.0
+        self._columns: list[_Column] = []
+        self._place: dict[str, int] = {}
+        self._rows: dict[str, _Row] = {}
+
+    def column(self, name: str, *, cost: float = 0.0, low: float, high: float, whole: bool = False) -> None:
+        """Add a column with its two ends."""
+        self._place[name] = len(self._columns)
+        self._columns.append(_Column(self.flip * cost, low, high, whole))
+
+    def row(self, name: str, terms: Mapping[str, float], *, low: float = -math.inf, high: float = math.inf) -> None:
+        """Add a row: what these columns, so many times each, may come to."""
+        self._rows[name] = _Row(low, high, {self._place[column]: amount for column, amount in terms.items()})
+
+    def bound(self, proof: Mapping[str, Any]) -> float:
+        """The bound that a plan's proof shows, in the program's own sense; NoProof says why there is none.
+
+        Infinite (in the sense in which nothing is that good) where it shows that there is no point at all.
+        """
+        names, splits, leaves = _read(proof)
+        unknown = [name for name in names if name not in self._rows]
+        if unknown:
+            raise NoProof(f"it prices {unknown[0]}, which the question does not have as it is rebuilt here")
+        boxes = self._boxes(splits, len(leaves))
+        worst = math.inf
+        for begin in range(0, len(leaves), AT_ONCE):
+            worst = min(worst, self._least(names, leaves[begin : begin + AT_ONCE], boxes[begin : begin + AT_ONCE]))
+        if worst == -math.inf:
+            raise NoProof("its multipliers bound nothing")
+        return self.flip * worst
+
+    def _boxes(self, splits: Sequence[tuple[str, int, int, int]], count: int) -> list[dict[int, tuple[float, float]]]:
+        """What the splits leave of the split columns, for each leaf."""
+        if not splits:
+            if count != 1:
+                raise NoProof("it has leaves and no splits")
+            return [{}]
+        waiting: dict[int, dict[int, tuple[float, float]]] = {0: {}}
+        found: dict[int, dict[int, tuple[float, float]]] = {}
+        for number, (name, at, *sides) in enumerate(splits):
+            place = self._place.get(name)
+            if place is None or not self._columns[place].whole:
+                raise NoProof(f"it splits {name}, which is not counted in whole numbers")
+            if number not in waiting:
+                raise NoProof("its splits are no tree")
+            box = waiting.pop(number)
+            low, high = box.get(place, (self._columns[place].low, self._columns[place].high))
+            halves = ((low, min(high, at)), (max(low, at + 1), high))
+            for side, half in zip(sides, halves, strict=True):
+                inside = {**box, place: half}
+                if number < side < len(splits) and side not in waiting:
+                    waiting[side] = inside
+                elif -count <= side < 0 and -side - 1 not in found:
+                    found[-side - 1] = inside
+                else:
+                    raise NoProof("its splits are no tree")
+        if waiting or len(found) < count:
+            raise NoProof("its splits are no tree")
+        return [found[leaf] for leaf in range(count)]
+
+    def _least(
+        self,
+        names: Sequence[str],
+        leaves: Sequence[Sequence[float]],
+        boxes: Sequence[Mapping[int, tuple[float, float]]],
+    ) -> float:
+        """The least bound of some leaves; one that is shown to be empty bounds nothing."""
+        import numpy as np
+
+        matrix = np.zeros((len(names), len(self._columns)))
+        for i, name in enumerate(names):
+            for j, amount in self._rows[name].terms.items():
+                matrix[i, j] = amount
+        lows = np.tile([column.low for column in self._columns], (len(leaves), 1))
+        highs = np.tile([column.high for column in self._columns], (len(leaves), 1))
+        for leaf, box in enumerate(boxes):
+            for j, (low, high) in box.items():
+                lows[leaf, j], highs[leaf, j] = low, high
+        cost = np.array([column.cost for column in self._columns])
+        given = self.flip * np.array(leaves, dtype=np.float64).reshape(len(leaves), len(names))
+        found = self._bounds(names, matrix, cost, given, lows, highs)
+        nothing = np.zeros_like(cost)
+        for sign in (1.0, -1.0):
+            # Where costs of 0 are above 0, there is nothing.
+            found[self._bounds(names, matrix, nothing, sign * given, lows, highs) > 0.0] = np.inf
+        found[(lows > highs).any(axis=1)] = np.inf
+        return float(found.min())
+
+    def _bounds(
+        self, names: Sequence[str], matrix: Floats, cost: Floats, given: Floats, lows: Floats, highs: Floats
+    ) -> Floats:
+        """The bound of each leaf by its multipliers, over its box."""
+        import numpy as np
+
+        low = np.array([self._rows[name].low for name in names])
+        high = np.array([self._rows[name].high for name in names])
+        # A side that a row does not have cannot be priced.
+        y = np.where((given > 0) & np.isfinite(low) | (given < 0) & np.isfinite(high), given, 0.0)
+        of_rows = y * np.where(y > 0, np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0))
+        d = cost - y @ matrix
+        off = EPS * (len(names) + 3) * (np.abs(cost) + np.abs(y) @ np.abs(matrix))
+        with np.errstate(invalid="ignore"):
+            ends = np.stack([(d + sign * off) * end for sign in (-1.0, 1.0) for end in (lows, highs)])
+        of_columns = np.where(np.isnan(ends), -np.inf, ends).min(axis=0)
+        parts = np.concatenate([of_rows, of_columns], axis=1)
+        total, size = parts.sum(axis=1), np.abs(parts).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            moved = total - EPS * (parts.shape[1] + 4) * 2.0 * size
+        return np.where(np.isfinite(moved), moved, -np.inf)
+
+
+def _read(proof: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, int, int, int]], list[list[float]]]:
+    """Names of rows, splits and leaves of a proof as a plan has it; a plan may hold anything."""
+    if "left_out" in proof:
+        raise NoProof("its proof is too long for a plan")
+    try:
+        if "tree" in proof:
+            return _read_tree(proof["tree"])
+        by_name = proof["row_duals"]
+        names = [str(name) for name in by_name]
+        leaf = [float(by_name[name]) for name in names]
+        leaves, splits = [leaf], list[tuple[str, int, int, int]]()
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise NoProof("it carries no proof that can be read") from None
+    if not all(map(math.isfinite, leaf)):
+        raise NoProof("its multipliers are no numbers")
+    return names, splits, leaves
+
+
+def _read_tree(tree: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, int, int, int]], list[list[float]]]:
+    columns, names = [str(one) for one in tree["columns"]], [str(one) for one in tree["rows"]]
+    leaves = [[float(number) for number in str(line).split()] for line in tree["leaves"]]
+    splits = []
+    for line in tree["splits"]:
+        column, at, low, high = (int(number) for number in str(line).split())
+        if not 0 <= column < len(columns) or abs(at) > 2**53:
+            raise ValueError(column)
+        splits.append((columns[column], at, low, high))
+    if not 0 < len(leaves) <= MOST_LEAVES or any(len(leaf) != len(names) for leaf in leaves):
+        raise ValueError(len(leaves))
+    if not all(math.isfinite(number) for leaf in leaves for number in leaf):
+        raise ValueError("a multiplier that is no number")
+    return names, splits, leaves
