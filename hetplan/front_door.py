@@ -261,16 +261,16 @@ def plan_for(
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if outcome.plan is None:
         return outcome
-    report = _verify(outcome.plan, inputs)
+    report = _verify(outcome.plan, inputs, proofs=require_proof)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
-def _verify(plan: Plan, inputs: Inputs) -> Report:
+def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
-    report = verify_plan(plan, inputs, registry.check_of(plan.question))
+    report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))

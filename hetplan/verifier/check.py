@@ -10,10 +10,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.claims import check_claims
-from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.facts import Facts, check_options, gather
 from hetplan.verifier.flow import Flow, follow, why_not_followed
 from hetplan.verifier.money import check_cost
-from hetplan.verifier.options import check_options
 from hetplan.verifier.promises import (
     Computed,
     check_extrapolation,
@@ -22,9 +21,8 @@ from hetplan.verifier.promises import (
     plan_figures,
     worst_of,
 )
-from hetplan.verifier.proofs import check_proofs
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
-from hetplan.verifier.report import Report, Violation
+from hetplan.verifier.report import ClaimAgain, Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
 from hetplan.verifier.wanted import (
     asked,
@@ -33,7 +31,6 @@ from hetplan.verifier.wanted import (
     check_late,
     check_latency,
     check_quality,
-    check_survival,
     declined,
     is_pipeline,
     largest_rates,
@@ -47,16 +44,19 @@ _NOTHING = Computed({"rate_qps": 0.0, "fluid_rate_qps": 0.0})
 """What an application gets that is not served."""
 
 
-def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None) -> Report:
+def verify_plan(
+    plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None, *, proofs: bool = True
+) -> Report:
     """Recompute what a plan says from profile, SLO and state; `question_check` adds the question's own promise.
 
-    Broken references end the check early: nothing can be computed of things that are not there.
+    With `proofs`, its bounds are proved again. Broken references end the check early: nothing can be computed of things
+    that are not there.
     """
     with collector_at_rest():
-        return _verified(plan, inputs, question_check)
+        return _verified(plan, inputs, question_check, proofs)
 
 
-def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) -> Report:
+def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, proofs: bool) -> Report:
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     references = check_references(plan, inputs)
     unchecked = question_check is None
@@ -70,8 +70,6 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     found += check_promises(facts, computed, whole)
     found += check_extrapolation(facts, computed)
     found += check_claims(facts, whole.values)
-    claims, unproved = check_proofs(facts)
-    found += unproved
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
     checked = [
@@ -84,9 +82,15 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
         "serving",
         "promises",
         "claims",
-        "proofs",
         "actions",
     ]
+    claims: list[ClaimAgain] = []
+    if proofs:
+        from hetplan.verifier.proofs import check_proofs  # a solve proves its bounds itself, and starts without it
+
+        claims, unproved = check_proofs(facts)
+        found += unproved
+        checked.append("proofs")
     if question_check is not None:
         found += question_check(plan, inputs)
         checked.append(plan.question)
@@ -113,7 +117,10 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
             if name in computed:
                 computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
-        found += check_survival(facts, list(flows), period)
+        if asked(facts):
+            from hetplan.verifier.losses import check_survival  # few wishes ask for it
+
+            found += check_survival(facts, list(flows), period)
     for name in names:
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.plan import Claim, Solve
-from hetplan.verifier.facts import Facts
-from hetplan.verifier.options import option
+from hetplan.verifier.facts import Facts, option
 from hetplan.verifier.promises import QUESTIONS, is_claimable, sense_of
 from hetplan.verifier.report import Violation
 

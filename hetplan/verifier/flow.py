@@ -20,8 +20,7 @@ from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load
 from hetplan.verifier.demand import Classes, classes_of, response_targets
-from hetplan.verifier.facts import Facts
-from hetplan.verifier.options import slo_divisor
+from hetplan.verifier.facts import Facts, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import Service, service_of
 

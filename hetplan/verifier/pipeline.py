@@ -34,9 +34,8 @@ from hetplan.profiles.plan_dispatch import MostAccurateFirstDispatch, PathShares
 from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
-from hetplan.verifier.facts import Facts, Seat, gather
+from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
-from hetplan.verifier.options import option, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 

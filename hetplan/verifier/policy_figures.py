@@ -16,8 +16,7 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import run_of
-from hetplan.verifier.options import says_another_statistic
+from hetplan.verifier.facts import run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 from hetplan.verifier.readings import along_batches, nearest
 

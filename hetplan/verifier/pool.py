@@ -59,8 +59,7 @@ from hetplan.profiles.plan_dispatch import EarliestDispatch, FcfsDispatch, Match
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
-from hetplan.verifier.facts import Facts, Seat, gather
-from hetplan.verifier.options import option
+from hetplan.verifier.facts import Facts, Seat, gather, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 

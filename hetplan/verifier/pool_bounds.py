@@ -29,9 +29,8 @@ from hetplan.profiles.plan import Claim, Solve
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import Classes, classes_of, response_targets, wanted_rate
-from hetplan.verifier.facts import Facts, Seat
+from hetplan.verifier.facts import Facts, Seat, option
 from hetplan.verifier.money import machine_nanos
-from hetplan.verifier.options import option
 from hetplan.verifier.rows import NoProof, Rows
 from hetplan.verifier.service import service_of
 

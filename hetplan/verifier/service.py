@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import Classes
-from hetplan.verifier.facts import Facts, Seat
-from hetplan.verifier.options import says_another_statistic, statistics_of
+from hetplan.verifier.facts import Facts, Seat, says_another_statistic, statistics_of
 from hetplan.verifier.readings import along_batches, nearest, read
 
 if TYPE_CHECKING:
