@@ -46,7 +46,8 @@ from hetplan.profiles.fields import (
     Real,
     wrong,
 )
-from hetplan.profiles.profile import Metric, Pipeline, Task
+from hetplan.profiles.pipelines import Pipeline
+from hetplan.profiles.profile import Metric, Task
 from hetplan.profiles.validate import validate
 
 __all__ = ["FORMAT", "MeasuredHardware", "MeasuredVariant", "Repeats", "Wish", "points_of", "read_wish"]

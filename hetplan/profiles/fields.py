@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from importlib import import_module
 from math import isfinite
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +25,11 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
+from pydantic_core import core_schema as schemas
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
 
 __all__ = [
     "NANO",
@@ -34,6 +41,7 @@ __all__ = [
     "Id",
     "IdOrStar",
     "Key",
+    "Later",
     "Model",
     "Money",
     "Named",
@@ -59,6 +67,33 @@ class Model(BaseModel):
     """The ancestor of every section of a file: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Later:
+    """A section that few files have: its model, "module:Class", is imported when the first one is read."""
+
+    where: str
+
+    @property
+    def model(self) -> type[BaseModel]:
+        """The model itself."""
+        module, _, name = self.where.partition(":")
+        found: type[BaseModel] = getattr(import_module(module), name)
+        return found
+
+    def read(self, value: object, info: ValidationInfo) -> BaseModel:
+        """The section as its model; one that is a model already stays as it is."""
+        return self.model.model_validate(value, context=info.context)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> schemas.CoreSchema:
+        return schemas.with_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _: schemas.CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        # Under a name the model goes among the schema's definitions, as those that are read at once do.
+        name = f"{self.where.replace(':', '.')}:{id(self.model)}"
+        named: Any = {**self.model.__pydantic_core_schema__, "ref": name}
+        return handler(schemas.definitions_schema(schemas.definition_reference_schema(name), [named]))
 
 
 def wrong(why: str, remedy: str = "", *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:

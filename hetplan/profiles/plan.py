@@ -6,11 +6,11 @@ Unknown keys are refused where they would change what runs, and ignored where th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Later, Model, NonNegative, PositiveCount, Real
 from hetplan.profiles.plan_dispatch import (
     ChosenPlanDispatch,
     EarliestDispatch,
@@ -18,12 +18,17 @@ from hetplan.profiles.plan_dispatch import (
     MatchingDispatch,
     MostAccurateFirstDispatch,
     PathSharesDispatch,
+    QueueSlackDispatch,
     SharesDispatch,
     ThresholdDispatch,
 )
-from hetplan.profiles.plan_policy import PolicyTable, QueueSlackDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan_policy import PolicyTable
+else:
+    PolicyTable = Annotated[Any, Later("hetplan.profiles.plan_policy:PolicyTable")]
 
 __all__ = [
     "Action",

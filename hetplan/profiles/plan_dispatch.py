@@ -1,8 +1,8 @@
 """The dispatch sections of a plan: one class per rule of the closed registry (`hetplan.dispatch.rules`).
 
 First the rules of pools; then those of pipelines: how queries go from step to step, and what becomes of late ones; then
-the rule of compound applications: which of its plans an application got, and where its operators run. The rule of
-policies is in `plan_policy.py`, beside its tables.
+the rule of compound applications: which of its plans an application got, and where its operators run; last the rule of
+policies, whose tables are in `plan_policy.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ __all__ = [
     "BackupEntry",
     "ChosenPlanDispatch",
     "EarliestDispatch",
+    "Estimate",
     "FcfsDispatch",
     "MatchingDispatch",
     "MostAccurateFirstDispatch",
     "PathSharesDispatch",
+    "QueueSlackDispatch",
     "SharesDispatch",
     "ThresholdDispatch",
 ]
@@ -137,3 +139,18 @@ class ChosenPlanDispatch(Model):
     knobs: dict[Key, Any] = Field(default_factory=dict)
     placement: dict[Id, Id] = Field(default_factory=dict)
     share: dict[Id, Fraction] = Field(default_factory=dict)
+
+
+class Estimate(Model):
+    """How the load is estimated while serving."""
+
+    window_ms: Positive = 500.0
+
+
+class QueueSlackDispatch(Model):
+    """Each worker looks up its queue length and the slack of its oldest query in the table for the load (RAMSIS)."""
+
+    rule: Literal["queue-slack/1"] = "queue-slack/1"
+    late: Literal["serve", "drop"] = "serve"
+    balancing: Literal["round_robin", "shortest_queue", "shared_fifo"] = "round_robin"
+    estimate: Estimate = Field(default_factory=Estimate)

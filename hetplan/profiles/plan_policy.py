@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import Fraction, Id, Model, NonNegative, Positive, PositiveCount, Real
 
-__all__ = ["Estimate", "Expected", "Otherwise", "PolicyTable", "QueueSlackDispatch", "read_runs", "write_runs"]
+__all__ = ["Expected", "Otherwise", "PolicyTable", "read_runs", "write_runs"]
 
 
 def write_runs(items: Iterable[object]) -> str:
@@ -119,18 +119,3 @@ class PolicyTable(Model):
     def rows(items: Sequence[Sequence[object]]) -> dict[str, str]:
         """Rows of a matrix as run-length texts, the first under "1"."""
         return {str(n): write_runs(row) for n, row in enumerate(items, start=1)}
-
-
-class Estimate(Model):
-    """How the load is estimated while serving."""
-
-    window_ms: Positive = 500.0
-
-
-class QueueSlackDispatch(Model):
-    """Each worker looks up its queue length and the slack of its oldest query in the table for the load (RAMSIS)."""
-
-    rule: Literal["queue-slack/1"] = "queue-slack/1"
-    late: Literal["serve", "drop"] = "serve"
-    balancing: Literal["round_robin", "shortest_queue", "shared_fifo"] = "round_robin"
-    estimate: Estimate = Field(default_factory=Estimate)

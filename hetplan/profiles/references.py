@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from hetplan.errors import Fault
 from hetplan.profiles.inputs import FileOf, Steps
 from hetplan.profiles.json_path import closest, json_path, shortened
-from hetplan.profiles.profile import Metric, Pipeline, Profile, Run, Variant
+from hetplan.profiles.profile import Metric, Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Load
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Pipeline
 
 __all__ = ["References", "known_ids"]
 

@@ -7,12 +7,14 @@ pipelines are refused wherever measurements are read.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.profile import Pipeline
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Pipeline
 
 __all__ = ["features_of", "refuse_foreign_measurements", "sampled_of", "searched_pipelines"]
 

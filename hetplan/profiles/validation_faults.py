@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hetplan.errors import Fault
+from hetplan.profiles.fields import Later
 from hetplan.profiles.file_format import is_newer
 from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
@@ -176,7 +177,9 @@ def _alternatives(kind: Any) -> Iterator[Any]:
     """The types that an annotation may mean, without Annotated and unions around them."""
     origin = typing.get_origin(kind)
     if origin is typing.Annotated:
-        yield from _alternatives(typing.get_args(kind)[0])
+        plain, *marks = typing.get_args(kind)
+        later = [mark.model for mark in marks if isinstance(mark, Later)]
+        yield from later or _alternatives(plain)
     elif origin in (typing.Union, types.UnionType):
         for branch in typing.get_args(kind):
             yield from _alternatives(branch)

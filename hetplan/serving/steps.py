@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Pipeline, Profile
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.workers import Load
 from hetplan.serving.system import Combine, Edge, Stage
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Pipeline
 
 __all__ = [
     "ONLY_STEP", "balancing_of", "combine_of", "late_of", "outcomes_of", "paths_of", "pipeline_of", "stages_by_routes",

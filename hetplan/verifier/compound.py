@@ -18,9 +18,10 @@ from typing import Any
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
-from hetplan.profiles.profile import Hardware, Pipeline
+from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.report import Violation

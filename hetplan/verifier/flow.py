@@ -13,16 +13,19 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.plan import Route
-from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load
 from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import Service, service_of
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Edge, Pipeline
 
 __all__ = ["Flow", "follow", "path_quality", "why_not_followed"]
 

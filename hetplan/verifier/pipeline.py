@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch import MostAccurateFirstDispatch, PathSharesDispatch
-from hetplan.profiles.profile import Edge, Pipeline
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor

@@ -31,7 +31,8 @@ import numpy as np
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_policy import PolicyTable, QueueSlackDispatch
+from hetplan.profiles.plan_dispatch import QueueSlackDispatch
+from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy_chain import NewHeads

@@ -7,20 +7,23 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES
-from hetplan.profiles.profile import Node, Pipeline, Profile, Variant
+from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
 from hetplan.verifier.facts import run_of, runs_meant
 from hetplan.verifier.report import Violation
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Node, Pipeline
 
 __all__ = ["check_header", "check_inputs", "check_references", "check_tables"]
 

@@ -18,8 +18,9 @@ from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice, Plan
-from hetplan.profiles.profile import Link, Pipeline
+from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.targets import strictest

@@ -19,8 +19,9 @@ from hetplan.problems.pipeline.rows import Goal
 from hetplan.problems.pipeline.tree import Task, Tree
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Pipeline, Run, Variant
+from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, RateRange
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.law import OffTable

@@ -1,0 +1,202 @@
+"""The pipelines of a profile: what one query passes through, step by step, and what its answers come to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from hetplan.profiles.fields import (
+    Amount,
+    Fraction,
+    Id,
+    IdOrStar,
+    Key,
+    Model,
+    Named,
+    PathKey,
+    PositiveCount,
+    Real,
+    wrong,
+)
+
+__all__ = ["Edge", "Node", "Outcomes", "PathQuality", "Pipeline"]
+
+_SHARES_MATCH = 1e-6
+"""Shares that differ from a sum of 1 by less were rounded."""
+
+
+class Outcomes(Model):
+    """What answers of a step come to ("sure", "unsure"), and how often: shares that sum to 1.
+
+    A share is a number, or one per variant ("*" for any other).
+
+    >>> Outcomes(share={"sure": {"m1": 0.7, "*": 0.5}, "unsure": {"m1": 0.3, "*": 0.5}}).of("m1")
+    {'sure': 0.7, 'unsure': 0.3}
+    """
+
+    share: Named[Fraction | dict[IdOrStar, Fraction]] = Field(min_length=1)
+    source: Id | None = None
+
+    def of(self, variant: str | None) -> dict[str, float]:
+        """The share of each outcome in the answers of a variant; empty where nothing says it of this one."""
+        found = {name: _of_variant(share, variant) for name, share in self.share.items()}
+        known = {name: share for name, share in found.items() if share is not None}
+        return known if len(known) == len(found) else {}
+
+    @property
+    def variants(self) -> set[str]:
+        """The variants that are named."""
+        return {name for share in self.share.values() if isinstance(share, dict) for name in share} - {"*"}
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Outcomes:
+        stars = all(_of_variant(share, "*") is not None for share in self.share.values())
+        for name in [*sorted(self.variants), *(["*"] if stars else [])]:
+            missing = [outcome for outcome, share in self.share.items() if _of_variant(share, name) is None]
+            if missing:
+                why = f"there is no share of {missing[0]!r} for {name}"
+                raise wrong(why, 'Add it, or one for any other variant: "*".', at=("share", missing[0]))
+            total = sum(self.of(name).values())
+            if abs(total - 1.0) > _SHARES_MATCH:
+                whose = "" if name == "*" else f" of {name}"
+                raise wrong(f"the shares{whose} sum to {total:.6g}, not 1", "Give every outcome its share.")
+        return self
+
+
+def _of_variant(share: float | dict[str, float], variant: str | None) -> float | None:
+    return share.get(variant or "*", share.get("*")) if isinstance(share, dict) else share
+
+
+class Node(Model):
+    """A step of a pipeline: a task for which a variant is chosen, or an operator with knobs."""
+
+    task: Id | None = None
+    device: Literal["cpu", "gpu"] | None = None
+    reads: tuple[Key, ...] = ()
+    share_law: Literal["flops", "batch"] = "flops"
+    needs: dict[Key, Amount] = Field(default_factory=dict)
+    outcomes: Outcomes | None = Field(default=None, description="what its answers come to, where what follows depends")
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Node:
+        if self.task is None and self.device is None:
+            raise wrong("a node has a task, or is an operator on a device", 'Add "task" or "device": "cpu" or "gpu".')
+        return self
+
+
+class Edge(Model):
+    """What flows between two nodes: queries per query, by the variant upstream ("*" for any other), and bytes.
+
+    With `on`, only queries of that outcome follow it; a query that no edge takes on ends where it is.
+    """
+
+    from_: Id = Field(alias="from")
+    to: Id
+    on: Id | None = Field(default=None, description="an outcome of the node upstream")
+    fanout: Amount | dict[IdOrStar, Amount] = 1.0
+    bytes: Amount | None = None
+
+
+class PathQuality(Model):
+    """How qualities along a path combine; a measured path ("d=yolo-n/c=rn50") wins over the rule.
+
+    A step with outcomes is written with the one that the path has: "small=m1:unsure/large=m2".
+    """
+
+    rule: Literal["product", "additive", "table"] = "product"
+    weights: Named[Amount] = Field(default_factory=dict, description="per node, for rule additive")
+    paths: dict[PathKey, Real] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits_rule(self) -> PathQuality:
+        if self.weights and self.rule != "additive":
+            raise wrong('weights are for rule "additive"', 'Set "rule": "additive", or drop them.', at=("weights",))
+        if self.rule == "table" and not self.paths:
+            raise wrong('rule "table" needs measured paths', 'Add "paths": {"node=variant/node=variant": quality}.')
+        return self
+
+
+class Pipeline(Model):
+    """A tree or DAG of steps that one query passes through."""
+
+    nodes: Named[Node] = Field(min_length=1)
+    edges: tuple[Edge, ...] = ()
+    quality: PathQuality = Field(default_factory=PathQuality)
+    knobs: dict[Key, tuple[Any, ...]] = Field(default_factory=dict)
+    metric: Id | None = None
+    share_grid: tuple[Fraction, ...] = ()
+    evaluator: Key | None = None
+    strata: PositiveCount | str | None = Field(default=None, description="a count, or the feature file defining them")
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Pipeline:
+        joined: set[tuple[str, str]] = set()
+        for number, edge in enumerate(self.edges):
+            for end, node in (("from", edge.from_), ("to", edge.to)):
+                if node not in self.nodes:
+                    listed = ", ".join(self.nodes)
+                    raise wrong(f"there is no node {node!r}", f"Nodes are: {listed}.", at=("edges", number, end))
+            if (edge.from_, edge.to) in joined:
+                raise wrong("these two nodes are joined already", "Keep one edge.", at=("edges", number))
+            joined.add((edge.from_, edge.to))
+            self._check_outcome(number, edge)
+        circle = _circle(set(self.nodes), joined)
+        if circle:
+            listed = " > ".join(circle)
+            raise wrong(f"the edges run in a circle: {listed}", "Remove one of its edges.", at=("edges",))
+        self._check_knobs()
+        if len({to for _, to in joined}) < len(joined):
+            for name, step in self.nodes.items():
+                if step.outcomes is not None:
+                    why = "no step has outcomes where branches meet: it would not be known what to wait for"
+                    raise wrong(why, "Drop the outcomes, or the second edge to a node.", at=("nodes", name, "outcomes"))
+        return self
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether what follows a step depends on what its answer comes to."""
+        return any(node.outcomes is not None for node in self.nodes.values())
+
+    def _check_outcome(self, number: int, edge: Edge) -> None:
+        known = self.nodes[edge.from_].outcomes
+        if edge.on is not None and (known is None or edge.on not in known.share):
+            listed = ", ".join(known.share) if known is not None else "none"
+            why = f"{edge.from_} has no outcome {edge.on!r}"
+            raise wrong(why, f"Outcomes of {edge.from_} are: {listed}.", at=("edges", number, "on"))
+
+    def _check_knobs(self) -> None:
+        for knob, levels in self.knobs.items():
+            if not levels:
+                raise wrong("a knob has at least one level", "List its levels, or drop it.", at=("knobs", knob))
+        for name, node in self.nodes.items():
+            for number, knob in enumerate(node.reads):
+                if knob not in self.knobs:
+                    listed = ", ".join(self.knobs) or "none"
+                    raise wrong(
+                        f"there is no knob {knob!r}",
+                        f"Add it under knobs; there are: {listed}.",
+                        at=("nodes", name, "reads", number),
+                    )
+        if self.share_grid and 1.0 not in self.share_grid:
+            raise wrong("the grid of shares holds 1, the whole device", "Add 1.", at=("share_grid",))
+        if 0.0 in self.share_grid:
+            raise wrong("a share of 0 runs nothing", "Drop the 0.", at=("share_grid", self.share_grid.index(0.0)))
+
+
+def _circle(nodes: set[str], edges: set[tuple[str, str]]) -> list[str]:
+    """Some circle of the graph, its first node repeated at the end; empty where there is none."""
+    left = set(nodes)
+    while True:
+        # Nodes with no edge coming in from those left cannot be on a circle.
+        free = left - {to for from_, to in edges if from_ in left}
+        if not free:
+            break
+        left -= free
+    if not left:
+        return []
+    before = {to: from_ for from_, to in sorted(edges) if from_ in left and to in left}
+    walk = [min(left)]
+    while walk[-1] not in walk[:-1]:
+        walk.append(before[walk[-1]])
+    return walk[walk.index(walk[-1]) :][::-1]
