@@ -18,7 +18,8 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
-from hetplan.serving.runs import run_of, runs_on, same_point, written
+from hetplan.serving.loads import law_of_load, run_of, same_point, written
+from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
     combine_of,
@@ -31,7 +32,7 @@ from hetplan.serving.steps import (
 )
 from hetplan.serving.system import Stage
 from hetplan.serving.targets import strictest
-from hetplan.serving.times import law_data, law_of_load
+from hetplan.serving.times import law_data
 
 __all__ = ["Background"]
 

@@ -3,10 +3,11 @@
 ==============================  =======================================================================================
 question                        module
 ==============================  =======================================================================================
-which run? where on its tables? `runs`: a run is (variant, hardware, at); a load names it, nobody chooses again
-how long?                       `law`: one service law, plain data; one order of precedence. `times` makes it of a load
+which run? where on its tables? `runs`: a run is (variant, hardware, at); a load names it (`loads`), once for all
+how long?                       `law`: one service law, plain data; one order of precedence. `times` makes it of a
+                                table, `loads` of a run or of a load of a plan
 which statistic?                `law.answering`: the one that answers where the wanted one was not measured
-how much?                       `price`: offers, prices by the unit, prices of runs, shares of a machine; exact
+how much?                       `price`: offers, prices by the unit, prices of runs; exact. `loads`: of a worker
 how much of a machine?          `needs`: what a load takes, and what a machine runs at once
 by when?                        `targets`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
@@ -18,7 +19,7 @@ what follows what, and where?   `steps`: stages, edges, outcomes; `choice`: whic
 In short, for a question that reads a wish::
 
     run = runs_on(profile, "m", "gpu")[0]              # runs.py; every run is a choice of its own
-    law = law_of_run(profile, "m", run)                # times.py; runs that differ by batch alone are one table
+    law = law_of_run(profile, "m", run)                # loads.py; runs that differ by batch alone are one table
     law.ms({"tokens": 512}, size=8)                    # law.py; milliseconds of a batch of eight such queries
     price = price_of(profile, run, "gpu-od")           # price.py; whole 1e-9 per hour, and the slice that is paid
     limits = response_targets(app)                     # targets.py; limits[-1].limit_ms(steps=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hetplan.profiles.plan import Route
-from hetplan.serving.runs import same_value
+from hetplan.serving.loads import same_value
 
 __all__ = ["best_route"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.workers import Load
+from hetplan.serving.loads import fitting_runs
 from hetplan.serving.price import SLICES
-from hetplan.serving.runs import fitting_runs
 
 __all__ = ["load_s_of", "needs_of"]
 

@@ -16,10 +16,9 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import points_of
+from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of
-from hetplan.serving.price import worker_price
 from hetplan.serving.routes import routes_of
-from hetplan.serving.runs import run_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
 from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System

@@ -20,12 +20,15 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Hardware, Offer, Profile, Run
-from hetplan.profiles.workers import Load, Share, Worker
-from hetplan.serving.runs import fitting_runs
+from hetplan.profiles.workers import Share
 
-__all__ = ["SLICES", "Price", "machine_price", "offer_of", "price_of", "worker_price"]
+__all__ = [
+    "SLICES",
+    "Price",
+    "machine_price",
+    "price_of",
+]
 
 SLICES = ("gpu", "cpu_cores")
 """Resources of which a load can have a slice (`Share`)."""
@@ -93,56 +96,3 @@ def share_of(resource: str, amount: float) -> Share:
     0.5
     """
     return Share(gpu=amount) if resource == "gpu" else Share(cpu_cores=amount)
-
-
-def offer_of(profile: Profile, worker: Worker) -> str | None:
-    """The offer that a worker is under: its own, else that of its host."""
-    host = profile.hosts.get(worker.host) if worker.host is not None else None
-    return worker.offer if worker.offer is not None else host.offer if host is not None else None
-
-
-def worker_price(inputs: Inputs, worker: Worker) -> int | None:
-    """What one machine of a group costs per hour; None where neither its runs nor an offer says."""
-    profile = inputs.profile
-    own = [
-        load.instances * run.price_per_hour
-        for load in worker.loads
-        for run in _one(profile, load, worker.hardware)
-        if run.price_per_hour is not None
-    ]
-    if own:
-        return sum(own)
-    name = offer_of(profile, worker)
-    if name is None:
-        return None if profile.offers else NANO
-    offer = profile.offers[name]
-    hardware = profile.hardware[worker.hardware]
-    taken = _slices(inputs, worker, offer.per) if offer.per is not None else None
-    if taken is None:
-        known = offer.per is None or offer.per in hardware.provides
-        return machine_price(offer, hardware) if known else None
-    return int((offer.price_per_hour * taken).to_integral_value(ROUND_HALF_EVEN))
-
-
-def _one(profile: Profile, load: Load, hardware: str) -> tuple[Run, ...]:
-    runs = fitting_runs(profile, load, hardware)
-    return runs if len(runs) == 1 else ()
-
-
-def _slices(inputs: Inputs, worker: Worker, resource: str) -> Decimal | None:
-    """How much of a resource the loads take where each has a slice of it, else None: the machine is paid whole."""
-    taken = Decimal(0)
-    for load in worker.loads:
-        part = getattr(load.share, resource, None)
-        if part is None and not (resource == "gpu" and _on_processor(inputs, load)):
-            return None
-        taken += load.instances * Decimal(repr(float(part or 0.0)))
-    return taken if worker.loads else None
-
-
-def _on_processor(inputs: Inputs, load: Load) -> bool:
-    """Whether a load is an operator that takes nothing of a GPU."""
-    app = inputs.slo.apps.get(load.app or "")
-    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs else None) or "")
-    node = pipeline.nodes.get(load.node or "") if pipeline is not None and load.variant is None else None
-    return node is not None and load.share is None and node.device == "cpu" and not node.needs.get("gpu", 0.0)

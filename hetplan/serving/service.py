@@ -9,7 +9,7 @@ from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.serving.law import Law, OffTable, answering, settings_of
-from hetplan.serving.runs import table_of
+from hetplan.serving.loads import table_of
 from hetplan.serving.system import Noise, Service
 from hetplan.serving.times import law_of_table
 

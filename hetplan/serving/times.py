@@ -7,13 +7,10 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Statistic, Table
-from hetplan.profiles.workers import Load
-from hetplan.serving.law import Law, answering, settings_of
-from hetplan.serving.runs import run_of, table_of
+from hetplan.serving.law import Law, answering
 
-__all__ = ["law_data", "law_of_load", "law_of_run", "law_of_table", "statistic_of"]
+__all__ = ["law_data", "law_of_table", "statistic_of"]
 
 
 def law_of_table(table: Table, *, at: Mapping[str, float] | None = None, extend: bool = False) -> Law:
@@ -37,26 +34,6 @@ def law_data(table: Table, *, at: Mapping[str, float] | None = None, extend: boo
 
 def _plain(grid: Any) -> Any:
     return [_plain(cell) for cell in grid] if isinstance(grid, tuple | list) else grid
-
-
-def law_of_run(
-    profile: Profile, variant: str, run: Run, *, knobs: Mapping[str, Any] | None = None, extend: bool = False
-) -> Law:
-    """The law of a variant on a run, for a load with these knobs.
-
-    `extend` reads beyond the largest batch along a straight line, as plans of policies do, whose batches may be larger.
-    """
-    return law_of_table(
-        table_of(profile, variant, run),
-        at=settings_of(knobs=knobs or {}, at=run.at, variant_knobs=profile.variants[variant].knobs),
-        extend=extend,
-    )
-
-
-def law_of_load(profile: Profile, load: Load, hardware: str, *, path: str = "", extend: bool = False) -> Law:
-    """The law of a load of a plan."""
-    run = run_of(profile, load, hardware, path=path)
-    return law_of_run(profile, load.variant or "", run, knobs=load.knobs, extend=extend)
 
 
 def statistic_of(

@@ -27,11 +27,11 @@ from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Serve, Worker
 from hetplan.serving.demand import classes_of
 from hetplan.serving.law import OffTable, answering
+from hetplan.serving.loads import law_of_run, same_point
 from hetplan.serving.price import price_of
-from hetplan.serving.runs import at_of, same_point
+from hetplan.serving.runs import at_of
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
-from hetplan.serving.times import law_of_run
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport

@@ -13,7 +13,8 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import ORDER, Law, OffTable, answering, settings_of
-from hetplan.serving.times import law_of_load, law_of_table, statistic_of
+from hetplan.serving.loads import law_of_load
+from hetplan.serving.times import law_of_table, statistic_of
 
 
 def test_the_first_that_names_an_axis_says_where_on_it() -> None:

@@ -28,9 +28,9 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving import targets
+from hetplan.serving.loads import same_point, table_of, worker_price
 from hetplan.serving.of_plan import of_plan
-from hetplan.serving.price import worker_price
-from hetplan.serving.runs import runs_on, same_point, table_of
+from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import money
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate

@@ -11,8 +11,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.workers import Worker
+from hetplan.serving.loads import worker_price
 from hetplan.serving.needs import needs_of
-from hetplan.serving.price import price_of, worker_price
+from hetplan.serving.price import price_of
 
 NANO = 10**9
 

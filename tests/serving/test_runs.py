@@ -9,8 +9,8 @@ import pytest
 from hetplan.errors import InputError
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.workers import Load
-from hetplan.serving.runs import at_of, run_of, runs_on, table_of
-from hetplan.serving.times import law_of_load
+from hetplan.serving.loads import law_of_load, run_of, table_of
+from hetplan.serving.runs import at_of, runs_on
 
 
 def profile(*runs: dict[str, Any], tables: dict[str, Any] | None = None, **variant: Any) -> Profile:

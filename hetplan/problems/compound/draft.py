@@ -14,7 +14,7 @@ from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.demand import stated_qps
-from hetplan.serving.price import worker_price
+from hetplan.serving.loads import worker_price
 
 __all__ = ["draft"]
 

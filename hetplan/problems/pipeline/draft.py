@@ -19,7 +19,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.plan_dispatch import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.price import worker_price
+from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import at_of
 
 __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]

@@ -25,9 +25,9 @@ from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, RateRange
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.law import OffTable
-from hetplan.serving.runs import table_of
+from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.targets import limit_ms, strictest, strictest_ms
-from hetplan.serving.times import law_of_run, statistic_of
+from hetplan.serving.times import statistic_of
 
 __all__ = ["Wish", "order_of", "read_wish"]
 

@@ -19,9 +19,10 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
-from hetplan.serving.runs import at_of, runs_on, table_of, variants_of, written
+from hetplan.serving.loads import law_of_run, table_of, written
+from hetplan.serving.runs import at_of, runs_on, variants_of
 from hetplan.serving.targets import limit_ms, strictest
-from hetplan.serving.times import law_of_run, statistic_of
+from hetplan.serving.times import statistic_of
 
 __all__ = [
     "AppWish",

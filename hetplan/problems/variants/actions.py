@@ -16,7 +16,7 @@ from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.plan import Action, Notice
 from hetplan.profiles.workers import Load, Worker
-from hetplan.serving.runs import fitting_runs
+from hetplan.serving.loads import fitting_runs
 
 __all__ = ["Steps", "steps"]
 

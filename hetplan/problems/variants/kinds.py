@@ -14,8 +14,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Share, Worker
-from hetplan.serving.price import Price, machine_price, offer_of, price_of
-from hetplan.serving.runs import at_of, fitting_runs, same_point
+from hetplan.serving.loads import fitting_runs, offer_of, same_point
+from hetplan.serving.price import Price, machine_price, price_of
+from hetplan.serving.runs import at_of
 
 __all__ = [
     "COST",

@@ -37,9 +37,9 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
-from hetplan.serving.runs import table_of
+from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.targets import limit_ms
-from hetplan.serving.times import law_of_run, statistic_of
+from hetplan.serving.times import statistic_of
 
 __all__ = ["Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
