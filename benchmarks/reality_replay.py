@@ -34,7 +34,7 @@ from hetplan.executor.serving.process import ask_for_short_turns
 from hetplan.measure.load_report import figures_of, load_report
 from hetplan.measure.load_send import Sent, Target, send_load
 from hetplan.profiles.load import load_inputs
-from hetplan.profiles.plan_file import read_plan
+from hetplan.profiles.read_plan import read_plan
 from hetplan.serving.system import Service, System
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.runs import seed_of

@@ -32,7 +32,7 @@ _WHERE = {
     "Outcome": "hetplan.planner.outcome",
     "Plan": "hetplan.profiles.plan",
     "PlanRejected": "hetplan.errors",
-    "Planner": "hetplan.front_door",
+    "Planner": "hetplan.planning_again",
     "Profile": "hetplan.profiles.profile",
     "Repair": "hetplan.planner.draft",
     "Slo": "hetplan.profiles.slo",
@@ -44,7 +44,7 @@ _WHERE = {
     "load_profile": "hetplan.profiles.load",
     "load_slo": "hetplan.profiles.load",
     "load_state": "hetplan.profiles.load",
-    "read_plan": "hetplan.profiles.plan_file",
+    "read_plan": "hetplan.profiles.read_plan",
     "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
@@ -96,17 +96,19 @@ if TYPE_CHECKING:
         PlanRejected,
         SolverFailed,
     )
-    from hetplan.front_door import Planner, simulate, solve, verify
+    from hetplan.front_door import simulate, solve, verify
     from hetplan.planner.answer import Answer, Limits
     from hetplan.planner.contract import Event, Tools
     from hetplan.planner.draft import Repair
     from hetplan.planner.forms.form import certify
     from hetplan.planner.outcome import Outcome
+    from hetplan.planning_again import Planner
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.plan_file import read_plan, write_plan
+    from hetplan.profiles.plan_file import write_plan
     from hetplan.profiles.profile import Profile
+    from hetplan.profiles.read_plan import read_plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
 

@@ -1,4 +1,4 @@
-"""`solve`, `Planner`, `verify`: files become problems, problems become plans, plans are checked before they are seen.
+"""`solve`, `verify`, `simulate`: files become problems, problems become plans, plans are checked before they are seen.
 
 Thread-safe and silent: no global state, nothing printed, every choice an argument.
 """
@@ -6,9 +6,8 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,11 @@ from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import Loaded, load_inputs, read_profile
+from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
-from hetplan.profiles.plan_file import read_plan
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import Demand, Slo
+from hetplan.profiles.read_plan import read_plan
+from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "Planner", "choose", "options_of", "plan_for", "pose", "simulate", "solve", "verify"]
+__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "simulate", "solve", "verify"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -132,63 +131,6 @@ def simulate(
     return run(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
-@dataclass
-class Planner:
-    """A profile parsed once, for loops that plan every few seconds.
-
-    `plan` is `solve` with the profile already read; `start` (a previous plan) is a warm start, `cancel` stops the work
-    at the next chance and returns the best plan so far.
-    """
-
-    profile: Source | Profile | Sequence[Source | Profile]
-    limits: Limits = field(default_factory=Limits)
-    solver: str | None = None
-    _read: Loaded[Profile] | None = field(default=None, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
-
-    def plan(
-        self,
-        slo: Source | Slo,
-        *,
-        state: Source | State | None = None,
-        measured: Source | None = None,
-        demand: Mapping[str, float] | None = None,
-        start: Source | Plan | None = None,
-        cancel: threading.Event | None = None,
-        on_event: OnEvent | None = None,
-        **choices: Any,
-    ) -> Outcome:
-        """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
-        profile = self._profile()
-        inputs = load_inputs(profile, slo, state=state, measured=measured)
-        if demand:
-            inputs = load_inputs(profile, _with_demand(inputs.slo, demand), state=state, measured=measured)
-        limits = choices.pop("limits", None) or self.limits
-        return plan_for(
-            inputs,
-            start=start,
-            solver=choices.pop("solver", None) or self.solver,
-            limits=replace(limits, cancel=cancel or limits.cancel),
-            on_event=on_event,
-            **choices,
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled and copied without its lock, which belongs to this process."""
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, held: Mapping[str, Any]) -> None:
-        self.__dict__.update(held, _lock=threading.Lock())
-
-    def _profile(self) -> Loaded[Profile]:
-        with self._lock:
-            if self._read is None:
-                several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)
-                sources: Sequence[Any] = self.profile if several else [self.profile]  # type: ignore[assignment]
-                self._read = read_profile(*sources)
-            return self._read
-
-
 def choose(
     inputs: Inputs,
     *,
@@ -245,7 +187,9 @@ def plan_for(
     on_event: OnEvent | None = None,
 ) -> Outcome:
     """`solve` for inputs that are read already."""
-    previous = None if start is None else read_plan(start)
+    previous = None
+    if start is not None:
+        previous = read_plan(start)
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     engines = registry.Engines()
     _known(engines, solver, "--solver")
@@ -329,27 +273,3 @@ def _known(engines: registry.Engines, name: str | None, flag: str) -> None:
     if name is not None and engines.find(name) is None:
         names = ", ".join(registry.solver_names())
         raise InputError.one(path=flag, value=name, why="there is no such solver", remedy=f"Choose one of {names}.")
-
-
-def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:
-    unknown = sorted(set(demand) - set(slo.apps))
-    if unknown:
-        raise InputError.one(
-            path="demand",
-            value=", ".join(unknown),
-            why="there is no such application in the SLO",
-            remedy=f"Choose among {', '.join(slo.apps)}.",
-        )
-    apps = dict(slo.apps)
-    for name, rate in demand.items():
-        if not rate >= 0 or rate == float("inf"):
-            raise InputError.one(
-                path=f"demand.{name}",
-                value=rate,
-                why="a rate is a finite number of queries per second, not negative",
-                remedy="Give the rate that is asked for now.",
-            )
-        stated = apps[name].demand.model_dump(by_alias=True, exclude_unset=True, exclude={"history_qps"})
-        wanted = Demand.model_validate({**stated, "rate_qps": float(rate)})
-        apps[name] = apps[name].model_copy(update={"demand": wanted})
-    return slo.model_copy(update={"apps": apps})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
 from hetplan.errors import InputError
-from hetplan.front_door import Planner
 from hetplan.planner.next_state import next_state
+from hetplan.planning_again import Planner
 from hetplan.profiles.slo import Demand, Horizon
 
 if TYPE_CHECKING:

@@ -1,10 +1,8 @@
-"""What several commands take: arguments with their help texts, `name=value` settings, plans and traces by path."""
+"""What several commands take: arguments with their help texts, and `name=value` settings."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +11,7 @@ import typer
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from hetplan.profiles.plan import Plan
+    pass
 
 __all__ = [
     "AsJson",
@@ -30,7 +28,6 @@ __all__ = [
     "Unchecked",
     "Wait",
     "method_from",
-    "plan_from",
 ]
 
 
@@ -148,36 +145,3 @@ HostsFileOption = Annotated[
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait so long while another command is at work.")
 ]
-
-
-def plan_from(source: Path, *, warn: Callable[[str], None] | None = None) -> Plan:
-    """The plan in a file or, for `-`, on standard input; raises InputError when it is none.
-
-    With `warn` an edited plan is only warned about: looking at one, or verifying it, trusts nothing it says.
-    """
-    from hetplan.profiles.plan_file import plan_digest, read_plan
-    from hetplan.profiles.read_json import read_json
-
-    if str(source) == "-":
-        given = read_json(sys.stdin.buffer.read(), file="<stdin>")
-        plan = read_plan(given if isinstance(given, dict) else {"format": given}, trust_digest=warn is not None)
-    else:
-        plan = read_plan(source, trust_digest=warn is not None)
-    if warn is not None and plan.digest != plan_digest(plan):
-        warn(f"{source}: edited since it was made (its digest is not that of its content)")
-    return plan
-
-
-def trace_from(file: Path | None) -> Any:
-    """The arrival times in a file; None where none is named."""
-    if file is None:
-        return None
-    from hetplan.profiles.traces import parse_arrivals
-
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError.one(
-            file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
-        ) from error
-    return parse_arrivals(data, name=str(file))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetplan.cli.arguments import AsJson, HostsFileOption, Wait, plan_from
+from hetplan.cli.arguments import AsJson, HostsFileOption, Wait
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.long_work import interruptible
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import number

@@ -109,7 +109,7 @@ def schema(kind: Annotated[Kind, typer.Argument(help="Which file.")]) -> None:
     """Print the JSON Schema of a file."""
     with Output("schema", quiet=True):
         if kind is Kind.PLAN:
-            from hetplan.profiles.plan_file import plan_schema
+            from hetplan.profiles.read_plan import plan_schema
 
             text = plan_schema()
         else:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, plan_from, trace_from
+from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
 

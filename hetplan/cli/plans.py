@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, plan_from
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import number
 from hetplan.cli.plan_page import show_plan

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, plan_from, trace_from
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 

@@ -175,7 +175,7 @@ def _solve(
         return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
 
     if how["start"] is not None:
-        from hetplan.cli.arguments import plan_from
+        from hetplan.cli.given_files import plan_from
 
         how["start"] = plan_from(how["start"])
     if any(who.values()):

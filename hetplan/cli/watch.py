@@ -96,8 +96,8 @@ def _maker(
 ) -> Callable[..., Outcome]:
     """What plans; the files are read before anything is touched, so that a bad one ends the command at once."""
     from hetplan.cli.long_work import quiet_engines
-    from hetplan.front_door import Planner
     from hetplan.planner.answer import Limits
+    from hetplan.planning_again import Planner
     from hetplan.profiles.load import load_inputs
 
     load_inputs(profiles, slo)
@@ -176,7 +176,7 @@ class _Deployed:
 
     def plan(self) -> Plan | None:
         from hetplan.errors import InputError
-        from hetplan.profiles.plan_file import read_plan
+        from hetplan.profiles.read_plan import read_plan
 
         applied = self.deployment.applied_plan()
         try:

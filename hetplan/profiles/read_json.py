@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import InputError
-from hetplan.profiles.json_path import json_path, shortened, shortened_text
+from hetplan.profiles.json_path import shortened, shortened_text
+from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
 
-__all__ = ["MOST_LEVELS", "Source", "read_json", "source_name"]
+__all__ = ["Source", "read_json", "source_name"]
 
 Source = str | os.PathLike[str] | bytes | Mapping[str, Any]
 """A path, the bytes of a file, or a document that is parsed already."""
 
-MOST_LEVELS = 64
-"""Deeper nesting is a slip or an attack; no format of ours comes near."""
 
-_TOO_LARGE = 10**308
 _CONTAINERS = frozenset({dict, list})
 _MOST_BYTES = 1 << 30
 _LEVELLED = bytes.maketrans(b"123456789E", b"000000000e")
@@ -54,7 +52,7 @@ def read_json(source: Source, *, file: str) -> Any:
     surrogates, nesting beyond any sense.
     """
     if isinstance(source, Mapping):
-        return _plain(source, (), file)
+        return plain(source, (), file)
     data = source if isinstance(source, bytes) else _read_file(source, file)
     text = _decoded(data, file)
     # Checking each number costs; only a text that may hold one beyond a double pays.
@@ -65,7 +63,7 @@ def read_json(source: Source, *, file: str) -> Any:
         # Some key may be there twice (or some text looks like a key): parse again, slowly, to know.
         _parsed(text, file, object_pairs_hook=_unique)
     if _SURROGATE.search(text):
-        _plain(document, (), file)
+        plain(document, (), file)
     return document
 
 
@@ -140,7 +138,7 @@ def _parsed(text: str, file: str, **hooks: Any) -> Any:
         ) from None
     except (RecursionError, ValueError) as error:
         if isinstance(error, RecursionError):
-            _too_deep(file)
+            too_deep(file)
         raise InputError.one(
             file=file, why="numbers that fit a double", remedy="Shorten the number of thousands of digits."
         ) from None
@@ -204,7 +202,7 @@ def _pairs_in(document: Any, file: str) -> int:
     level = [document]
     for levels in count():
         if levels == MOST_LEVELS:
-            _too_deep(file)
+            too_deep(file)
         objects = [item for item in level if type(item) is dict]
         pairs += sum(map(len, objects))
         inside = [item.values() for item in objects] + [item for item in level if type(item) is list]
@@ -212,50 +210,3 @@ def _pairs_in(document: Any, file: str) -> int:
         if not level:
             break
     return pairs
-
-
-def _too_deep(file: str) -> NoReturn:
-    raise InputError.one(
-        file=file, why=f"at most {MOST_LEVELS} levels of nesting", remedy="Flatten it; no section needs ten."
-    ) from None
-
-
-def _plain(value: Any, at: tuple[str | int, ...], file: str) -> Any:
-    """The value as plain JSON data, or an error that says where it is none."""
-    if len(at) > MOST_LEVELS:
-        _too_deep(file)
-    if isinstance(value, Mapping):
-        return {_plain_key(key, at, file): _plain(item, (*at, key), file) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, (*at, number), file) for number, item in enumerate(value)]
-    if value is None or isinstance(value, bool | str):
-        return _encodable(value, at, file) if isinstance(value, str) else value
-    if hasattr(value, "item") and not hasattr(value, "__len__"):
-        value = value.item()  # a NumPy scalar
-    if (isinstance(value, int) and abs(value) < _TOO_LARGE) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise InputError.one(
-        file=file,
-        path=json_path(at),
-        value=shortened(value) if isinstance(value, int | float) else type(value).__name__,
-        why="plain JSON data: finite numbers, text, true, false, null, lists, objects",
-        remedy="Write null where nothing was measured." if isinstance(value, float) else "Turn it into one of these.",
-    )
-
-
-def _plain_key(key: Any, at: tuple[str | int, ...], file: str) -> str:
-    if not isinstance(key, str):
-        raise InputError.one(
-            file=file, path=json_path(at), value=shortened(key), why="keys that are text", remedy=f'Write "{key}".'
-        )
-    return _encodable(key, at, file)
-
-
-def _encodable(text: str, at: tuple[str | int, ...], file: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError.one(
-            file=file, path=json_path(at), value=shortened(text), why="whole Unicode characters", remedy="Retype it."
-        ) from None
-    return text

@@ -201,7 +201,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from cases.deployments import make_hosts
 from hetplan.executor.deployment import Deployment
-from hetplan.profiles.plan_file import read_plan
+from hetplan.profiles.read_plan import read_plan
 
 def die(event):
     if (event.kind, event.number) == ({kind!r}, {number}):
@@ -259,7 +259,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 from cases.deployments import make_hosts
 from hetplan.executor.deployment import Deployment
-from hetplan.profiles.plan_file import read_plan
+from hetplan.profiles.read_plan import read_plan
 
 def begin(event):
     if event.number == 1 and event.kind == "step":

@@ -13,8 +13,9 @@ from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.units import Seen, Unit
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_file import plan_dict, read_plan
+from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import Otherwise, PolicyTable
+from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.workers import Load, Worker
 
 

@@ -20,8 +20,9 @@ from hetplan.planner.make_plan import make_plan
 from hetplan.planner.status import Exit, Found
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Method
-from hetplan.profiles.plan_file import plan_bytes, plan_digest, plan_schema, read_plan, write_plan
+from hetplan.profiles.plan_file import plan_bytes, plan_digest, write_plan
 from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_plan import plan_schema, read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.workers import Worker
 

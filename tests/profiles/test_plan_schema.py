@@ -6,7 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from hetplan.profiles.plan_file import FEATURES, OUTCOMES, plan_schema
+from hetplan.profiles.plan_file import FEATURES, OUTCOMES
+from hetplan.profiles.read_plan import plan_schema
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas" / "plan.json"
 

@@ -14,7 +14,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.problems.pool.counts import point_of, start
 from hetplan.problems.pool.draft import draft, waiting
-from hetplan.problems.pool.form import fluid, minima, read_counts
+from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.form_beside import minima
 from hetplan.problems.pool.impossible import impossible
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions

@@ -12,7 +12,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pool.form import cover, fluid, least_raise, most_of, read_counts, read_rate
+from hetplan.problems.pool.form import fluid, most_of, read_counts, read_rate
+from hetplan.problems.pool.form_beside import cover, least_raise
 from hetplan.problems.pool.impossible import SHOWN, counted, cover_costs, money, more_budget
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.repairs import change

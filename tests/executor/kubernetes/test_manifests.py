@@ -19,7 +19,7 @@ from hetplan.executor.kubernetes.groups import Group, dns_name, grouped, label_v
 from hetplan.executor.kubernetes.kubectl import KubernetesSettings
 from hetplan.executor.kubernetes.manifests import Manifests, manifests
 from hetplan.executor.units import LoadSpec, Unit, named
-from hetplan.profiles.plan_file import read_plan
+from hetplan.profiles.read_plan import read_plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cases.plans import CASES

@@ -116,7 +116,8 @@ def test_most_accurate_first_says_what_it_would_lose():
 
 
 def test_a_plan_reads_back():
-    from hetplan.profiles.plan_file import plan_dict, read_plan
+    from hetplan.profiles.plan_file import plan_dict
+    from hetplan.profiles.read_plan import read_plan
 
     plan = fluid(*tiny(0.2, 60)).plan
     assert read_plan(plan_dict(plan)) == plan

@@ -20,7 +20,8 @@ from hetplan.problems.policy.ways import best_split
 from hetplan.problems.policy.why import fewest_possible
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_file import plan_bytes, read_plan, write_plan
+from hetplan.profiles.plan_file import plan_bytes, write_plan
+from hetplan.profiles.read_plan import read_plan
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "policy"
 SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "seeds": 2}

@@ -21,7 +21,8 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pool.counts import flows, point_of, start
-from hetplan.problems.pool.form import cover, fluid, fluid_at
+from hetplan.problems.pool.form import fluid, fluid_at
+from hetplan.problems.pool.form_beside import cover
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.solvers.highs import Highs
 

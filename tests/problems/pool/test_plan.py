@@ -11,7 +11,8 @@ from cases.pool import decide, files, g1, g3
 import hetplan
 from hetplan.planner.draft import Draft
 from hetplan.profiles.plan import MatchingDispatch, SharesDispatch
-from hetplan.profiles.plan_file import plan_bytes, plan_dict, read_plan
+from hetplan.profiles.plan_file import plan_bytes, plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan.simulator.pool import Conditions
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"

@@ -1,0 +1,108 @@
+"""`Planner`: a profile parsed once, for loops that plan every few seconds.
+
+>>> import hetplan as hp
+>>> planner = hp.Planner("examples/pool/profile.json")
+>>> planner.plan("examples/pool/slo.json").status
+'optimal'
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.front_door import Source, plan_for
+from hetplan.planner.answer import Limits
+from hetplan.planner.contract import OnEvent
+from hetplan.planner.outcome import Outcome
+from hetplan.profiles.load import Loaded, load_inputs, read_profile
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import Demand, Slo
+from hetplan.profiles.state import State
+
+__all__ = ["Planner"]
+
+
+@dataclass
+class Planner:
+    """A profile parsed once, for loops that plan every few seconds.
+
+    `plan` is `solve` with the profile already read; `start` (a previous plan) is a warm start, `cancel` stops the work
+    at the next chance and returns the best plan so far.
+    """
+
+    profile: Source | Profile | Sequence[Source | Profile]
+    limits: Limits = field(default_factory=Limits)
+    solver: str | None = None
+    _read: Loaded[Profile] | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def plan(
+        self,
+        slo: Source | Slo,
+        *,
+        state: Source | State | None = None,
+        measured: Source | None = None,
+        demand: Mapping[str, float] | None = None,
+        start: Source | Plan | None = None,
+        cancel: threading.Event | None = None,
+        on_event: OnEvent | None = None,
+        **choices: Any,
+    ) -> Outcome:
+        """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
+        profile = self._profile()
+        inputs = load_inputs(profile, slo, state=state, measured=measured)
+        if demand:
+            inputs = load_inputs(profile, _with_demand(inputs.slo, demand), state=state, measured=measured)
+        limits = choices.pop("limits", None) or self.limits
+        return plan_for(
+            inputs,
+            start=start,
+            solver=choices.pop("solver", None) or self.solver,
+            limits=replace(limits, cancel=cancel or limits.cancel),
+            on_event=on_event,
+            **choices,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied without its lock, which belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, held: Mapping[str, Any]) -> None:
+        self.__dict__.update(held, _lock=threading.Lock())
+
+    def _profile(self) -> Loaded[Profile]:
+        with self._lock:
+            if self._read is None:
+                several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)
+                sources: Sequence[Any] = self.profile if several else [self.profile]  # type: ignore[assignment]
+                self._read = read_profile(*sources)
+            return self._read
+
+
+def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:
+    unknown = sorted(set(demand) - set(slo.apps))
+    if unknown:
+        raise InputError.one(
+            path="demand",
+            value=", ".join(unknown),
+            why="there is no such application in the SLO",
+            remedy=f"Choose among {', '.join(slo.apps)}.",
+        )
+    apps = dict(slo.apps)
+    for name, rate in demand.items():
+        if not rate >= 0 or rate == float("inf"):
+            raise InputError.one(
+                path=f"demand.{name}",
+                value=rate,
+                why="a rate is a finite number of queries per second, not negative",
+                remedy="Give the rate that is asked for now.",
+            )
+        stated = apps[name].demand.model_dump(by_alias=True, exclude_unset=True, exclude={"history_qps"})
+        wanted = Demand.model_validate({**stated, "rate_qps": float(rate)})
+        apps[name] = apps[name].model_copy(update={"demand": wanted})
+    return slo.model_copy(update={"apps": apps})

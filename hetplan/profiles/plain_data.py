@@ -1,0 +1,66 @@
+"""Data that a program hands over in place of a file: plain JSON data, or an error that says where it is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from hetplan.errors import InputError
+from hetplan.profiles.json_path import json_path, shortened
+
+__all__ = ["MOST_LEVELS", "plain", "too_deep"]
+
+MOST_LEVELS = 64
+"""Deeper nesting is a slip or an attack; no format of ours comes near."""
+
+
+_TOO_LARGE = 10**308
+
+
+def too_deep(file: str) -> NoReturn:
+    """Refuse a document that is nested too deeply."""
+    raise InputError.one(
+        file=file, why=f"at most {MOST_LEVELS} levels of nesting", remedy="Flatten it; no section needs ten."
+    ) from None
+
+
+def plain(value: Any, at: tuple[str | int, ...], file: str) -> Any:
+    """The value as plain JSON data, or an error that says where it is none."""
+    if len(at) > MOST_LEVELS:
+        too_deep(file)
+    if isinstance(value, Mapping):
+        return {_plain_key(key, at, file): plain(item, (*at, key), file) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, (*at, number), file) for number, item in enumerate(value)]
+    if value is None or isinstance(value, bool | str):
+        return _encodable(value, at, file) if isinstance(value, str) else value
+    if hasattr(value, "item") and not hasattr(value, "__len__"):
+        value = value.item()  # a NumPy scalar
+    if (isinstance(value, int) and abs(value) < _TOO_LARGE) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise InputError.one(
+        file=file,
+        path=json_path(at),
+        value=shortened(value) if isinstance(value, int | float) else type(value).__name__,
+        why="plain JSON data: finite numbers, text, true, false, null, lists, objects",
+        remedy="Write null where nothing was measured." if isinstance(value, float) else "Turn it into one of these.",
+    )
+
+
+def _plain_key(key: Any, at: tuple[str | int, ...], file: str) -> str:
+    if not isinstance(key, str):
+        raise InputError.one(
+            file=file, path=json_path(at), value=shortened(key), why="keys that are text", remedy=f'Write "{key}".'
+        )
+    return _encodable(key, at, file)
+
+
+def _encodable(text: str, at: tuple[str | int, ...], file: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError.one(
+            file=file, path=json_path(at), value=shortened(text), why="whole Unicode characters", remedy="Retype it."
+        ) from None
+    return text
