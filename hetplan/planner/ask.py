@@ -12,7 +12,7 @@ from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vo
 from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.planner.tolerances import FEASIBILITY
 
 __all__ = ["Asking", "Record"]
 
@@ -246,24 +246,11 @@ class Asking:
         if second.name == record.engine:
             record.recheck = f"{second.name} gave the answer itself"
             return
-        try:
-            if reason := second.refuses(forms[0]):
-                record.recheck = f"{second.name} refused: {reason}"
-                return
-            for form, mine, verdict in zip(forms, record.answers, record.certificates, strict=True):
-                theirs = second.solve(form, limits)
-                said = _contradiction(form, mine, verdict, theirs, certify(form, theirs))
-                if said:
-                    record.recheck, record.disagrees = f"{second.name}: {said}", True
-                    return
-        except _Unusable as error:
-            record.recheck = f"{second.name} {error}"
-        except Cancelled:
-            raise
-        except Exception as error:
-            record.recheck = f"{second.name} failed: {error}"
-        else:
-            record.recheck, record.rechecked = f"{second.name} agrees", True
+        from hetplan.planner.second_opinion import second_opinion
+
+        record.recheck, record.rechecked, record.disagrees = second_opinion(
+            second, list(zip(forms, record.answers, record.certificates, strict=True)), limits
+        )
 
     def _outcome(self, record: Record) -> list[Answer[Any]]:
         for answer in record.answers:
@@ -285,28 +272,3 @@ class _Listed:
     def named(self, name: str, form: str) -> Solver | None:
         """The one of this name, where it answers this kind of form."""
         return next((engine for engine in self.of(form) if engine.name == name), None)
-
-
-class _Unusable(Exception):
-    """A second engine's answer says nothing about the first one's."""
-
-
-def _contradiction(form: Form[Any], mine: Answer[Any], a: Certificate, theirs: Answer[Any], b: Certificate) -> str:
-    """What two certified answers say that cannot both be true ("" if nothing)."""
-    if theirs.status is Status.NO_ANSWER:
-        raise _Unusable(f"gave no answer ({theirs.stop})")
-    if b.faults:
-        raise _Unusable(f"gave an answer that its form refutes: {b.faults[0]}")
-    if mine.status is Status.NO_ANSWER:
-        return ""
-    if (mine.status is Status.INFEASIBLE) != (theirs.status is Status.INFEASIBLE):
-        return f"it says {theirs.status} where {mine.engine or 'the first'} says {mine.status}"
-    if a.value is None or b.value is None:
-        return ""
-    sign = 1.0 if getattr(form, "sense", "min") == "min" else -1.0
-    slack = VALUE * max(1.0, abs(a.value), abs(b.value))
-    if a.bound is not None and sign * (a.bound - b.value) > slack:
-        return f"it found {b.value:.9g}, beyond the bound {a.bound:.9g}"
-    if b.bound is not None and sign * (b.bound - a.value) > slack:
-        return f"its bound {b.bound:.9g} is beyond the value {a.value:.9g}"
-    return ""

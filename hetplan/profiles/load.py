@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
@@ -25,7 +26,7 @@ from hetplan.profiles.json_path import shortened
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
-from hetplan.profiles.references import References, known_ids
+from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.traces import read_trace

@@ -10,19 +10,15 @@ iterate it stopped at. `limits.work` counts branch-and-bound nodes, and simplex 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hetplan.errors import NoSolver
-from hetplan.planner.answer import Answer, Limits, left_of
+from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.highs_model import LARGEST, Found, HighsModel
-from hetplan.solvers.milp_engine import MilpEngine, stopped
-from hetplan.solvers.milp_points import within_whole_bounds
-from hetplan.solvers.milp_proofs import needs_no_engine
+from hetplan.solvers.milp_engine import MilpEngine
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -71,22 +67,6 @@ class Highs(MilpEngine):
         self, forms: Iterable[Milp], limits: Limits, *, on_event: OnEvent | None = None
     ) -> list[Answer[Vector]]:
         """Answer a family through one warm model. `limits.seconds` is for all of it, `limits.work` for each."""
-        started = time.monotonic()
-        model: HighsModel | None = None
-        answers = []
-        for form in forms:
-            if reason := self.refuses(form):
-                raise NoSolver(form.kind, {self.name: reason})
-            left = left_of(limits, started)
-            answer = needs_no_engine(form) or stopped(left)
-            if answer is None:
-                drawn = within_whole_bounds(form)
-                if model is None:
-                    model = HighsModel(drawn)
-                else:
-                    model.become(drawn)
-                answer = self.settled(form, model.run(left, on_event), left_of(limits, started))
-                if answer.point is not None and not form.pure_lp:
-                    model.hint = answer.point
-            answers.append(self.signed(answer, limits))
-        return answers
+        from hetplan.solvers.highs_family import solve_family
+
+        return solve_family(self, forms, limits, on_event=on_event)

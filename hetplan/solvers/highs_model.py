@@ -1,8 +1,7 @@
 """One HiGHS model and the form that it holds: what the engine runs, and the linear programs that others ask of it.
 
 Matrices go in as arrays. A linear program comes back with duals, or with a Farkas ray where it is infeasible and a
-direction where it is unbounded. A model can become another form: only the data that differ are handed over, and each
-linear program starts from the basis of the one before.
+direction where it is unbounded.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.tolerances import OPTIMAL_GAP
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hetplan.planner.contract import OnEvent
 
 __all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word", "linear"]
@@ -34,8 +31,6 @@ LARGEST = 1e15
 """HiGHS refuses matrices with larger entries."""
 SMALLEST = 1e-12
 """The least matrix entry HiGHS can be set to keep (it drops those below 1e-9 by default)."""
-FEW_VALUES = 256
-"""Up to so many changed matrix entries go in one by one; beyond, the matrix is passed anew under the old basis."""
 
 
 class Word(StrEnum):
@@ -86,14 +81,14 @@ class HighsModel:
         self.api: Any = highspy
         self.highs: Any = highspy.Highs()
         self.form = form
-        self.hint: Vector | None = None
         self.begun = False
         """Whether HiGHS was given a feasible point to begin from."""
         for option, value in (("output_flag", False), ("small_matrix_value", SMALLEST), ("mip_abs_gap", 0.0)):
             self.highs.setOptionValue(option, value)
-        self._pass()
+        self.hand_over()
 
-    def _pass(self) -> None:
+    def hand_over(self) -> None:
+        """Pass HiGHS the whole form."""
         form, matrix = self.form, self.form.matrix
         n_rows, n_columns = matrix.shape
         status = self.highs.passModel(
@@ -101,7 +96,7 @@ class HighsModel:
             n_rows,
             int(matrix.nnz),
             int(self.api.MatrixFormat.kColwise),
-            int(self._sense(form)),
+            int(self.sense_of(form)),
             float(form.offset),
             form.cost,
             form.lower,
@@ -116,57 +111,14 @@ class HighsModel:
         if status == self.api.HighsStatus.kError:
             raise SolverFailed("highs", "HiGHS does not accept the model")
 
-    def _sense(self, form: Milp) -> Any:
+    def sense_of(self, form: Milp) -> Any:
+        """HiGHS' word for minimise or maximise."""
         return self.api.ObjSense.kMinimize if form.sense == "min" else self.api.ObjSense.kMaximize
 
     def begin_at(self, point: Vector) -> None:
         """Give HiGHS a first point of a mixed-integer program."""
         self.highs.setSolution(point.size, np.arange(point.size, dtype=np.int32), point)
         self.begun = not point_faults(self.form, point)[0]
-
-    def become(self, form: Milp) -> None:
-        """Hold another form: hand over only what differs, and keep the basis."""
-        old, self.form, self.begun = self.form, form, False
-        if old.matrix.shape != form.matrix.shape or not np.array_equal(old.whole, form.whole):
-            self.hint = None
-            self._pass()
-            return
-        if not self._same_matrix(old, form):
-            basis = self.highs.getBasis()
-            self._pass()
-            if form.pure_lp and basis.valid:
-                self.highs.setBasis(basis)
-        else:
-            self._change_vectors(old, form)
-        if self.hint is not None:
-            self.begin_at(self.hint)
-
-    def _same_matrix(self, old: Milp, form: Milp) -> bool:
-        """Whether the model now has the form's matrix; a few changed entries are handed over on the way."""
-        before, after = old.matrix, form.matrix
-        if before is after:
-            return True
-        if not (np.array_equal(before.indptr, after.indptr) and np.array_equal(before.indices, after.indices)):
-            return False
-        changed = np.flatnonzero(before.data != after.data)
-        if changed.size > FEW_VALUES:
-            return False
-        columns = np.searchsorted(after.indptr, changed, side="right") - 1
-        for k, column in zip(changed.tolist(), columns.tolist(), strict=True):
-            self.highs.changeCoeff(int(after.indices[k]), column, float(after.data[k]))
-        return True
-
-    def _change_vectors(self, old: Milp, form: Milp) -> None:
-        if (rows := _differ((old.row_lower, form.row_lower), (old.row_upper, form.row_upper))).size:
-            self.highs.changeRowsBounds(rows.size, rows, form.row_lower[rows], form.row_upper[rows])
-        if (columns := _differ((old.lower, form.lower), (old.upper, form.upper))).size:
-            self.highs.changeColsBounds(columns.size, columns, form.lower[columns], form.upper[columns])
-        if (columns := _differ((old.cost, form.cost))).size:
-            self.highs.changeColsCost(columns.size, columns, form.cost[columns])
-        if old.sense != form.sense:
-            self.highs.changeObjectiveSense(self._sense(form))
-        if old.offset != form.offset:
-            self.highs.changeObjectiveOffset(float(form.offset))
 
     def run(self, limits: Limits, on_event: OnEvent | None) -> Found:
         """Solve what the model holds."""
@@ -259,12 +211,6 @@ class HighsModel:
     def _ray(self, get: Any) -> Vector | None:
         _, there_is, ray = get()
         return np.array(ray, dtype=float) if there_is else None
-
-
-def _differ(*pairs: tuple[Vector, Vector]) -> NDArray[np.int32]:
-    """Where any of the pairs differ."""
-    changed = [before != after for before, after in pairs if before is not after]
-    return np.flatnonzero(np.logical_or.reduce(changed)).astype(np.int32) if changed else np.zeros(0, np.int32)
 
 
 class _Listener:

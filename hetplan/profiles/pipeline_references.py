@@ -1,0 +1,78 @@
+"""The references of a pipeline: that each leads somewhere, and to the right kind of thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hetplan.profiles.dangling import Dangling
+from hetplan.profiles.inputs import Steps
+from hetplan.profiles.json_path import closest
+
+if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Pipeline
+
+__all__ = ["check_pipeline"]
+
+
+def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:
+    """What a pipeline names: tasks, variants, sources, its own nodes, and paths as queries take them."""
+    at: Steps = ("pipelines", name)
+    found.must_know("metrics", pipeline.metric, *at, "metric")
+    for node_id, node in pipeline.nodes.items():
+        found.must_know("tasks", node.task, *at, "nodes", node_id, "task")
+        if node.outcomes is not None:
+            where: Steps = (*at, "nodes", node_id, "outcomes")
+            found.must_know("sources", node.outcomes.source, *where, "source")
+            for variant_id in sorted(node.outcomes.variants):
+                _variant_of(found, variant_id, node.task, (*where, "share"))
+    for number, edge in enumerate(pipeline.edges):
+        if isinstance(edge.fanout, Mapping):
+            task = pipeline.nodes[edge.from_].task
+            for variant_id in edge.fanout:
+                if variant_id != "*":
+                    _variant_of(found, variant_id, task, (*at, "edges", number, "fanout", variant_id))
+    for node_id in pipeline.quality.weights:
+        _node_of(found, node_id, pipeline, (*at, "quality", "weights", node_id))
+    for path in pipeline.quality.paths:
+        _check_path(found, path, pipeline, (*at, "quality", "paths", path))
+
+
+def _check_path(found: Dangling, path: str, pipeline: Pipeline, at: Steps) -> None:
+    """Steps, variants and outcomes of a measured path are there, and the outcomes lead along it."""
+    steps = [step.partition("=") for step in path.split("/")]
+    for number, (node_id, _, named) in enumerate(steps):
+        if not _node_of(found, node_id, pipeline, at):
+            return
+        node = pipeline.nodes[node_id]
+        variant_id, _, outcome = named.partition(":")
+        if node.task is not None:
+            _variant_of(found, variant_id, node.task, at)
+        known = list(node.outcomes.share) if node.outcomes is not None else []
+        if outcome not in (known or [""]):
+            why = f"{node_id} has no outcome {outcome!r}" if outcome else f"{node_id} has outcomes; which is it?"
+            listed = f"Write one: {node_id}={variant_id}:{known[0]}." if known else f"Write {node_id}={variant_id}."
+            found.fault(at, named, why, listed)
+            return
+        follow = {edge.to for edge in pipeline.edges if edge.from_ == node_id and edge.on in (None, outcome)}
+        after = steps[number + 1][0] if number + 1 < len(steps) else None
+        if known and (after not in follow if after is not None else follow):
+            ends = ", ".join(sorted(follow)) or "the end"
+            found.fault(at, named, f"after {node_id}:{outcome} comes {ends}", "Write the path as queries take it.")
+
+
+def _node_of(found: Dangling, node_id: str, pipeline: Pipeline, steps: Steps) -> bool:
+    if node_id in pipeline.nodes:
+        return True
+    listed = ", ".join(pipeline.nodes)
+    remedy = f"{closest(node_id, pipeline.nodes)}Nodes are: {listed}."
+    found.fault(steps, node_id, f"there is no node {node_id!r}", remedy)
+    return False
+
+
+def _variant_of(found: Dangling, variant_id: str, task: str | None, steps: Steps) -> None:
+    found.must_know("variants", variant_id, *steps)
+    variant = found.profile.variants.get(variant_id)
+    if variant is not None and task is not None and variant.task != task:
+        why = f"a variant of task {task}; {variant_id} is of {variant.task}"
+        found.fault(steps, variant_id, why, "Name a variant of that task.")
