@@ -424,9 +424,9 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "solver, pipeline: another rate": ("hetplan.problems.pipeline.wish.stated_qps", lambda app: 1.0),
     "solver, variants: another rate": ("hetplan.problems.variants.wish.stated_qps", lambda app: 1.0),
-    "executor: the first run on the hardware": ("hetplan.serving.times.run_of", _first_run),
+    "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),
     "executor: another statistic": ("hetplan.executor.serving.law.answering", lambda held, wanted: list(held)[-1]),
-    "executor: no settings": ("hetplan.serving.times.settings_of", lambda **_: {"size": 200.0}),
+    "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),
     "verifier: the first run on the hardware": (
         "hetplan.verifier.facts.run_of",
         lambda profile, worker, load: _first_run(profile, load, worker.hardware),
@@ -437,7 +437,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.problems.pool.machines._run_on",
         lambda profile, variant, hardware, faults: profile.variants[variant].runs[0],
     ),
-    "solver, variants: knobs before the run's point": ("hetplan.serving.times.settings_of", _knobs_first),
+    "solver, variants: knobs before the run's point": ("hetplan.serving.loads.settings_of", _knobs_first),
 }
 
 
