@@ -1,23 +1,18 @@
-"""What is seen while serving, as a number: load now and to come, the mix of sizes, latencies. State in and number out.
+"""What is seen while serving, as a number: load now and to come, latencies. State in and number out.
 
-None of them reads a clock; times are handed in. `DemandMonitor` says what demand will be and when to plan anew,
-`FactorMonitor` what variants send on, `LoadMonitor` how much is asked for now (a moving average over half a second),
-`MixMonitor` the mix of the last queries and how far it has moved. A `LatencyLearner` needs nothing measured
-beforehand: at first it predicts by a line in the batch size, then by a table of what was seen. It serves one variant
-on one hardware.
+None of them reads a clock; times are handed in. `DemandMonitor` says what demand will be, `LoadMonitor` how much is
+asked for now (a moving average over half a second). A `LatencyLearner` needs nothing measured beforehand: at first it
+predicts by a line in the batch size, then by a table of what was seen. It serves one variant on one hardware.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from hetplan.errors import InputError
 
-__all__ = ["DemandMonitor", "FactorMonitor", "LatencyLearner", "LoadMonitor", "MixMonitor", "ReplanTrigger", "forecast"]
+__all__ = ["DemandMonitor", "LatencyLearner", "LoadMonitor", "forecast"]
 
 
 def forecast(history_qps: Iterable[float], com: float = 1.6) -> float:
@@ -59,68 +54,6 @@ class DemandMonitor:
         self.rate_qps = alpha * rate_qps + (1.0 - alpha) * self.rate_qps if self._seen else float(rate_qps)
         self._seen = True
         return self.rate_qps
-
-
-@dataclass
-class FactorMonitor:
-    """How many queries a variant sends on per query, from counts over the last `window` reports.
-
-    r = (w0 r_profile + sum of outgoing) / (w0 + sum of incoming): the profile's figure counts as w0 queries.
-
-    >>> monitor = FactorMonitor({("a1", "b"): 2.0}, trust=100)
-    >>> monitor.observe("a1", "b", incoming=300, outgoing=750)
-    >>> monitor.factor("a1", "b")
-    2.375
-    """
-
-    profile: dict[tuple[str, str], float]
-    trust: float = 100.0
-    window: int = 60
-    _reports: dict[tuple[str, str], deque[tuple[int, int]]] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.trust <= 0 or self.window < 1:
-            raise ValueError("the profile counts as more than 0 queries, and a window holds at least one report")
-
-    def observe(self, variant: str, child: str, *, incoming: int, outgoing: int) -> None:
-        """Take in one report of a variant about what it sent to one child step."""
-        if incoming < 0 or outgoing < 0:
-            raise ValueError("counts of queries are 0 or more")
-        kept = self._reports.setdefault((variant, child), deque(maxlen=self.window))
-        kept.append((incoming, outgoing))
-
-    def factor(self, variant: str, child: str) -> float:
-        """The estimate now."""
-        reports = self._reports.get((variant, child), ())
-        came, went = sum(one for one, _ in reports), sum(other for _, other in reports)
-        stated = self.profile.get((variant, child), 1.0)
-        return (self.trust * stated + went) / (self.trust + came)
-
-
-@dataclass
-class ReplanTrigger:
-    """When to plan anew: every `period_s`, and at once when the forecast has left the planned rate by a share.
-
-    >>> trigger = ReplanTrigger(period_s=10, change=0.2)
-    >>> trigger.due(0, rate_qps=100), trigger.due(5, rate_qps=110), trigger.due(6, rate_qps=130), trigger.due(16, 130)
-    (True, False, True, True)
-    """
-
-    period_s: float = 10.0
-    change: float = 0.2
-    _planned_s: float | None = None
-    _planned_qps: float = 0.0
-
-    def due(self, now_s: float, rate_qps: float) -> bool:
-        """Whether a new plan is due now; if so, it is taken to be made for this rate."""
-        is_due = (
-            self._planned_s is None
-            or now_s - self._planned_s >= self.period_s
-            or abs(rate_qps - self._planned_qps) > self.change * max(self._planned_qps, 1e-9)
-        )
-        if is_due:
-            self._planned_s, self._planned_qps = now_s, rate_qps
-        return is_due
 
 
 @dataclass
@@ -181,59 +114,6 @@ class LoadMonitor:
             self._total -= self._counts[passing % size]
             self._counts[passing % size] = 0
         self._slot = slot
-
-
-class MixMonitor:
-    """Counts the sizes of the last `window` queries into bins; sizes between bins round up.
-
-    >>> monitor = MixMonitor([10, 20], window=4)
-    >>> for size in (3, 10, 11, 20, 20):
-    ...     monitor.observe(size)
-    >>> monitor.share()
-    (0.25, 0.75)
-    >>> round(monitor.moved_from((0.5, 0.5)), 9)
-    0.25
-    """
-
-    def __init__(self, bins: Sequence[float], *, window: int = 10_000) -> None:
-        if not bins or any(lower >= upper for lower, upper in pairwise(bins)):
-            raise InputError.one(
-                file="mix", path="bins", value=list(bins), why="bins must increase strictly", remedy="Sort them."
-            )
-        if window < 1:
-            raise InputError.one(file="mix", path="window", value=window, why="must be at least 1", remedy="Raise it.")
-        self.bins = tuple(bins)
-        self._recent: deque[int] = deque(maxlen=window)
-        self._counts = [0] * len(self.bins)
-
-    def observe(self, size: float) -> None:
-        """Take in one query."""
-        place = bisect_left(self.bins, size)
-        if place == len(self.bins):
-            raise InputError.one(
-                file="mix",
-                path="size",
-                value=size,
-                why=f"is above the largest bin, {self.bins[-1]}",
-                remedy="Add a bin that holds it, or split the query.",
-            )
-        if len(self._recent) == self._recent.maxlen:
-            self._counts[self._recent[0]] -= 1
-        self._recent.append(place)
-        self._counts[place] += 1
-
-    @property
-    def seen(self) -> int:
-        """How many queries the shares rest on."""
-        return len(self._recent)
-
-    def share(self) -> tuple[float, ...]:
-        """The share of each bin; all zero before the first query."""
-        return tuple(count / max(self.seen, 1) for count in self._counts)
-
-    def moved_from(self, share: Sequence[float]) -> float:
-        """Total variation distance of the present mix from another: the share of queries that changed their bin."""
-        return 0.5 * sum(abs(now - then) for now, then in zip(self.share(), share, strict=True))
 
 
 class LatencyLearner:

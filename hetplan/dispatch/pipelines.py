@@ -49,7 +49,6 @@ __all__ = [
     "Host",
     "PathShares",
     "drops",
-    "late_by_ms",
     "most_accurate_first",
 ]
 
@@ -255,12 +254,3 @@ def drops(
     raise InputError.one(
         path="late", value=policy, why="no such policy", remedy=f"Choose one of {', '.join(POLICIES)}."
     )
-
-
-def late_by_ms(spent_ms: float, budget_ms: float) -> float:
-    """By how much a request has overdrawn the budgets of the steps behind it (0 where it has not).
-
-    >>> late_by_ms(70, 60), late_by_ms(50, 60)
-    (10, 0.0)
-    """
-    return max(0.0, spent_ms - budget_ms)

@@ -2,7 +2,7 @@
 
 The planner is handed in as a callable (rates seen, plan in force) -> the next plan, or None to stay: any formulation of
 any question, or a rule. What it decides is played by the general engine: what comes serves once it is loaded, what goes
-serves until then. Offline work may run beside, gated by the rule of `hetplan.dispatch.variant_machines`.
+serves until then. Offline work may run beside, gated by the rule of `hetplan.dispatch.variants`.
 
 >>> from hetplan.simulator.autoscale import autoscale  # doctest: +SKIP
 >>> report = autoscale(plan, inputs, lambda rates, now: planner(rates, now), series={"images": [10.0, 400.0]})

@@ -143,11 +143,6 @@ class PoolRun:
         """The share of queries that were answered late (a lower bound when the run was stopped)."""
         return self.late / max(self.queries, 1)
 
-    def percentile_ms(self, percentile: float) -> float:
-        """The response time that so many percent of the served queries did not exceed."""
-        answered = self.response_ms[~np.isnan(self.response_ms)]
-        return float(np.percentile(answered, percentile, method="higher")) if answered.size else float("nan")
-
 
 def default_rule(name: str, pool: Pool) -> Rule:
     """The rule of that name with the parameters that follow from the pool: target, weights, base type preferred.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetplan.dispatch.monitors import LatencyLearner, MixMonitor
+from hetplan.dispatch.monitors import LatencyLearner
 from hetplan.dispatch.snapshot import Overheads
 from hetplan.errors import InputError
 
@@ -62,39 +62,6 @@ def test_old_observations_fade() -> None:
 def test_impossible_observations_are_refused(size: float, latency: float) -> None:
     with pytest.raises(InputError):
         LatencyLearner().observe(size, latency)
-
-
-@given(st.lists(st.integers(1, 30), max_size=60), st.integers(1, 20))
-def test_the_mix_is_that_of_the_last_queries(sizes: list[int], window: int) -> None:
-    monitor = MixMonitor([10, 20, 30], window=window)
-    for size in sizes:
-        monitor.observe(size)
-    last = sizes[-window:]
-    assert monitor.seen == len(last)
-    expected = [
-        sum(low < size <= high for size in last) / max(len(last), 1) for low, high in ((0, 10), (10, 20), (20, 30))
-    ]
-    assert monitor.share() == pytest.approx(expected)
-
-
-def test_a_moved_mix_is_noticed() -> None:
-    monitor = MixMonitor([10, 20])
-    for _ in range(10_000):
-        monitor.observe(5)
-    assert monitor.moved_from((1.0, 0.0)) == 0.0
-    for _ in range(2_500):
-        monitor.observe(15)
-    assert monitor.seen == 10_000
-    assert monitor.moved_from((1.0, 0.0)) == pytest.approx(0.25)
-
-
-def test_sizes_beyond_the_bins_are_told() -> None:
-    with pytest.raises(InputError, match="largest bin"):
-        MixMonitor([10, 20]).observe(21)
-    with pytest.raises(InputError, match="increase"):
-        MixMonitor([20, 10])
-    with pytest.raises(InputError, match="at least 1"):
-        MixMonitor([10], window=0)
 
 
 def test_overheads_add_up() -> None:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from hetplan.dispatch.monitors import DemandMonitor, FactorMonitor, ReplanTrigger, forecast
-from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, drops, late_by_ms, most_accurate_first
+from hetplan.dispatch.monitors import DemandMonitor, forecast
+from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, drops, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch import BackupEntry
@@ -105,7 +105,6 @@ def test_dropping(policy, facts, dropped):
 def test_an_unknown_policy():
     with pytest.raises(InputError, match="no such policy"):
         drops("perhaps")
-    assert late_by_ms(61.0, 60.0) == 1.0
 
 
 def test_backups_give_the_best_that_makes_up_the_time_until_they_are_full():
@@ -133,19 +132,3 @@ def test_forecasts():
         DemandMonitor().observe(-1)
     with pytest.raises(ValueError, match="above 0"):
         DemandMonitor(com=0)
-
-
-def test_factors_are_learnt_and_old_reports_forgotten():
-    monitor = FactorMonitor({("v", "c"): 2.0}, trust=100, window=2)
-    monitor.observe("v", "c", incoming=300, outgoing=750)
-    assert monitor.factor("v", "c") == 2.375
-    assert monitor.factor("w", "c") == 1.0
-    for _ in range(2):
-        monitor.observe("v", "c", incoming=900, outgoing=900)
-    assert monitor.factor("v", "c") == pytest.approx((200 + 1800) / 1900)
-
-
-def test_planning_anew_by_period_and_by_change():
-    trigger = ReplanTrigger(period_s=10, change=0.2)
-    asked = [(0, 100), (5, 119), (6, 121), (15, 121), (16, 121), (17, 90)]
-    assert [trigger.due(now, rate) for now, rate in asked] == [True, False, True, False, True, True]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.dispatch.variant_machines import offline_allowed, online_pack, vm_actions
 from hetplan.dispatch.variants import (
     Machine,
     Observation,
@@ -18,6 +17,9 @@ from hetplan.dispatch.variants import (
     get_variant,
     instead_of_interfered,
     next_state,
+    offline_allowed,
+    online_pack,
+    vm_actions,
 )
 from hetplan.profiles.tables import Table
 

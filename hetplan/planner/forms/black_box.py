@@ -45,7 +45,6 @@ __all__ = [
     "Verdict",
     "antichain",
     "cheapest",
-    "continuous",
     "least_shares",
     "priced",
     "trimmed",
@@ -414,13 +413,3 @@ def trimmed(form: BlackBox, measured: Measured, placement: int) -> Vector | None
             break
         at, now = tried[best], float(then[best])
     return np.asarray(steps[at])
-
-
-def continuous(price: Vector, seconds: Vector, left_s: Vector | float) -> Vector | float:
-    """(sum sqrt(price c))^2 / S: the least cost of shares without a grid, for operators in a chain with S seconds left.
-
-    >>> round(float(continuous(np.array([3.67, 3.67]), np.array([0.1, 0.2]), 0.51)), 5)
-    4.19418
-    """
-    root = np.sqrt(np.asarray(price) * np.asarray(seconds)).sum(axis=-1)
-    return np.asarray(root**2 / left_s)

@@ -23,7 +23,6 @@ from hetplan.planner.forms.black_box import (
     Verdict,
     antichain,
     cheapest,
-    continuous,
     trimmed,
 )
 from hetplan.planner.forms.form import certify
@@ -68,7 +67,6 @@ def test_tightening_has_the_specified_antichain():
     shares, dollars = antichain(form, form.journal[0], 0)
     assert shares.tolist() == [[0.5, 0.75], [1.0, 0.5]]
     assert dollars == pytest.approx([4.5875, 5.505])
-    assert float(continuous(np.array([3.67, 3.67]), np.array([0.1, 0.2]), 0.51)) == pytest.approx(4.19418, abs=1e-5)
     assert form.cost(0) == pytest.approx(4.5875)
 
 
