@@ -125,10 +125,10 @@ def simulate(
     **how: Any,
 ) -> SimulationReport:
     """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
-    from hetplan.simulator.simulate import simulate as run
+    from hetplan.simulator.simulate import simulator_of
 
     tried = read_plan(plan, trust_digest=True)
-    return run(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
+    return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
 def choose(

@@ -45,6 +45,7 @@ PROBLEMS = {
     "policy": "hetplan.problems.policy.question:Policy",
     "variants": "hetplan.problems.variants.question:Variants",
     "compound": "hetplan.problems.compound.question:Compound",
+    "llm": "hetplan.problems.llm.question:LlmQuestion",
 }
 """Question -> the class that poses it."""
 
@@ -106,6 +107,7 @@ CHECKS = {
     "policy": "hetplan.verifier.policy:check",
     "variants": "hetplan.verifier.variants:check",
     "compound": "hetplan.verifier.compound:check",
+    "llm": "hetplan.verifier.llm:check",
 }
 """Question -> the check that the verifier makes of its promise."""
 
@@ -113,6 +115,10 @@ TOOLS = {
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
+    "llm": {
+        "play_tokens": "hetplan.simulator.tokens:play",
+        "draw_tokens": "hetplan.simulator.tokens:draw",
+    },
     "policy": {
         "simulate_policy": "hetplan.simulator.policy:simulate_policy",
         "keep_lines": "hetplan.profiles.line_journal:LineJournal",
@@ -123,6 +129,7 @@ TOOLS = {
 KERNELS = {
     "simulation": "hetplan.simulator.simulation:compile_kernels",
     "pools": "hetplan.simulator.pool_replay:compile_kernels",
+    "tokens": "hetplan.simulator.tokens:compile_kernels",
     "policies": "hetplan.solvers.queue_structured:compile_kernels",
     "simulated policies": "hetplan.simulator.policy:compile_kernels",
     "dispatch": "hetplan.dispatch.rules:compile_kernels",

@@ -117,7 +117,7 @@ def _run(
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import compare
-    from hetplan.simulator.simulate import simulate as run
+    from hetplan.simulator.simulate import simulator_of
 
     tried = plan_from(plan, warn=out.warn)
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
@@ -129,7 +129,7 @@ def _run(
             return {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
-        return {"plan": run(tried, inputs, on_event=show, cancel=cancel, **how)}
+        return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}
 
     with progress(out) as show:
         return interruptible(work, say=out.note)

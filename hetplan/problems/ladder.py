@@ -11,6 +11,7 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetplan.planner.contract import Obstacle
@@ -22,38 +23,57 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import App
 
-__all__ = ["LADDER", "compound", "outcomes", "pipeline", "policy", "pool", "variants"]
+__all__ = ["LADDER", "compound", "llm", "outcomes", "pipeline", "policy", "pool", "variants"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 ANOTHER = "Take it out, or name another question with --question."
 
 
+def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
+    """What keeps these files from asking for a fleet that makes text."""
+    if not inputs.profile.engines:
+        text = "the profile has no engines that make tokens"
+        missing = Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
+        return missing, replace(missing, why="no run names an engine", path="$.variants")
+    from hetplan.problems.llm.fits import obstacles
+
+    return tuple(obstacles(inputs))
+
+
+def _of_text(inputs: Inputs) -> Iterator[Obstacle]:
+    if inputs.profile.engines or any(app.goodput is not None for app in inputs.slo.apps.values()):
+        from hetplan.problems.llm.fits import of_another_question
+
+        yield from of_another_question(inputs)
+
+
 def compound(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for compound plans."""
-    return tuple(_compound(inputs))
+    return (*_of_text(inputs), *_compound(inputs))
 
 
 def pipeline(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for pipelines."""
-    return tuple(_pipeline(inputs))
+    return (*_of_text(inputs), *_pipeline(inputs))
 
 
 def policy(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a policy."""
-    return tuple(_policy(inputs))
+    return (*_of_text(inputs), *_policy(inputs))
 
 
 def variants(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for variants."""
-    return tuple(_variants(inputs))
+    return (*_of_text(inputs), *_variants(inputs))
 
 
 def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a pool."""
-    return tuple(_pool(inputs))
+    return (*_of_text(inputs), *_pool(inputs))
 
 
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {
+    "llm": llm,
     "compound": compound,
     "pipeline": pipeline,
     "policy": policy,

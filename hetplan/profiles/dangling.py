@@ -11,7 +11,7 @@ from hetplan.profiles.profile import Profile
 
 __all__ = ["Dangling", "known_ids"]
 
-_SECTIONS = ("sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "pipelines")
+_SECTIONS = ("sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "pipelines")
 _SINGULAR = {
     "sources": "source",
     "metrics": "metric",
@@ -21,6 +21,7 @@ _SINGULAR = {
     "tiers": "tier",
     "variants": "variant",
     "tables": "table",
+    "engines": "engine",
     "pipelines": "pipeline",
 }
 _MOST_SUGGESTIONS = 40

@@ -11,11 +11,11 @@ from hetplan.profiles.json_path import closest, shortened
 
 __all__ = ["FEATURES", "VERSIONS", "format_faults", "is_newer"]
 
-VERSIONS = {"profile": (1, 1), "slo": (1, 0), "state": (1, 1), "plan": (1, 1)}
+VERSIONS = {"profile": (1, 2), "slo": (1, 1), "state": (1, 1), "plan": (1, 1)}
 """Kind of file -> the version that this hetplan writes; it reads every version up to it of the same major number."""
 
 FEATURES: dict[str, frozenset[str]] = {
-    "profile": frozenset({"outcomes"}),
+    "profile": frozenset({"outcomes", "engines"}),
     "slo": frozenset({"series", "rate-range"}),
     "state": frozenset(),
 }

@@ -193,6 +193,7 @@ def _allowed_runs(profile: Profile, app: App) -> list[tuple[str, Run]]:
         or (variant.family is not None and variant.family in (chosen.families or ()))
         or (chosen.task is not None and variant.task == chosen.task)
         for run in variant.runs
+        if run.engine is None
     ]
 
 

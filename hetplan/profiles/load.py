@@ -345,6 +345,8 @@ def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
                 )
             )
             continue
+        if "output_tokens" in mix.axes:
+            continue  # what was seen is drawn from, and classes take the means of it
         changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
     return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults
 

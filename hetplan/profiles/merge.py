@@ -12,7 +12,9 @@ from hetplan.profiles.json_path import json_path, shortened
 
 __all__ = ["merge"]
 
-_BY_ID = frozenset({"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "pipelines"})
+_BY_ID = frozenset(
+    {"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "pipelines"}
+)
 _JOINED = frozenset({"requires", "links"})
 
 

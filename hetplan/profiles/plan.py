@@ -15,10 +15,12 @@ from hetplan.profiles.plan_dispatch import (
     ChosenPlanDispatch,
     EarliestDispatch,
     FcfsDispatch,
+    LeastWorkDispatch,
     MatchingDispatch,
     MostAccurateFirstDispatch,
     PathSharesDispatch,
     QueueSlackDispatch,
+    RoundRobinDispatch,
     SharesDispatch,
     ThresholdDispatch,
 )
@@ -112,7 +114,9 @@ Dispatch = Annotated[
     | EarliestDispatch
     | PathSharesDispatch
     | MostAccurateFirstDispatch
-    | QueueSlackDispatch,
+    | QueueSlackDispatch
+    | LeastWorkDispatch
+    | RoundRobinDispatch,
     Discriminator("rule"),
 ]
 """Per-query rules of the closed registry; a new question adds its own class here."""

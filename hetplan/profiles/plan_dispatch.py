@@ -19,10 +19,12 @@ __all__ = [
     "EarliestDispatch",
     "Estimate",
     "FcfsDispatch",
+    "LeastWorkDispatch",
     "MatchingDispatch",
     "MostAccurateFirstDispatch",
     "PathSharesDispatch",
     "QueueSlackDispatch",
+    "RoundRobinDispatch",
     "SharesDispatch",
     "ThresholdDispatch",
 ]
@@ -81,6 +83,27 @@ class EarliestDispatch(Model):
     slo_ms: Positive
     xi: Xi = 0.98
     predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
+
+
+class LeastWorkDispatch(Model):
+    """A request for text goes to the instance with the least work outstanding, by the law of its engine.
+
+    Only loads are asked whose emptiest prefill of this request takes at most `limit` times the target; where none is
+    left, all are. What a request will make is not known: `output_tokens` is taken.
+    """
+
+    rule: Literal["least-work/1"] = "least-work/1"
+    late: str = "serve"
+    ttft_ms: Positive | None = None
+    limit: dict[Id, Positive] = Field(default_factory=dict, description="per load, of the target")
+    output_tokens: Positive
+
+
+class RoundRobinDispatch(Model):
+    """Requests take turns over all instances, whatever they are."""
+
+    rule: Literal["round-robin/1"] = "round-robin/1"
+    late: str = "serve"
 
 
 class BackupEntry(Model):

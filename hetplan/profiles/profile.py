@@ -24,8 +24,10 @@ from hetplan.profiles.fields import (
 from hetplan.profiles.tables import Table
 
 if TYPE_CHECKING:
+    from hetplan.profiles.engines import Engine as _Engine
     from hetplan.profiles.pipelines import Pipeline as _Pipeline
 else:
+    _Engine = Annotated[Any, Later("hetplan.profiles.engines:Engine")]
     _Pipeline = Annotated[Any, Later("hetplan.profiles.pipelines:Pipeline")]
 
 __all__ = [
@@ -140,6 +142,7 @@ class Run(Model):
     hardware: Id
     latency: Id | None = Field(default=None, description="a table of latency_ms")
     rate: Id | None = Field(default=None, description="a table of requests_per_s; exclusive with latency")
+    engine: Id | None = Field(default=None, description="an engine that makes tokens; exclusive with both")
     at: dict[Key, Real] = Field(default_factory=dict, description="the table point at which the single figures hold")
     load_s: Amount = 0.0
     saturation_qps: PositiveAmount | None = None
@@ -150,8 +153,8 @@ class Run(Model):
 
     @model_validator(mode="after")
     def _one_speed(self) -> Run:
-        if (self.latency is None) == (self.rate is None):
-            raise wrong("a run names exactly one of latency and rate", "Keep the table that was measured.")
+        if (self.latency, self.rate, self.engine).count(None) != 2:
+            raise wrong("a run names exactly one of latency, rate and engine", "Keep what was measured.")
         return self
 
 
@@ -196,5 +199,6 @@ class Profile(Model):
     tasks: Named[Task] = Field(default_factory=dict)
     variants: Named[Variant] = Field(default_factory=dict)
     tables: Named[Table] = Field(default_factory=dict)
+    engines: Named[_Engine] = Field(default_factory=dict)
     pipelines: Named[_Pipeline] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)

@@ -45,6 +45,11 @@ class References(Dangling):
             self.must_know("metrics", task.metric, "tasks", name, "metric")
         for name, table in profile.tables.items():
             self.must_know("sources", table.source, "tables", name, "source")
+        if profile.engines:
+            from hetplan.profiles.engine_faults import check_engine
+
+            for name, engine in profile.engines.items():
+                check_engine(self, name, engine)
         self._check_tiers()
         for name, variant in profile.variants.items():
             self._check_variant(name, variant)
@@ -97,6 +102,7 @@ class References(Dangling):
     def _check_run(self, run: Run, at: Steps) -> None:
         if run.hardware not in self.known["hardware"]:
             self.must_know("hardware", run.hardware, *at, "hardware")
+        self.must_know("engines", run.engine, *at, "engine")
         for key, quantity in _QUANTITIES.items():
             table_id = getattr(run, key)
             if table_id is None:

@@ -347,6 +347,7 @@ class App(Model):
     latency: tuple[LatencyTarget, ...] = ()
     quality: QualityTarget | None = None
     violations: Violations | None = None
+    goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] = "serve"
     balancing: Literal["round_robin", "shortest_queue"] | None = None

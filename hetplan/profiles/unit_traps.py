@@ -100,6 +100,11 @@ def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
                 yield from _memory(run.needs, f"{at}.needs")
     for name, table in profile.tables.items():
         yield from _suspicious_table(name, table)
+    for name, engine in profile.engines.items():
+        from hetplan.profiles.engine_faults import suspicions_of_engine
+
+        for steps, text in suspicions_of_engine(engine):
+            yield ("W-unit", f"engines.{name}.{'.'.join(map(str, steps))}", text)
 
 
 def _prices(profile: Profile) -> Iterator[Suspicion]:

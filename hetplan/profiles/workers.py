@@ -17,6 +17,8 @@ class Serve(Model):
     max_batch: PositiveCount = 1
     max_wait_ms: NonNegative = 0.0
     concurrency: PositiveCount = 1
+    most_tokens: PositiveCount | None = Field(default=None, description="tokens of an iteration, where text is made")
+    most_seqs: PositiveCount | None = Field(default=None, description="sequences at once, where text is made")
 
 
 class Share(Model):

@@ -181,10 +181,14 @@ class Timeline:
     late: NDArray[np.float64]
     rate_qps: NDArray[np.float64]
     workers: NDArray[np.float64]
+    kv: NDArray[np.float64] | None = None
+    batch: NDArray[np.float64] | None = None
+    """Of machines that make text: the share of KV in use, and how many sequences decode at once."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        rows = {name: getattr(self, name) for name in ("waiting", "utilisation", "late", "rate_qps", "workers")}
+        names = ("waiting", "utilisation", "late", "rate_qps", "workers", "kv", "batch")
+        rows = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {"width_s": self.width_s} | {
             name: [round(float(value), 6) for value in values] for name, values in rows.items()
         }

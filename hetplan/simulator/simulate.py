@@ -56,7 +56,7 @@ from hetplan.simulator.simulation import Observation, Simulation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Failure", "Replan", "demands_of", "simulate", "simulate_system"]
+__all__ = ["Failure", "Replan", "demands_of", "simulate", "simulate_system", "simulator_of"]
 
 _ALWAYS = (50.0, 90.0, 95.0, 99.0)
 _BUCKETS = 120
@@ -146,6 +146,15 @@ def simulate(
         transition=way,
         warnings=tuple(dict.fromkeys((*_other_inputs(plan, inputs), *notes, *_late_on_the_way(way, demands)))),
     )
+
+
+def simulator_of(plan: Plan) -> Callable[..., SimulationReport]:
+    """What plays a plan: `simulate`, or token by token where its machines make text."""
+    if plan.question == "llm":
+        from hetplan.simulator.token_report import simulate_tokens
+
+        return simulate_tokens
+    return simulate
 
 
 def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:

@@ -22,6 +22,8 @@ _ROWS = (
     ("utilisation", "servers busy", 1.0),
     ("workers", "servers", None),
     ("late", "share not in time", None),
+    ("kv", "share of KV in use", 1.0),
+    ("batch", "sequences decoding", None),
 )
 _COLOURS = {
     "rate_qps": "#5b6770",
@@ -29,7 +31,14 @@ _COLOURS = {
     "utilisation": "#2a6f97",
     "workers": "#6a994e",
     "late": "#ae2012",
+    "kv": "#6d597a",
+    "batch": "#355070",
 }
+
+
+def _rows(timeline: Timeline) -> list[tuple[str, str, float | None]]:
+    """The courses that this timeline has."""
+    return [row for row in _ROWS if getattr(timeline, row[0]) is not None]
 
 
 def timeline_text(timeline: Timeline, *, width: int = 60) -> str:
@@ -41,7 +50,7 @@ def timeline_text(timeline: Timeline, *, width: int = 60) -> str:
     jobs waiting         ▁▃▅█ most 4
     """
     lines = []
-    for name, title, ceiling in _ROWS:
+    for name, title, ceiling in _rows(timeline):
         values = _resampled(getattr(timeline, name), width)
         top = max(ceiling or 0.0, float(values.max(initial=0.0)))
         marks = "".join(_block(value, top) for value in values)
@@ -87,7 +96,7 @@ def timeline_svg(timeline: Timeline, *, title: str = "") -> str:
     """
     top = 28 if title else 8
     total = timeline.width_s * len(timeline.waiting)
-    height = top + len(_ROWS) * (_HEIGHT + _GAP) + 28
+    height = top + len(_rows(timeline)) * (_HEIGHT + _GAP) + 28
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 20} {height}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">',
@@ -95,10 +104,10 @@ def timeline_svg(timeline: Timeline, *, title: str = "") -> str:
     ]
     if title:
         parts.append(f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>')
-    for number, (name, label, ceiling) in enumerate(_ROWS):
+    for number, (name, label, ceiling) in enumerate(_rows(timeline)):
         base = top + number * (_HEIGHT + _GAP)
         parts += _strip(getattr(timeline, name), label, _COLOURS[name], base, ceiling)
-    axis = top + len(_ROWS) * (_HEIGHT + _GAP)
+    axis = top + len(_rows(timeline)) * (_HEIGHT + _GAP)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         x = _LEFT + share * _WIDTH
         parts.append(f'<text x="{x:.1f}" y="{axis + 6}" text-anchor="middle">{_number(share * total)} s</text>')

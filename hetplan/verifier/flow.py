@@ -80,6 +80,10 @@ def why_not_followed(facts: Facts, name: str) -> str:
     app = facts.inputs.slo.apps[name]
     if facts.plan.question == "policy" and name in facts.plan.policies:
         return "a policy decides at run time"
+    if any(
+        seat.run is not None and seat.run.engine is not None for seat in facts.seats.values() if seat.load.app == name
+    ):
+        return "its requests are made token by token"
     if app.demand.streams is not None:
         return "it comes in streams"
     if app.candidates:

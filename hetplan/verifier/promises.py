@@ -37,7 +37,7 @@ __all__ = [
 # Quantities
 
 
-QUESTIONS = frozenset({"pool", "pipeline", "variants", "policy", "compound"})
+QUESTIONS = frozenset({"pool", "pipeline", "variants", "policy", "compound", "llm"})
 """Questions of which every quantity is listed here."""
 
 RECOMPUTED = frozenset({"rate_qps", "fluid_rate_qps", "quality", "response_ms", "service_ms"})

@@ -66,7 +66,7 @@ def _positive(values: NDArray[np.float64]) -> list[float]:
 def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
     """Read what the profile measured of a load. A load whose times are not in tables is unmeasured."""
     size, run = len(classes.bins), seat.run
-    if run is None:
+    if run is None or run.engine is not None:
         return Service([math.nan] * size, [math.nan] * size, [False] * size, "")
     capacity_stat, target_stat = statistics_of(facts.plan)
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size

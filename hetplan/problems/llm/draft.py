@@ -1,0 +1,233 @@
+"""A fleet as a plan: loads with their chunks, the rule of the router, promises, and how near to the bound it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetplan.planner.answer import Answer
+from hetplan.planner.draft import Draft, Reported
+from hetplan.problems.llm.form import Carried, Rows, program
+from hetplan.problems.llm.judge import Shown
+from hetplan.problems.llm.size import Sized, Tried
+from hetplan.problems.llm.wish import Kind, Wish
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice, Promise, Route, Valid
+from hetplan.profiles.plan_dispatch import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.serving.runs import at_of
+
+__all__ = ["drafted"]
+
+Bound = Answer[np.ndarray]
+
+
+def drafted(
+    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, shares: Sequence[float] = ()
+) -> Draft:
+    """The plan; `bounds` are the answers of the program without row (5), and with it."""
+    workers, loads = _workers(wish, found)
+    per_kind = list(shares) or [float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)]
+    cost = found.cost_nanos / NANO
+    to = _routing(wish, found, workers, per_kind)
+    rule = (
+        LeastWorkDispatch(
+            ttft_ms=wish.limit_ms("ttft") if math.isfinite(wish.limit_ms("ttft")) else None,
+            limit=dict.fromkeys(loads, found.theta),
+            output_tokens=wish.demand.output_tokens,
+        )
+        if wish.options.rule == "least-work/1"
+        else RoundRobinDispatch()
+    )
+    note = _note(tried)
+    return Draft(
+        workers=workers,
+        routing={wish.app: (Route(to=to),)},
+        dispatch={wish.app: rule},
+        promises=(
+            Promise(app=wish.app, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
+            *(_shown(wish, found.shown) if found.shown is not None else ()),
+            Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"),
+        ),
+        reported=(Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=note),),
+        warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_queueing(wish),))),
+        valid=Valid(rate_qps={wish.app: (0.0, wish.rate_qps)}),
+        searched=False,
+        extensions={"llm": _explained(wish, found, bounds, tried)},
+    )
+
+
+def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
+    workers, used = list[Worker](), dict[str, int]()
+    for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
+        supply, before = wish.supply[kind.hardware], used.get(kind.hardware, 0)
+        used[kind.hardware] = before + count
+        if not count:
+            continue
+        # Types of one hardware buy from the same offers, cheapest first, one after the other.
+        taken = dict(supply.taken(before))
+        for offer, machines in supply.taken(before + count):
+            number = machines - taken.get(offer, 0)
+            if number:
+                workers.append(_worker(wish, kind, offer, number, law.most_tokens, law.most_seqs, len(workers)))
+    return tuple(workers), [load.id for worker in workers for load in worker.loads]
+
+
+def _worker(wish: Wish, kind: Kind, offer: str, count: int, tokens: int, seqs: int, number: int) -> Worker:
+    serve = Serve(max_batch=seqs, concurrency=seqs, most_tokens=tokens, most_seqs=seqs)
+    name = f"{kind.variant}-{offer or kind.hardware}"[:55]
+    load = Load(
+        id=f"{name}-{number}", app=wish.app, variant=kind.variant, at=at_of(kind.run), instances=kind.instances,
+        serve=serve,
+    )  # fmt: skip
+    return Worker(
+        id=f"w-{name}-{number}",
+        hardware=kind.hardware,
+        offer=offer or None,
+        count=count,
+        queue="per-load",
+        loads=(load,),
+    )
+
+
+def _routing(wish: Wish, found: Sized, workers: Sequence[Worker], per_kind: Sequence[float]) -> dict[str, float]:
+    """What part of the requests each load gets: by type as it was seen, within one by its instances."""
+    total, to = sum(per_kind), dict[str, float]()
+    for kind, count, share in zip(wish.kinds, found.counts, per_kind, strict=True):
+        for worker in workers:
+            load = worker.loads[0]
+            if worker.hardware == kind.hardware and (load.variant, load.at) == (kind.variant, at_of(kind.run)):
+                to[load.id] = share / total * worker.count / count
+    slip = 1.0 - math.fsum(to.values())
+    largest = max(to, key=lambda load: to[load])
+    to[largest] = min(1.0, to[largest] + slip)
+    return to
+
+
+def _shown(wish: Wish, shown: Shown) -> list[Promise]:
+    """The promises that simulation backs; what the network takes is added again."""
+    found = []
+    for limit, _, low, high in shown.percentiles:
+        stated = wish.wanted.latency[limit.place].max_ms
+        found.append(
+            Promise(
+                app=wish.app, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,
+                interval=(low + stated - limit.max_ms, high + stated - limit.max_ms), model="simulation/1",
+                basis=_basis(wish), seeds=shown.seeds,
+            )
+        )  # fmt: skip
+    if wish.goodput is not None:
+        _, low, high = shown.goodput
+        found.append(
+            Promise(
+                app=wish.app, quantity="goodput", relation=">=", value=wish.goodput, interval=(low, min(high, 1.0)),
+                model="simulation/1", basis=_basis(wish), seeds=shown.seeds,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _basis(wish: Wish) -> str:
+    slower = max((kind.engine.fitted.error for kind in wish.kinds), default=0.0) if wish.options.law_error else 0.0
+    return "token by token, laws as stated" + (f" and slower by their error, {slower:.3g} at most" if slower else "")
+
+
+def _queueing(wish: Wish) -> Notice:
+    text = (
+        f"sized by the program with headroom {wish.options.rate_headroom:g}: no queue was played, so no percentile is "
+        "promised; hetplan simulate shows them, and --set size=auto sizes by them"
+    )
+    return Notice(code="W-queueing", at="promises", text=text)
+
+
+def _warnings(wish: Wish, found: Sized) -> list[Notice]:
+    """Laws used beyond what they were fitted to, and those whose overlap nobody measured."""
+    notices = []
+    for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
+        if not count:
+            continue
+        at = f"engines.{kind.run.engine}"
+        if kind.engine.overlap == "assumed":
+            text = (
+                f"{kind.name}: no iteration with prefill beside decodes was measured; that they overlap "
+                "as its pieces say is assumed"
+            )
+            notices.append(Notice(code="W-overlap", at=at, text=text))
+        fitted, used = kind.engine.fitted, []
+        for name, most, reached in (
+            ("tokens", fitted.tokens, law.most_tokens),
+            ("sequences", fitted.sequences, law.most_seqs),
+            ("kv_tokens", fitted.kv_tokens, law.kv_tokens),
+        ):
+            if most is not None and reached > most:
+                used.append(f"{name} up to {reached} (fitted to {most})")
+        if used:
+            text = f"{kind.name}: its law is used beyond what it was fitted to: {', '.join(used)}"
+            notices.append(Notice(code="W-extrapolated", at=at, text=text))
+    return notices
+
+
+def _note(tried: Tried | None) -> str:
+    if tried is None:
+        return "bound of rows (1) to (4) and (6): every schedule with these laws keeps them"
+    rest = "" if tried.complete else "; not every fleet below it was looked at"
+    return (
+        f"bound of rows (1) to (4) and (6), which every schedule keeps; of {tried.listed} fleets between it and this "
+        f"price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
+    )
+
+
+def _explained(wish: Wish, found: Sized, bounds: Mapping[str, Bound], tried: Tried | None) -> dict[str, Any]:
+    """For the reader: the bounds, which rows of each type bind, and what a machine of each other type is worth."""
+    what = program(wish, mean_tpot=False, sacrifice=True, laws=wish.laws)
+    carried = Rows.of(what).carried(found.counts)
+    said: dict[str, Any] = {
+        "bounds_per_hour": {
+            name: round(answer.bound, 6) for name, answer in bounds.items() if answer.bound is not None
+        },
+        "rows_carry_qps": round(carried.rate_qps, 6),
+        "bind": _binding(wish, found, carried),
+        "worth_per_hour": _worth(wish, found, carried),
+    }
+    if tried is not None:
+        said["search"] = {
+            "fleets": tried.listed, "excluded": tried.excluded, "simulated": tried.simulated,
+            "not_confirmed": tried.unconfirmed, "complete": tried.complete,
+        }  # fmt: skip
+    return said
+
+
+def _worth(wish: Wish, found: Sized, carried: Carried) -> dict[str, float]:
+    """What one machine of each type carries, in money: the price below which rows (1) to (6) would rather have it."""
+    prices = carried.prices
+    own = [(number, prices[number]) for number, count in enumerate(found.counts) if count and prices[number] > 1e-12]
+    if not own or carried.rate_qps <= 0:
+        return {}
+    dearest = min(wish.supply[wish.kinds[n].hardware].cost(1) / NANO / price for n, price in own)
+    return {
+        kind.name: round(float(dearest * price), 4)
+        for kind, price, count in zip(wish.kinds, prices, found.counts, strict=True)
+        if not count
+    }
+
+
+def _binding(wish: Wish, found: Sized, carried: Carried) -> dict[str, list[str]]:
+    """Of each type that was taken: which of its rows are full when the fleet carries the most that rows allow."""
+    bind: dict[str, list[str]] = {}
+    for kind, count in zip(wish.kinds, found.counts, strict=True):
+        for block, label in carried.full:
+            if count and label.partition(" piece ")[0] == kind.name and block in _SAID:
+                bind.setdefault(kind.name, []).append(_SAID[block] + label.removeprefix(kind.name))
+    return bind
+
+
+_SAID = {
+    "busy": "time:",
+    "room": "room for KV",
+    "batch": "tokens of a batch",
+    "sequences": "sequences at once",
+    "link": "link",
+}

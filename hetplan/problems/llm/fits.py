@@ -1,0 +1,114 @@
+"""What keeps files from asking for a fleet that makes text, and other questions from files that do.
+
+Read where a profile has engines, or an SLO states goodput; `problems/ladder.py` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hetplan.planner.contract import Obstacle
+from hetplan.serving.runs import variants_of
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.slo import App
+
+__all__ = ["obstacles", "of_another_question"]
+
+AXES = ("input_tokens", "output_tokens")
+LENGTHS = '{"axes": ["input_tokens", "output_tokens"], "bins": [[512, 128], [4096, 512]], "share": [0.7, 0.3]}'
+
+
+def of_another_question(inputs: Inputs) -> Iterator[Obstacle]:
+    """What only the question `llm` plans with."""
+    for name, app in inputs.slo.apps.items():
+        if app.goodput is not None:
+            text = f"{name} states a goodput, which fleets that make text are planned for"
+            yield Obstacle(text, f"$.apps.{name}.goodput", "Take it out.", essential=True)
+        for variant in _making_tokens(inputs, app)[:1]:
+            text = f"{variant} makes tokens by the law of an engine"
+            yield Obstacle(
+                text, f"$.variants.{variant}.runs", "Name a variant with tables.", essential=True, file="profile"
+            )
+
+
+def _making_tokens(inputs: Inputs, app: App) -> list[str]:
+    known = inputs.profile.variants
+    names = [name for name in variants_of(inputs.profile, app.runs) if name in known]
+    return [name for name in names if any(run.engine is not None for run in known[name].runs)]
+
+
+def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps these files from asking for a fleet that makes text."""
+    slo = inputs.slo
+    if not inputs.profile.engines:
+        text = "the profile has no engines that make tokens"
+        yield Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
+    if len(slo.apps) != 1:
+        text = f"a fleet that makes text serves one application; the SLO has {len(slo.apps)}"
+        yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
+    terms = [term.max or term.min for term in slo.objective]
+    if terms not in ([], ["cost"]):
+        text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, terms))}"
+        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
+    for name, app in slo.apps.items():
+        yield from _app(inputs, name, app)
+    yield from _limits(inputs)
+
+
+def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
+    at = f"$.apps.{name}"
+    if app.runs is None or app.runs.pipeline is not None or app.candidates:
+        field = "candidates" if app.candidates else "runs"
+        yield Obstacle(
+            f"{name} runs no variant of a model", f"{at}.{field}", 'Write "variants": ["..."].', essential=True
+        )
+        return
+    if not _making_tokens(inputs, app):
+        text = f"no variant that {name} may run has a run with an engine"
+        yield Obstacle(text, f"{at}.runs", 'Name a variant with "engine" in its runs.', essential=True)
+    mix = app.demand.mix
+    if mix is None or not set(AXES) <= set(mix.axes):
+        text = f"{name} does not say how long its requests are: demand.mix over input_tokens and output_tokens"
+        yield Obstacle(text, f"{at}.demand.mix", f"Write {LENGTHS}.")
+    elif set(mix.axes) - {*AXES, "cached_tokens"}:
+        text = "requests have input_tokens, output_tokens and cached_tokens, and no other axis"
+        yield Obstacle(text, f"{at}.demand.mix.axes", "Drop the others.")
+    if not isinstance(app.demand.rate_qps, int | float) or app.demand.rate_qps <= 0:
+        text = f"{name} states no rate of requests as a number above 0"
+        yield Obstacle(text, f"{at}.demand.rate_qps", "Write the requests per second.")
+    for field in ("streams", "series", "history_qps"):
+        if getattr(app.demand, field) is not None:
+            yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
+    for field, value in (("violations", app.violations), ("balancing", app.balancing), ("device", app.device)):
+        if value is not None:
+            text = f"{field} is nothing that fleets of text are planned with"
+            yield Obstacle(
+                text, f"{at}.{field}", 'Take it out; "goodput" states a share of requests within all limits.'
+            )
+    if app.late != "serve":
+        yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
+    if app.quality is not None and app.quality.max is not None:
+        yield Obstacle("a floor of quality is kept, no ceiling", f"{at}.quality.max", 'Write "min".')
+    if not app.latency:
+        text = f"{name} states no limit on ttft, tpot or response"
+        yield Obstacle(text, f"{at}.latency", 'Write [{"of": "ttft", "percentile": 95, "max_ms": 500}].')
+
+
+def _limits(inputs: Inputs) -> Iterator[Obstacle]:
+    slo = inputs.slo
+    if slo.limits.survive.hosts or slo.limits.survive.zones:
+        text = "fleets that make text are not planned for losses yet"
+        yield Obstacle(text, "$.limits.survive", "Take it out, and raise the rate by what the loss would take.")
+    if slo.limits.only_listed:
+        text = "fleets that make text are rented, not placed on listed machines"
+        yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
+    for field in ("resources", "moves"):
+        if getattr(slo.limits, field):
+            yield Obstacle(
+                f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."
+            )
+    if slo.horizon.periods > 1:
+        yield Obstacle("a fleet is sized for one period", "$.horizon.periods", "Write 1.")

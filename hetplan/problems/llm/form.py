@@ -1,0 +1,286 @@
+"""The program (1)-(6) of the package's page, as a form; and what given counts carry at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.problems.llm.wish import Wish
+from hetplan.profiles.fields import NANO
+from hetplan.serving.tokens import TokenLaw, Work
+
+__all__ = ["Carried", "Classes", "Program", "Rows", "classes_of", "program"]
+
+Floats = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a wish under some laws, each with its share and what it takes of each type on the mean.
+
+    `fits` says, per type and class, whether its requests fit there; `late`, per limit, type and class, whether they
+    miss the limit even alone. Classes of the wish are split where such an answer differs within one.
+    """
+
+    share: Floats
+    input: Floats
+    work: tuple[Work, ...]
+    fits: Truths
+    late: Truths
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+
+def classes_of(wish: Wish, laws: Sequence[TokenLaw]) -> Classes:
+    """The classes of a wish: those of its mix, split where what a type can do for a request differs."""
+    demand, requests = wish.demand, wish.demand.requests
+    first = wish.first_token_ms(laws, requests)
+    fits = np.isfinite(first)
+    late = np.zeros((len(wish.limits), len(laws), len(requests)), dtype=bool)
+    slack = 1.0 + 1e-9
+    for number, limit in enumerate(wish.limits):
+        for place, law in enumerate(laws):
+            if limit.of == "ttft":
+                late[number, place] = first[place] > limit.max_ms * slack
+            elif limit.of == "tpot" and law.role != "prefill":
+                late[number, place] = law.decode_ms() > limit.max_ms * slack
+            elif limit.of == "response":
+                steps = (requests.output - 1) * (law.decode_ms() if law.role != "prefill" else 0.0)
+                late[number, place] = first[place] + steps > limit.max_ms * slack
+    keys = np.concatenate([demand.kind[None, :], fits, late.reshape(-1, len(requests))]).T
+    _, firsts, member = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    member = member.reshape(-1)
+    parts = [np.flatnonzero(member == number) for number in range(len(firsts))]
+    total = demand.weight.sum()
+    weights = [demand.weight[part] for part in parts]
+    works = []
+    for law in laws:
+        each = [law.work(requests.taken(part)).means(weight) for part, weight in zip(parts, weights, strict=True)]
+        names = ("tokens", "kv_tokens", "sequences", "pairs", "room")
+        works.append(Work(**{name: np.concatenate([getattr(one, name) for one in each]) for name in names}))
+    return Classes(
+        share=np.array([weight.sum() / total for weight in weights]),
+        input=np.array([np.average(requests.input[p], weights=w) for p, w in zip(parts, weights, strict=True)]),
+        work=tuple(works),
+        fits=fits[:, firsts],
+        late=late[:, :, firsts],
+    )
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program of a wish under some laws: which classes may go where, and the form.
+
+    `mean_tpot` adds rows (5); `sacrifice` lets as many be late on their types as each percentile leaves.
+    """
+
+    wish: Wish
+    laws: tuple[TokenLaw, ...]
+    mean_tpot: bool
+    sacrifice: bool
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The classes under these laws."""
+        return classes_of(self.wish, self.laws)
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Type and class of each column x."""
+        allowed = self.classes.fits.copy()
+        if not self.sacrifice:
+            allowed &= ~self.classes.late.any(axis=0)
+        kinds, classes = np.nonzero(allowed)
+        return kinds, classes
+
+    def seconds(self, kind: int) -> tuple[Floats, Floats]:
+        """Of a type: base seconds of each piece, and per class the seconds of each piece."""
+        pieces, work = self.laws[kind].pieces / 1000.0, self.classes.work[kind]
+        loads = np.stack([work.tokens, work.kv_tokens, work.sequences, work.pairs])
+        return pieces[:, 0], pieces[:, 1:] @ loads
+
+    def unserved(self) -> list[int]:
+        """Classes that no type may serve."""
+        kinds, classes = self.pairs
+        roles = np.array([law.role for law in self.laws])[kinds]
+        whole, first, after = (set(classes[roles == role].tolist()) for role in ("mixed", "prefill", "decode"))
+        return [number for number in range(len(self.classes)) if number not in whole | (first & after)]
+
+    def build(self, *, rate: float | None = None) -> Milp:
+        """The form."""
+        wish, m = self.wish, Builder("min", name="llm")
+        kinds = wish.kinds
+        supplies = [(hardware, place) for hardware, one in wish.supply.items() for place in range(len(one.offers))]
+        buy = [(k, *s) for k, kind in enumerate(kinds) for s in supplies if s[0] == kind.hardware]
+        cost = [wish.supply[hardware].nanos[place] / NANO for _, hardware, place in buy]
+        labels = [f"{kinds[k].name} from {wish.supply[h].offers[p] or h}" for k, h, p in buy]
+        n = m.columns("n", labels, upper=wish.options.largest, cost=cost, whole=True, unit="machines")
+        each = [kind.name for kind in kinds]
+        rounds = m.columns("m", each, unit="iterations per second")
+        of_kind, of_class = self.pairs
+        x = m.columns("x", [f"class {s} on {each[t]}" for t, s in zip(of_kind, of_class, strict=True)], unit="qps")
+        wanted = wish.rate_qps if rate is None else rate
+        at = f"slo.apps.{wish.app}"
+        lower = Elastic(1.0, field=f"{at}.demand.rate_qps", verb="lower")
+        total = m.columns("rate", ["all"], lower=wanted, upper=wanted, unit="qps", elastic=lower)
+        self._capacity(m, n, [k for k, _, _ in buy], rounds, x)
+        self._served(m, x, total)
+        self._limits(m, n, buy, cost)
+        return m.build()
+
+    def _capacity(
+        self, m: Builder, n: NDArray[np.int64], kind_of: Sequence[int], rounds: NDArray[np.int64], x: NDArray[np.int64]
+    ) -> None:
+        """Rows (1) to (5) of each type."""
+        wish, (of_kind, of_class) = self.wish, self.pairs
+        for t, (kind, law) in enumerate(zip(wish.kinds, self.laws, strict=True)):
+            base, seconds = self.seconds(t)
+            mine = np.flatnonzero(of_kind == t)
+            served, work = of_class[mine], self.classes.work[t]
+            machines = n[[place for place, owner in enumerate(kind_of) if owner == t]]
+            busy = m.rows("busy", [f"{kind.name} piece {k}" for k in range(len(base))], lower=0, equation="(1)")
+            m.add(busy[:, None], machines, float(kind.instances))
+            m.add(busy, rounds[t], -base)
+            m.add(busy[:, None], x[mine], -seconds[:, served])
+            for name, number, most, takes in (
+                ("room", "(2)", law.kv_tokens, work.room),
+                ("batch", "(3)", law.most_tokens, work.tokens),
+                ("sequences", "(4)", law.most_seqs, work.sequences),
+            ):
+                row = m.rows(name, [kind.name], lower=0, equation=number)
+                m.add(row, rounds[t], float(most))
+                m.add(row, x[mine], -takes[served])
+            tpot = wish.limit_ms("tpot")
+            if self.mean_tpot and np.isfinite(tpot) and law.role != "prefill":
+                row = m.rows("iteration", [kind.name], lower=0, equation="(5)")
+                m.add(row, rounds[t], tpot / 1000.0)
+                m.add(row, machines, -float(kind.instances))
+            if law.role == "prefill":
+                row = m.rows("link", [kind.name], lower=0)
+                m.add(row, machines, float(kind.instances))
+                m.add(row, x[mine], -self.classes.input[served] * wish.link_ms_per_token / 1000.0)
+
+    def _served(self, m: Builder, x: NDArray[np.int64], total: NDArray[np.int64]) -> None:
+        """Rows (6): every class is served, its first tokens and those after; few enough are late."""
+        of_kind, of_class = self.pairs
+        classes, roles = self.classes, np.array([law.role for law in self.laws])
+        first = m.rows("served", [f"class {s}" for s in range(len(classes))], lower=0, upper=0, equation="(6)")
+        begins = np.flatnonzero(roles[of_kind] != "decode")
+        m.add(first[of_class[begins]], x[begins], 1.0)
+        m.add(first, total[0], -classes.share)
+        if (roles == "decode").any():
+            after = m.rows("handed over", [f"class {s}" for s in range(len(classes))], lower=0, upper=0)
+            for role, sign in (("prefill", -1.0), ("decode", 1.0)):
+                mine = np.flatnonzero(roles[of_kind] == role)
+                m.add(after[of_class[mine]], x[mine], sign)
+        if self.sacrifice:
+            for number, limit in enumerate(self.wish.limits):
+                late = np.flatnonzero(classes.late[number, of_kind, of_class])
+                if late.size:
+                    row = m.rows("late", [f"{limit.of} p{limit.percentile:g}"], upper=0, equation="(6)")
+                    m.add(row, x[late], 1.0)
+                    m.add(row, total[0], -limit.left)
+
+    def _limits(
+        self, m: Builder, n: NDArray[np.int64], buy: Sequence[tuple[int, str, int]], cost: Sequence[float]
+    ) -> None:
+        """Budget, stock, and how many of a hardware may run."""
+        wish = self.wish
+        if wish.budget_nanos is not None:
+            give = Elastic(1.0, field="slo.limits.cost_per_hour", verb="raise")
+            m.add(m.rows("budget", ["all"], upper=wish.budget_nanos / NANO, elastic=give), n, cost)
+        for hardware, supply in wish.supply.items():
+            for place, (offer, stock) in enumerate(zip(supply.offers, supply.stock, strict=True)):
+                if stock < 10**9:
+                    give = Elastic(1.0, field=f"profile.offers.{offer}.stock", verb="raise", whole=True)
+                    mine = [c for c, (_, h, p) in enumerate(buy) if (h, p) == (hardware, place)]
+                    m.add(m.rows("stock", [offer], upper=stock, elastic=give), n[mine], 1.0)
+            mine = [c for c, (_, h, _) in enumerate(buy) if h == hardware]
+            if supply.most < 10**9:
+                give = Elastic(1.0, field=f"slo.limits.instances.{hardware}[1]", verb="raise", whole=True)
+                m.add(m.rows("at most", [hardware], upper=supply.most, elastic=give), n[mine], 1.0)
+            if supply.least > 0:
+                m.add(m.rows("at least", [hardware], lower=supply.least), n[mine], 1.0)
+
+
+def program(wish: Wish, *, mean_tpot: bool, sacrifice: bool, laws: Sequence[TokenLaw] | None = None) -> Program:
+    """The program of a wish, under its laws as stated or under others."""
+    return Program(wish, tuple(laws or (kind.law for kind in wish.kinds)), mean_tpot, sacrifice)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The most requests per second that some counts carry by rows (1) to (4) and (6), whatever the schedule.
+
+    Whatever the counts n, no more than prices @ n is carried: the prices are those of the rows (1), so they hold for
+    any fleet. `full` are the rows without slack, as (block, label).
+    """
+
+    rate_qps: float
+    prices: Floats
+    full: tuple[tuple[str, str], ...]
+
+
+_NOT_OF_COUNTS = ("budget", "stock", "at most", "at least", "iteration")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that say what given counts carry, ready to be asked for one fleet after another."""
+
+    given: Floats
+    matrix: Any
+    equal: Truths
+    labels: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, what: Program) -> Rows:
+        """The rows of a program, counts on one side and all else on the other."""
+        form = what.build(rate=0.0)
+        rows = [
+            (block.start + place, (block.name, block.label(place)))
+            for block in form.rows
+            if block.name not in _NOT_OF_COUNTS
+            for place in range(block.size)
+        ]
+        keep, matrix = [number for number, _ in rows], form.matrix.tocsr()
+        owner = [k for k, kind in enumerate(what.wish.kinds) for _ in what.wish.supply[kind.hardware].offers]
+        first = [owner.index(k) for k in range(len(what.wish.kinds))]
+        counts = form.columns[0].stop
+        given = matrix[keep][:, :counts].toarray()[:, first]
+        low, high = form.row_lower[keep], form.row_upper[keep]
+        # Rows with an upper end alone (those of late requests) are turned round.
+        turned = np.where(np.isfinite(low), 1.0, -1.0)
+        scaled = matrix[keep][:, counts:].multiply(turned[:, None]).tocsr()
+        return cls(given * turned[:, None], scaled, low == high, tuple(label for _, label in rows))
+
+    def carried(self, counts: Sequence[int] | Floats) -> Carried:
+        """What so many machines of each type carry."""
+        from scipy.optimize import linprog
+
+        room, over = self.given @ np.asarray(counts, dtype=np.float64), ~self.equal
+        objective = np.zeros(self.matrix.shape[1])
+        objective[-1] = -1.0
+        answer: Any = linprog(
+            objective,
+            A_ub=-self.matrix[over],
+            b_ub=room[over],
+            A_eq=self.matrix[self.equal],
+            b_eq=np.zeros(int(self.equal.sum())),
+            method="highs",
+        )
+        if answer.x is None:
+            return Carried(0.0, np.zeros(self.given.shape[1]), ())
+        prices = np.asarray(-answer.ineqlin.marginals @ self.given[over])
+        names = [label for label, kept in zip(self.labels, over, strict=True) if kept]
+        scale = np.abs(self.matrix[over]).max(axis=1).toarray().ravel()
+        tight = answer.ineqlin.residual <= 1e-9 * np.maximum(scale, 1.0)
+        return Carried(float(-answer.fun), prices, tuple(name for name, full in zip(names, tight, strict=True) if full))

@@ -1,0 +1,112 @@
+"""What a simulation shows of a fleet: whether it keeps every limit, on one draw of requests or surely on many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hetplan.problems.llm.wish import Wish
+from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet
+
+__all__ = ["Judge", "Shown"]
+
+FRESH = 1_000_003
+"""Seeds from here on confirm a fleet: none of them was used to choose it."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What several draws showed of a fleet: per limit, the time at its percentile with a one-sided interval; goodput.
+
+    `kept` says whether every upper end is within its limit, and the lower end of the goodput is what is wished.
+    """
+
+    percentiles: tuple[tuple[Limit, float, float, float], ...]
+    goodput: tuple[float, float, float]
+    seeds: int
+    kept: bool
+    lost: float
+
+
+@dataclass
+class Judge:
+    """Plays fleets under one demand; each draw of requests is made once."""
+
+    wish: Wish
+    play: Callable[..., Any]
+    draw: Callable[..., Any]
+    seed: int
+    played: int = 0
+    sent: list[float] = field(default_factory=list)
+    """Of the fleet that was confirmed last: the requests that each instance got."""
+    _drawn: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+
+    def coming(self, demand: TokenDemand, seed: int, count: int) -> Any:
+        """The requests of a draw; those that choose a fleet are kept, as every candidate meets them."""
+        key = (id(demand), seed, count)
+        if key not in self._drawn:
+            drawn = self.draw(demand, seed=seed, count=count)
+            if seed >= FRESH:
+                return drawn
+            self._drawn[key] = drawn
+        return self._drawn[key]
+
+    def once(self, fleet: TokenFleet, *, seed: int, count: int, demand: TokenDemand | None = None) -> Any:
+        """One play."""
+        self.played += 1
+        return self.play(fleet, self.coming(demand or self.wish.demand, self.seed + seed, count))
+
+    def excess(self, run: Any) -> float:
+        """How far a play is from keeping every limit: the worst of late requests over those that may be; 1 is kept."""
+        worst = 0.0
+        part = run.judged()
+        for limit in self.wish.limits:
+            values = run.of(limit.of)[part]
+            late = float(np.mean((values > limit.max_ms) | ~np.isfinite(run.response_ms[part])))
+            worst = max(worst, late / max(limit.left, 1e-9))
+        if self.wish.goodput is not None:
+            bad = 1.0 - run.goodput(self.wish.limits)
+            worst = max(worst, bad / max(1.0 - self.wish.goodput, 1e-9))
+        return worst
+
+    def shares(self, counts: Sequence[int]) -> list[float]:
+        """What part of the requests each type got, of the fleet that was confirmed last."""
+        found, place = list[float](), 0
+        for kind, count in zip(self.wish.kinds, counts, strict=True):
+            instances = count * kind.instances
+            found.append(sum(self.sent[place : place + instances]))
+            place += instances
+        return found
+
+    def surely(self, fleet: TokenFleet) -> Shown:
+        """Fresh draws: one-sided at 95%."""
+        from scipy.special import stdtrit
+
+        options, limits = self.wish.options, self.wish.limits
+        runs = [self.once(fleet, seed=FRESH + k, count=options.requests) for k in range(options.seeds)]
+        factor = float(stdtrit(options.seeds - 1, 0.95)) / math.sqrt(options.seeds)
+        machines = sum(group.count for group in fleet.groups)
+        self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]
+        rows, kept = [], True
+        for limit in limits:
+            value, low, high = _around([run.percentile(limit) for run in runs], factor)
+            rows.append((limit, value, low, high))
+            kept &= high <= limit.max_ms
+        goodput = _around([run.goodput(limits) for run in runs], factor)
+        wanted = self.wish.goodput
+        kept &= wanted is None or goodput[1] >= wanted
+        lost = float(np.mean([run.lost.mean() for run in runs]))
+        return Shown(tuple(rows), goodput, options.seeds, bool(kept), lost)
+
+
+def _around(values: Sequence[float], factor: float) -> tuple[float, float, float]:
+    """The mean, with its lower and upper end."""
+    mean = float(np.mean(values))
+    if not math.isfinite(mean):
+        return mean, mean, mean
+    half = factor * float(np.std(values, ddof=1))
+    return mean, max(mean - half, 0.0), mean + half

@@ -1,0 +1,33 @@
+"""What may be set about a fleet that makes text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hetplan.planner.contract import Options
+
+__all__ = ["LlmOptions"]
+
+
+class LlmOptions(Options):
+    """How a fleet is sized."""
+
+    size: Literal["auto", "planned"] = Field(
+        default="auto", description="auto: by simulation, token by token; planned: by the program with headroom alone"
+    )
+    rule: Literal["least-work/1", "round-robin/1"] = Field(
+        default="least-work/1", description="how requests reach instances"
+    )
+    rate_headroom: float = Field(default=0.2, ge=0, le=10, description="more rate than stated, for size planned")
+    law_error: bool = Field(
+        default=True, description="whether fleets are sized under laws that are slower by their stated error"
+    )
+    sacrifice: bool = Field(
+        default=False, description="plan classes onto types that cannot serve them in time, as far as percentiles allow"
+    )
+    seeds: int = Field(default=12, ge=2, le=200, description="fresh simulations that confirm the fleet")
+    requests: int = Field(default=4000, ge=200, le=1_000_000, description="requests of each simulation")
+    simulations: int = Field(default=4000, ge=1, description="the most simulations of the search")
+    largest: int = Field(default=1000, ge=1, description="the most machines of one type")

@@ -1,0 +1,109 @@
+"""The door of the question `llm`: reading the files that ask it, and answering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask, Obstacle, Options, Tools
+from hetplan.problems import ladder
+from hetplan.problems.llm.options import LlmOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hetplan.planner.answer import Answer
+    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.problems.llm.wish import Wish
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
+
+__all__ = ["LlmQuestion"]
+
+ANY, TPOT = "any schedule", "mean iteration within tpot"
+
+
+@dataclass(frozen=True)
+class LlmQuestion:
+    """One fleet that makes text; the package's page has the letters and the mathematics."""
+
+    question: ClassVar[str] = "llm"
+    aliases: ClassVar[Sequence[str]] = ()
+    formulations: ClassVar[Mapping[str, type[Options]]] = {"milp": LlmOptions}
+    like: ClassVar[Mapping[str, str]] = {}
+
+    wish: Wish
+    tools: Tools = field(default_factory=Tools)
+
+    @classmethod
+    def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
+        """What keeps these files from asking for a fleet that makes text."""
+        return ladder.llm(inputs)
+
+    @classmethod
+    def from_inputs(
+        cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
+    ) -> LlmQuestion:
+        """Read the files; raises `InputError` with every fault found."""
+        from hetplan.problems.llm.wish import read_wish
+
+        del formulation, start
+        chosen = cast(LlmOptions, options)
+        if chosen.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(tools.extra):
+            raise InputError.one(
+                file="options", path="size", value="auto", why="no simulator of tokens was handed in",
+                remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
+            )  # fmt: skip
+        return cls(read_wish(inputs, chosen), tools)
+
+    def decide(self, ask: Ask) -> Draft | Infeasible:
+        """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
+        from hetplan.planner.answer import Status
+        from hetplan.planner.elastic import explain
+        from hetplan.problems.llm.draft import drafted
+        from hetplan.problems.llm.form import program
+        from hetplan.problems.llm.size import judge_of, sized
+        from hetplan.problems.llm.why import impossible, short_of, too_dear
+
+        wish, options = self.wish, self.wish.options
+        if (reason := impossible(wish)) is not None:
+            return reason
+        bounds: dict[str, Answer[np.ndarray]] = {}
+        for name, mean in ((ANY, False), (TPOT, True)):
+            what = program(wish, mean_tpot=mean, sacrifice=options.sacrifice or not mean)
+            bounds[name] = ask(what.build(), gap=1e-6, about=f"least cost of {name}")
+            if bounds[name].status is Status.INFEASIBLE and not mean:
+                said = explain(what.build(), ask)
+                return (
+                    said
+                    if options.size == "planned"
+                    else short_of(wish, judge_of(wish, self.tools, ask.limits.seed), ask, said)
+                )
+        if options.size == "planned":
+            return self._planned(ask, bounds)
+        least = bounds[ANY].bound if bounds[ANY].bound is not None else 0.0
+        judge = judge_of(wish, self.tools, ask.limits.seed)
+        found, tried = sized(wish, judge, ask, max(float(least or 0.0), 1e-9))
+        if found is None:
+            return too_dear(wish, judge, ask, max(float(least or 0.0), 1e-9), tried)
+        return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
+
+    def _planned(self, ask: Ask, bounds: Mapping[str, Answer[np.ndarray]]) -> Draft | Infeasible:
+        """The program at a higher rate, under slower laws."""
+        from hetplan.planner.elastic import explain
+        from hetplan.problems.llm.draft import drafted
+        from hetplan.problems.llm.form import program
+        from hetplan.problems.llm.size import planned
+
+        wish = self.wish
+        slower = [kind.law.slower(1.5 * kind.engine.fitted.error * wish.options.law_error) for kind in wish.kinds]
+        with_room = wish.with_rate(wish.rate_qps * (1.0 + wish.options.rate_headroom))
+        what = program(with_room, mean_tpot=True, sacrifice=wish.options.sacrifice, laws=slower)
+        form = what.build()
+        answer = ask(form, gap=1e-6, about="least cost with headroom")
+        if answer.point is None:
+            return explain(form, ask)
+        found = planned(replace(with_room, rate_qps=wish.rate_qps), answer.point, slower)
+        return drafted(wish, found, bounds)

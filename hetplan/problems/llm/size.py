@@ -1,0 +1,280 @@
+"""The cheapest fleet that keeps every limit in simulation: searched upward in price from the program's bound.
+
+First each type alone: which chunk and how many sequences let one instance carry most (`tuned`). Then fleets in the
+order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
+linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
+dropped; others are played longer, with several limits of the router and chunks. The first that keeps everything on
+fresh draws, one-sided at 95%, is the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.problems.llm.form import Program, Rows, program
+from hetplan.problems.llm.judge import Judge, Shown
+from hetplan.problems.llm.wish import Wish
+from hetplan.profiles.fields import NANO
+from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
+
+__all__ = ["Cuts", "Sized", "Tried", "fleet_of", "judge_of", "planned", "sized", "tuned"]
+
+CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
+SEQUENCES = (16, 32, 64, 128, 256, 512)
+THETAS = (1.0, 0.5, 0.25)
+FEW, HOPELESS, NEAR = 800, 4.0, 2.0
+STEP = 1.04
+"""Fleets are listed in stretches of the price, each so many times the one before."""
+MOST_LISTED = 300_000
+GIVE_UP = 5.0
+"""Times the bound: a fleet dearer than this has limits that more machines do not mend."""
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A fleet: machines of each type, the law of each with its chunk and sequences, and the router's limit."""
+
+    counts: tuple[int, ...]
+    laws: tuple[TokenLaw, ...]
+    theta: float
+    cost_nanos: int
+    shown: Shown | None = None
+
+
+@dataclass
+class Tried:
+    """What a search did: fleets listed below the answer, excluded by rows, simulated, and whether none was left out."""
+
+    listed: int = 0
+    excluded: int = 0
+    simulated: int = 0
+    unconfirmed: int = 0
+    complete: bool = True
+    nearest: tuple[float, Sized] | None = None
+    """The fleet that came nearest to the limits, and by how much it misses them."""
+
+
+@dataclass
+class Cuts:
+    """Prices of rows (1): no fleet n carries more than the least of prices @ n."""
+
+    what: Program
+    prices: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows = Rows.of(self.what)
+
+    def learn(self, counts: Sequence[int] | NDArray[np.float64]) -> float:
+        """Add the prices of one fleet; what it carries at most."""
+        found = self.rows.carried(counts)
+        self.prices.append(found.prices)
+        return found.rate_qps
+
+    def carried(self, counts: Integers) -> NDArray[np.float64]:
+        """Of each row of counts, what it carries at most as far as these prices say."""
+        return np.asarray(np.min(np.stack([counts @ price for price in self.prices]), axis=0))
+
+
+def judge_of(wish: Wish, tools: Tools, seed: int) -> Judge:
+    """The judge, with the simulator that was handed in."""
+    return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed)
+
+
+def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta: float) -> TokenFleet:
+    """What the simulator plays and the router acts by."""
+    groups = [
+        Group(law, int(count) * kind.instances, theta, 1.0, kind.name)
+        for kind, count, law in zip(wish.kinds, counts, laws, strict=True)
+        if count
+    ]
+    link = wish.link_ms_per_token
+    return TokenFleet(tuple(groups), wish.demand.output_tokens, wish.limit_ms("ttft"), wish.options.rule, link)
+
+
+def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
+    """The law of a type with the chunk and the sequences by which one instance carries most, the best first.
+
+    It is tried with the requests that it can serve in time alone. Engines of one role are taken as they are.
+    """
+    law = wish.laws[number]
+    if law.role != "mixed":
+        return [law]
+    in_time = wish.first_token_ms([law], wish.demand.requests)[0] <= wish.limit_ms("ttft")
+    if not in_time.any():
+        return [law]
+    demand = wish.demand
+    part = TokenDemand(
+        demand.requests.taken(in_time), demand.weight[in_time], demand.kind[in_time], 1.0, demand.arrivals
+    )
+    coming = judge.draw(part, seed=judge.seed, count=1000)
+    ceiling = 1000.0 / float(np.average(law.busy_ms(law.work(part.requests)), weights=part.weight))
+
+    def carries(tried: TokenLaw) -> float:
+        fleet = TokenFleet((Group(tried, 1),), wish.demand.output_tokens)
+        low, high = 0.0, ceiling
+        for _ in range(6):
+            rate = (low + high) / 2.0
+            judge.played += 1
+            kept = judge.excess(judge.play(fleet, coming.at_rate(rate))) <= 1.0
+            low, high = (rate, high) if kept else (low, rate)
+        return low
+
+    chunks = sorted({min(size, law.most_tokens) for size in (*CHUNKS, law.most_tokens)})
+    best = sorted(((carries(law.limited(chunk, law.most_seqs)), chunk) for chunk in chunks), reverse=True)
+    found = [(rate, law.limited(chunk, law.most_seqs)) for rate, chunk in best[:2]]
+    fewer = [size for size in SEQUENCES if size < found[0][1].most_seqs]
+    for size in fewer[-2:]:
+        tried = law.limited(best[0][1], size)
+        found.append((carries(tried), tried))
+    order = sorted(range(len(found)), key=lambda place: (-found[place][0], place))
+    return [found[place][1] for place in order[:2]]
+
+
+def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | None, Tried]:
+    """The cheapest fleet that keeps every limit, above a bound on the price; and what was done to find it."""
+    tried = Tried()
+    ask.note(Event("simulate", "each type alone: chunk and sequences"))
+    best = [tuned(wish, judge, number) for number in range(len(wish.kinds))]
+    cuts = Cuts(program(wish, mean_tpot=False, sacrifice=True, laws=wish.laws))
+    for number in range(len(wish.kinds)):
+        cuts.learn(np.eye(len(wish.kinds))[number] + 0.02)
+    cuts.learn(np.ones(len(wish.kinds)))
+    low, budget = bound * (1.0 - 1e-9), wish.budget_nanos
+    end = GIVE_UP * bound if budget is None else budget / NANO + 0.5 / NANO
+    while low < end:
+        high = min(low * STEP, end)
+        counts, cost, whole = _listed(wish, low, high)
+        tried.complete &= whole
+        tried.listed += len(counts)
+        for row, price, found in _in_turn(wish, cuts, counts, cost, tried):
+            if ask.remaining <= 0 or judge.played > wish.options.simulations:
+                tried.complete = False
+                return None, tried
+            made = _tried(wish, judge, row, price, best, found, tried)
+            if made is not None:
+                return made, tried
+        low = high
+    return None, tried
+
+
+def _in_turn(
+    wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
+) -> Iterator[tuple[tuple[int, ...], int, float]]:
+    """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
+    order = np.lexsort((-cuts.carried(counts), cost)) if len(counts) else np.zeros(0, dtype=np.int64)
+    for place in order:
+        row = counts[place]
+        if float(cuts.carried(row[None, :])[0]) < wish.rate_qps:
+            tried.excluded += 1
+            continue
+        carried = cuts.learn([int(n) for n in row])
+        if carried < wish.rate_qps * (1.0 - 1e-9):
+            tried.excluded += 1
+            continue
+        yield tuple(int(n) for n in row), int(cost[place]), carried
+
+
+def _tried(
+    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]], carried: float,
+    tried: Tried,
+) -> Sized | None:  # fmt: skip
+    """A fleet with several chunks and limits of the router: the first way that surely keeps every limit."""
+    tried.simulated += 1
+    thetas = THETAS if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else THETAS[:1]
+    first = tuple(laws[0] for laws in best)
+    ways = [(first, theta) for theta in thetas]
+    for number, laws in enumerate(best):
+        if counts[number] and len(laws) > 1:
+            ways.append((tuple(laws[1] if k == number else law for k, law in enumerate(first)), thetas[-1]))
+    near = list[tuple[float, Sized]]()
+    for laws, theta in ways:
+        fleet = fleet_of(wish, counts, laws, theta)
+        excess = judge.excess(judge.once(fleet, seed=0, count=min(FEW, wish.options.requests)))
+        near.append((excess, Sized(counts, laws, theta, price)))
+        if excess > HOPELESS * 3 or (len(near) == 2 and min(one for one, _ in near) > HOPELESS):
+            break
+    for excess, way in sorted(near, key=lambda one: one[0]):
+        if excess > NEAR:
+            break
+        run = judge.once(fleet_of(wish, counts, way.laws, way.theta), seed=1, count=wish.options.requests)
+        excess = judge.excess(run)
+        if tried.nearest is None or excess < tried.nearest[0]:
+            tried.nearest = (excess, way)
+        if excess <= 1.0:
+            shown = judge.surely(fleet_of(wish, counts, way.laws, way.theta))
+            if shown.kept:
+                return replace(way, shown=shown)
+            tried.unconfirmed += 1
+    del carried
+    return None
+
+
+def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
+    """The fleet that the program says; chunks as long as an iteration of one may take, within the limit per token."""
+    counts, place = list[int](), 0
+    for kind in wish.kinds:
+        offers = len(wish.supply[kind.hardware].offers)
+        counts.append(int(np.rint(point[place : place + offers]).sum()))
+        place += offers
+    spent: dict[str, int] = {}
+    for kind, count in zip(wish.kinds, counts, strict=True):
+        spent[kind.hardware] = spent.get(kind.hardware, 0) + count
+    cost = sum(wish.supply[hardware].cost(count) for hardware, count in spent.items())
+    tpot, chosen = wish.limit_ms("tpot"), list[TokenLaw]()
+    for law in laws:
+        fitting = [size for size in CHUNKS if size <= law.most_tokens and law.iteration_ms(size) <= tpot]
+        chosen.append(law.limited(max(fitting, default=min(CHUNKS[0], law.most_tokens)), law.most_seqs))
+    return Sized(tuple(counts), tuple(chosen), THETAS[1], cost)
+
+
+def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.int64], bool]:
+    """Every fleet with low <= price < high: machines of each type, its price; and whether none was left out."""
+    kinds, top = wish.kinds, math.ceil(high * NANO) - 1
+    hardwares = list(wish.supply)
+    rows, spent, whole = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64), True
+    for kind in kinds:
+        place, supply = hardwares.index(kind.hardware), wish.supply[kind.hardware]
+        most = min(supply.available, wish.options.largest, _most_for(supply, top))
+        made = np.arange(most + 1)
+        rows = np.concatenate([np.repeat(rows, most + 1, axis=0), np.tile(made, len(rows))[:, None]], axis=1)
+        spent = np.repeat(spent, most + 1, axis=0)
+        spent[:, place] += rows[:, -1]
+        kept = (_cost(wish, spent) <= top) & (spent[:, place] <= supply.available)
+        rows, spent = rows[kept], spent[kept]
+        if len(rows) > MOST_LISTED:
+            rows, spent, whole = rows[:MOST_LISTED], spent[:MOST_LISTED], False
+    cost = _cost(wish, spent)
+    least = np.array([wish.supply[hardware].least for hardware in hardwares])
+    kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
+    return rows[kept], cost[kept], whole
+
+
+def _most_for(supply: Any, top: int) -> int:
+    """The most machines that so much money buys."""
+    low, high = 0, 1
+    while high <= supply.available and supply.cost(high) <= top and high < 10**6:
+        low, high = high, 2 * high
+    high = min(high, supply.available)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if supply.cost(middle) <= top else (low, middle - 1)
+    return low
+
+
+def _cost(wish: Wish, spent: Integers) -> NDArray[np.int64]:
+    """The price of so many machines of each hardware."""
+    total = np.zeros(len(spent), dtype=np.int64)
+    for place, supply in enumerate(wish.supply.values()):
+        counts = spent[:, place]
+        known = np.array([supply.cost(n) for n in range(int(counts.max(initial=0)) + 1)], dtype=np.int64)
+        total += known[counts]
+    return total

@@ -1,0 +1,291 @@
+"""Reading the files: the types that may serve, their offers, the classes of requests, the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.problems.faults import Faults
+from hetplan.problems.llm.options import LlmOptions
+from hetplan.profiles.engines import Engine
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.slo import App
+from hetplan.serving.price import machine_price
+from hetplan.serving.runs import variants_of
+from hetplan.serving.tokens import (
+    CACHED,
+    INPUT,
+    OUTPUT,
+    Limit,
+    Requests,
+    TokenDemand,
+    TokenLaw,
+    demand_of,
+    instances_on,
+    law_of_engine,
+    limits_of,
+)
+
+__all__ = ["Kind", "Supply", "Wish", "read_wish"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A type of instance: a variant on a hardware, by the law of its engine; so many instances on a machine."""
+
+    variant: str
+    hardware: str
+    run: Run
+    engine: Engine
+    law: TokenLaw
+    instances: int
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        at = "".join(f",{axis}={value:g}" for axis, value in self.run.at.items())
+        return f"{self.variant}@{self.hardware}{at}"
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Machines of one hardware: the price of each that can be had, cheapest first, and the fewest wanted."""
+
+    offers: tuple[str, ...]
+    nanos: tuple[int, ...]
+    stock: tuple[int, ...]
+    least: int
+    most: int
+
+    @cached_property
+    def available(self) -> int:
+        """How many can be had in all."""
+        return min(self.most, sum(self.stock))
+
+    def cost(self, count: int) -> int:
+        """What so many cost per hour, cheapest first."""
+        total = 0
+        for nanos, stock in zip(self.nanos, self.stock, strict=True):
+            taken = min(count, stock)
+            total, count = total + taken * nanos, count - taken
+        return total
+
+    def taken(self, count: int) -> list[tuple[str, int]]:
+        """From which offers so many come, cheapest first."""
+        found = []
+        for offer, stock in zip(self.offers, self.stock, strict=True):
+            taken = min(count, stock)
+            if taken:
+                found.append((offer, taken))
+            count -= taken
+        return found
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One fleet to plan."""
+
+    inputs: Inputs
+    options: LlmOptions
+    app: str
+    rate_qps: float
+    kinds: tuple[Kind, ...]
+    supply: dict[str, Supply]
+    """Per hardware."""
+    demand: TokenDemand
+    limits: tuple[Limit, ...]
+    link_ms_per_token: float = 0.0
+
+    @property
+    def wanted(self) -> App:
+        """The application as the SLO states it."""
+        return self.inputs.slo.apps[self.app]
+
+    @property
+    def goodput(self) -> float | None:
+        """The least share of requests within all limits at once."""
+        return self.wanted.goodput
+
+    @property
+    def budget_nanos(self) -> int | None:
+        """The most that the fleet may cost per hour."""
+        return self.inputs.slo.limits.cost_per_hour
+
+    def limit_ms(self, of: str) -> float:
+        """The least limit of a kind; infinite where none is stated."""
+        return min((limit.max_ms for limit in self.limits if limit.of == of), default=np.inf)
+
+    @cached_property
+    def laws(self) -> tuple[TokenLaw, ...]:
+        """The laws by which a fleet is sized: slower by their stated error."""
+        error = self.options.law_error
+        return tuple(one.law.slower(one.engine.fitted.error) if error else one.law for one in self.kinds)
+
+    def first_token_ms(self, laws: Sequence[TokenLaw], requests: Requests) -> Floats:
+        """Per type and request: the time to the first token on an empty machine; infinite where it does not fit."""
+        rows = []
+        for law in laws:
+            alone = law.prefill_ms(requests) if law.role != "decode" else np.zeros(len(requests))
+            if law.role == "prefill":
+                alone = alone + requests.input * self.link_ms_per_token
+            rows.append(np.where(law.holds(requests), alone, np.inf))
+        return np.stack(rows)
+
+    def with_rate(self, rate_qps: float) -> Wish:
+        """The same for another rate."""
+        return replace(self, rate_qps=rate_qps, demand=replace(self.demand, rate_qps=rate_qps))
+
+
+def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
+    """Read the files; raises InputError with every fault found."""
+    from hetplan.problems.llm.fits import obstacles
+
+    faults = Faults.of(inputs)
+    faults.obstacles(obstacles(inputs))
+    name, app = next(iter(inputs.slo.apps.items()))
+    assert isinstance(app.demand.rate_qps, int | float)
+    kinds = _kinds(inputs, app, faults)
+    _check_lengths(app, name, faults)
+    faults.settle()
+    supply = _supply(inputs, kinds, faults)
+    kinds = tuple(kind for kind in kinds if kind.hardware in supply)
+    link = _link(inputs.profile, kinds, faults)
+    faults.settle()
+    rate = float(app.demand.rate_qps)
+    demand = demand_of(app, rate)
+    if (demand.kind < 0).any():
+        place = int(np.flatnonzero(demand.kind < 0)[0])
+        size = (app.demand.mix.observed or ())[place] if app.demand.mix is not None else ()
+        why, remedy = "an observed length is above every bin", "Add a bin that holds it."
+        faults.in_slo(f"$.apps.{name}.demand.mix.observed[{place}]", why, remedy, value=list(size))
+    wish = Wish(inputs, options, name, rate, kinds, supply, demand, limits_of(app), link)
+    _check_room(wish, faults)
+    faults.settle()
+    return wish
+
+
+def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
+    profile, found = inputs.profile, list[Kind]()
+    floor = app.quality.min if app.quality is not None else None
+    too_low = []
+    for variant in variants_of(profile, app.runs):
+        known = profile.variants[variant]
+        if floor is not None and (known.quality is None or known.quality.value < floor):
+            too_low.append(variant)
+            continue
+        for number, run in enumerate(known.runs):
+            at = f"$.variants.{variant}.runs[{number}]"
+            if run.engine is None:
+                continue
+            if run.price_per_hour is not None:
+                why = "a run that makes tokens has no price of its own"
+                faults.in_profile(f"{at}.price_per_hour", why, "Write the price into an offer of its hardware.")
+            engine, hardware = profile.engines[run.engine], profile.hardware[run.hardware]
+            gpus = hardware.provides.get("gpu")
+            instances = instances_on(gpus, engine)
+            if instances < 1:
+                says = (
+                    f"one {run.hardware} has {gpus:g}"
+                    if gpus is not None
+                    else f"{run.hardware} does not say how many it has"
+                )
+                remedy = f'Write "provides": {{"gpu": {engine.gpus}}} where that is so, or a smaller degree.'
+                why = f"an instance takes {engine.gpus} GPUs, and {says}"
+                faults.in_profile(f"$.engines.{run.engine}.tensor", why, remedy, value=engine.tensor)
+                continue
+            found.append(Kind(variant, run.hardware, run, engine, law_of_engine(engine), instances))
+    if not found and not faults.found:
+        why = f"no variant of quality {floor:g} or more makes tokens" if too_low else "nothing here makes tokens"
+        field = f"$.apps.{next(iter(inputs.slo.apps))}.quality.min"
+        faults.in_slo(field, why, f"Lower it; there are {', '.join(too_low) or 'none'}.", value=floor or "")
+    roles = {kind.engine.role for kind in found}
+    if found and roles in ({"prefill"}, {"decode"}):
+        other = "decode" if "prefill" in roles else "prefill"
+        why = f"engines that {next(iter(roles))} alone serve no request"
+        faults.in_profile("$.engines", why, f'Add engines of role "{other}" or "mixed".')
+    return tuple(found)
+
+
+def _check_lengths(app: App, name: str, faults: Faults) -> None:
+    mix = app.demand.mix
+    assert mix is not None  # `fits` has it
+    for field, sizes in (("bins", mix.bins), ("observed", mix.observed or ())):
+        for number, size in enumerate(sizes):
+            named = dict(zip(mix.axes, size, strict=True))
+            at = f"$.apps.{name}.demand.mix.{field}[{number}]"
+            if named[INPUT] < 1 or named[OUTPUT] < 1:
+                faults.in_slo(
+                    at, "a request has at least one token in and one out", "Write 1 or more.", value=list(size)
+                )
+            elif named.get(CACHED, 0.0) >= named[INPUT]:
+                why = "the last token of a prompt is always computed, so fewer are cached than come in"
+                faults.in_slo(at, why, f"Write at most {named[INPUT] - 1:g}.", value=list(size))
+            if len(faults.found) > 20:
+                return
+
+
+def _supply(inputs: Inputs, kinds: Sequence[Kind], faults: Faults) -> dict[str, Supply]:
+    profile, found = inputs.profile, dict[str, Supply]()
+    for hardware in dict.fromkeys(kind.hardware for kind in kinds):
+        least, most = inputs.slo.limits.instances.get(hardware, (0, None))
+        sold = sorted(
+            (machine_price(offer, profile.hardware[hardware]), name, offer.stock)
+            for name, offer in profile.offers.items()
+            if offer.hardware == hardware
+        )
+        if not sold:
+            if profile.offers:
+                continue
+            sold = [(NANO, "", None)]
+        nanos, offers, stock = zip(*sold, strict=True)
+        plenty = tuple(10**9 if one is None else int(one) for one in stock)
+        found[hardware] = Supply(offers, nanos, plenty, least, 10**9 if most is None else most)
+    if not found:
+        listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
+        faults.in_profile("$.offers", f"no offer sells {listed}", "Add an offer with its price.")
+    return found
+
+
+def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
+    """How long the KV of a token takes from prefilling to decoding machines, in milliseconds; 0 without such."""
+    roles = {role: [kind for kind in kinds if kind.engine.role == role] for role in ("prefill", "decode")}
+    found = set[float]()
+    for one in roles["prefill"]:
+        for other in roles["decode"]:
+            tiers = {profile.hardware[kind.hardware].tier for kind in (one, other)}
+            links = [link for link in profile.links if set(link.between) == tiers]
+            if not links:
+                why = f"KV moves from {one.name} to {other.name}, and no link between their tiers is known"
+                faults.in_profile("$.links", why, "Give both hardware a tier, and add the link between the two.")
+            elif one.engine.kv_bytes_per_token is None:
+                why = "KV moves over a link, and it is not known how large it is"
+                remedy = "Write the bytes of KV of one token."
+                faults.in_profile(f"$.engines.{one.run.engine}.kv_bytes_per_token", why, remedy)
+            else:
+                found.add(one.engine.kv_bytes_per_token * 8.0 / (links[0].bandwidth_mbps * 1e3))
+    if len(found) > 1:
+        why = "prefilling and decoding machines are joined by links of different speed"
+        faults.in_profile("$.links", why, "Plan for one kind of link at a time.")
+    return max(found, default=0.0)
+
+
+def _check_room(wish: Wish, faults: Faults) -> None:
+    """Every class fits into the context and the KV of some type."""
+    lengths = wish.demand.requests
+    fits = np.any([kind.law.holds(lengths) for kind in wish.kinds], axis=0)
+    if fits.all():
+        return
+    place = int(np.flatnonzero(~fits)[0])
+    size = int(lengths.input[place] + lengths.output[place])
+    room = max(min(kind.law.context_tokens or kind.law.kv_tokens, kind.law.kv_tokens) for kind in wish.kinds)
+    why = f"a request of {size} tokens in and out is longer than the context or the KV of every type ({room} at most)"
+    remedy = f"Cut requests to {room} tokens, or add a type with more room."
+    faults.in_slo(f"$.apps.{wish.app}.demand.mix", why, remedy, value=size)

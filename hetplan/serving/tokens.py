@@ -1,0 +1,331 @@
+"""Text that is made token by token: the law of an engine, the requests, and what a request takes of a machine.
+
+One reading for every room: the program's rows, the simulator's iterations and the router's outstanding work all come
+from here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import InputError
+from hetplan.profiles.engines import Engine
+from hetplan.profiles.slo import App, Arrivals, Mix
+from hetplan.serving.runs import run_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
+
+__all__ = [
+    "CACHED",
+    "INPUT",
+    "OUTPUT",
+    "Group",
+    "Limit",
+    "Requests",
+    "TokenDemand",
+    "TokenFleet",
+    "TokenLaw",
+    "Work",
+    "demand_of",
+    "fleet_of_plan",
+    "instances_on",
+    "law_of_engine",
+    "limits_of",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+INPUT, OUTPUT, CACHED = "input_tokens", "output_tokens", "cached_tokens"
+"""The axes of a mix of requests: tokens in, tokens out, and how many of those in are in the cache."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests by their lengths: tokens in, tokens out, tokens in that are in the cache."""
+
+    input: Integers
+    output: Integers
+    cached: Integers
+
+    @classmethod
+    def of(cls, sizes: Sequence[Sequence[float]] | Floats) -> Requests:
+        """From rows of (in, out) or (in, out, cached).
+
+        >>> Requests.of([(100, 20)]).input.tolist()
+        [100]
+        """
+        rows = np.asarray(sizes, dtype=np.float64)
+        whole = np.rint(rows).astype(np.int64)
+        cached = whole[:, 2] if whole.shape[1] > 2 else np.zeros(len(whole), dtype=np.int64)
+        # The last token of a prompt is always computed: its answer is the first token.
+        return cls(whole[:, 0], whole[:, 1], np.minimum(cached, whole[:, 0] - 1))
+
+    def __len__(self) -> int:
+        return int(self.input.size)
+
+    def taken(self, which: Integers | NDArray[np.bool_]) -> Requests:
+        """Some of them, in this order."""
+        return Requests(self.input[which], self.output[which], self.cached[which])
+
+
+@dataclass(frozen=True)
+class Work:
+    """What each request takes: tokens, KV tokens read, decoding steps, pairs of prefill, KV room times iterations."""
+
+    tokens: Floats
+    kv_tokens: Floats
+    sequences: Floats
+    pairs: Floats
+    room: Floats
+
+    def means(self, weight: Floats) -> Work:
+        """The weighted mean of each, as one request."""
+        names = ("tokens", "kv_tokens", "sequences", "pairs", "room")
+        return Work(**{name: np.atleast_1d(np.average(getattr(self, name), weights=weight)) for name in names})
+
+
+@dataclass(frozen=True)
+class TokenLaw:
+    """The law of one engine: rows of (base, per token, per KV token, per sequence, per pair), in milliseconds.
+
+    >>> law = TokenLaw(np.array([[2.0, 0.1, 0.0, 0.0, 0.0], [10.0, 0.0, 0.001, 0.0, 0.0]]), 10_000)
+    >>> float(law.iteration_ms(8, 1000, 8)), float(law.iteration_ms(500, 0, 0))
+    (11.0, 52.0)
+    """
+
+    pieces: Floats
+    kv_tokens: int
+    most_tokens: int = 8192
+    most_seqs: int = 256
+    context_tokens: int | None = None
+    role: str = "mixed"
+    prefill_first: bool = False
+    reserves: bool = False
+    kv_bytes_per_token: float = 0.0
+
+    def iteration_ms(self, tokens: float, kv_tokens: float = 0.0, sequences: float = 0.0, pairs: float = 0.0) -> float:
+        """How long one iteration takes."""
+        return float((self.pieces @ np.array([1.0, tokens, kv_tokens, sequences, pairs])).max())
+
+    def slower(self, share: float) -> TokenLaw:
+        """The law with every iteration longer by this share: what its error allows."""
+        return replace(self, pieces=self.pieces * (1.0 + share))
+
+    def limited(self, most_tokens: int, most_seqs: int) -> TokenLaw:
+        """With a shorter chunk and fewer sequences."""
+        return replace(self, most_tokens=min(most_tokens, self.most_tokens), most_seqs=min(most_seqs, self.most_seqs))
+
+    def holds(self, requests: Requests) -> NDArray[np.bool_]:
+        """Which requests fit into context and KV at all."""
+        length = requests.input + requests.output
+        return length <= min(self.context_tokens or self.kv_tokens, self.kv_tokens)
+
+    def prefill_ms(self, requests: Requests, chunk: int | None = None) -> Floats:
+        """The time to the first token on an empty machine, the prompt in chunks of so many tokens.
+
+        >>> law = TokenLaw(np.array([[1.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
+        >>> law.prefill_ms(Requests.of([(100, 5, 0), (100, 5, 50)]), 64).round(6).tolist()
+        [12.0, 6.0]
+        """
+        size = chunk or self.most_tokens
+        start, total = requests.cached.astype(np.float64), np.zeros(len(requests))
+        end = requests.input.astype(np.float64)
+        while (left := end > start).any():
+            stop = np.minimum(start + size, end)
+            taken, pairs = stop - start, (stop * stop - start * start) / 2.0
+            ms = self.pieces[:, :1] + self.pieces[:, 1:2] * taken + self.pieces[:, 4:5] * pairs
+            total += np.where(left, ms.max(axis=0), 0.0)
+            start = stop
+        return total
+
+    def decode_ms(self) -> float:
+        """The shortest iteration of one decoding sequence: no token comes faster."""
+        return self.iteration_ms(1.0, 1.0, 1.0)
+
+    def work(self, requests: Requests) -> Work:
+        """What requests take of this engine, by its role. Never more than any schedule needs."""
+        i, o = requests.input.astype(np.float64), requests.output.astype(np.float64)
+        cached, steps = requests.cached.astype(np.float64), o - 1.0
+        reads = steps * (i + o / 2.0)
+        rounds = np.ceil((i - cached) / self.most_tokens)
+        zero = np.zeros_like(i)
+        first = self.role != "decode"
+        after = self.role != "prefill"
+        held = (i + o) * (rounds * first + steps * after) if self.reserves else i * rounds * first + reads * after
+        return Work(
+            tokens=(i - cached if first else zero) + (steps if after else zero),
+            kv_tokens=reads if after else zero,
+            sequences=steps if after else zero,
+            pairs=(i * i - cached * cached) / 2.0 if first else zero,
+            room=held,
+        )
+
+    def busy_ms(self, work: Work) -> Floats:
+        """The time that work keeps a machine busy at least, whatever its batches: the dearest piece."""
+        loads = np.stack([work.tokens, work.kv_tokens, work.sequences, work.pairs])
+        return np.asarray((self.pieces[:, 1:] @ loads).max(axis=0))
+
+
+def law_of_engine(engine: Engine, *, error: float = 0.0) -> TokenLaw:
+    """The law as a profile states it, slower by this share."""
+    rows = [(p.base_ms, p.token_ms, p.kv_token_ms, p.sequence_ms, p.pair_ms) for p in engine.pieces]
+    return TokenLaw(
+        pieces=np.array(rows, dtype=np.float64) * (1.0 + error),
+        kv_tokens=engine.kv_tokens,
+        most_tokens=engine.most_tokens,
+        most_seqs=engine.most_seqs,
+        context_tokens=engine.context_tokens,
+        role=engine.role,
+        prefill_first=engine.schedule == "prefill-first",
+        reserves=engine.reserves,
+        kv_bytes_per_token=engine.kv_bytes_per_token or 0.0,
+    )
+
+
+def instances_on(gpus_of_machine: float | None, engine: Engine) -> int:
+    """How many instances of an engine one machine runs; hardware that does not count its GPUs has one.
+
+    >>> instances_on(8.0, Engine.model_validate({"pieces": [{"base_ms": 9}], "kv_tokens": 99, "tensor": 2}))
+    4
+    """
+    return math.floor((1.0 if gpus_of_machine is None else gpus_of_machine) / engine.gpus + 1e-9)
+
+
+# What is asked for
+
+
+@dataclass(frozen=True)
+class Limit:
+    """No more than this at this percentile, of `ttft`, `tpot` or `response`; the network's time is taken off."""
+
+    of: str
+    percentile: float
+    max_ms: float
+    place: int
+
+    @property
+    def left(self) -> float:
+        """The share of requests that may take longer."""
+        return 1.0 - self.percentile / 100.0
+
+
+def limits_of(app: App) -> tuple[Limit, ...]:
+    """The limits of an application, in its order; the first token and the answer pass the network once."""
+    hop = app.network_ms_per_hop
+    return tuple(
+        Limit(one.of, one.percentile, one.max_ms - (0.0 if one.of == "tpot" else hop), place)
+        for place, one in enumerate(app.latency)
+    )
+
+
+@dataclass(frozen=True)
+class TokenDemand:
+    """Requests to draw from, how often each comes, which class it is of, and when requests come."""
+
+    requests: Requests
+    weight: Floats
+    kind: Integers
+    rate_qps: float
+    arrivals: Arrivals
+
+    @property
+    def output_tokens(self) -> float:
+        """The mean of what is made: what a router takes any request to make."""
+        return float(np.average(self.requests.output, weights=self.weight))
+
+
+def demand_of(app: App, rate_qps: float) -> TokenDemand:
+    """The requests of an application: those observed, each in its bin, else one per bin.
+
+    Bins are the largest lengths of their class; means are taken over what was observed in each.
+    """
+    mix = app.demand.mix
+    assert mix is not None  # without lengths the question is not asked
+    named = (INPUT, OUTPUT, CACHED)
+    order = [mix.axes.index(axis) for axis in named if axis in mix.axes]
+    sizes = mix.bins if mix.observed is None else mix.observed
+    rows = np.array([[size[axis] for axis in order] for size in sizes], dtype=np.float64)
+    if mix.observed is None:
+        weight, kind = np.asarray(mix.share, dtype=np.float64), np.arange(len(sizes))
+    else:
+        weight, kind = np.full(len(sizes), 1.0 / len(sizes)), _bins_of(mix)
+    kept = weight > 0
+    return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, app.demand.arrivals)
+
+
+def _bins_of(mix: Mix) -> Integers:
+    """The bin of each observed size: the smallest (by its sum of tokens) that is no smaller on any axis."""
+    sizes, bins = np.asarray(mix.observed, dtype=np.float64), np.asarray(mix.bins, dtype=np.float64)
+    found = np.full(len(sizes), -1, dtype=np.int64)
+    for number in np.argsort(-bins.sum(axis=1), kind="stable"):
+        found[(sizes <= bins[number]).all(axis=1)] = number
+    return found
+
+
+# What runs
+
+
+@dataclass(frozen=True)
+class Group:
+    """Alike instances: their law, how many there are, and how requests come to them.
+
+    `limit` is what of the target an emptiest prefill may take for a request to be sent here (`least-work/1`); `share`
+    is what part of the requests each of them gets (`shares/1`).
+    """
+
+    law: TokenLaw
+    count: int
+    limit: float = 1.0
+    share: float = 1.0
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class TokenFleet:
+    """Groups of instances and the rule by which requests reach them.
+
+    `output_tokens` is what the router takes a request to make; `link_ms_per_token` how long the KV of a token takes
+    from a machine that prefills to one that decodes.
+    """
+
+    groups: tuple[Group, ...]
+    output_tokens: float
+    ttft_ms: float = math.inf
+    rule: str = "least-work/1"
+    link_ms_per_token: float = 0.0
+
+
+def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
+    """The fleet that a plan says for an application: what the simulator plays and the router acts by."""
+    profile, groups = inputs.profile, []
+    rule = plan.dispatch.get(app)
+    shares = {load: share for route in plan.routing.get(app, ()) for load, share in route.to.items()}
+    for worker in plan.workers:
+        for load in worker.loads:
+            if load.app != app:
+                continue
+            run = run_of(profile, load, worker.hardware)
+            engine = profile.engines.get(run.engine or "")
+            if engine is None:
+                raise InputError.one(
+                    file="plan", path=f"$.workers.{worker.id}.loads.{load.id}", value=load.variant or "",
+                    why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
+                )  # fmt: skip
+            law, serve = law_of_engine(engine), load.serve
+            law = law.limited(serve.most_tokens or law.most_tokens, serve.most_seqs or law.most_seqs)
+            count = worker.count * load.instances
+            limit = getattr(rule, "limit", {}).get(load.id, 1.0)
+            groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id))
+    output = getattr(rule, "output_tokens", 1.0)
+    target = getattr(rule, "ttft_ms", None)
+    return TokenFleet(tuple(groups), output, target or math.inf, rule.rule if rule is not None else "round-robin/1")

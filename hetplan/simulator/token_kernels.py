@@ -1,0 +1,454 @@
+"""The loop of machines that make text token by token, iteration by iteration; it compiles.
+
+In an iteration every decoding sequence makes one token, and what room is left in the batch goes to the prompts that
+wait, oldest first, in chunks. An iteration costs a few steps, however many sequences decode: their count and the sum of
+their KV are kept, and a calendar says which of them end at which iteration (each gains one token, so that is known when
+it starts). Requests are rows of `asked`, machines rows of `state`; the columns are named below. Where KV does not
+suffice, the sequence that was admitted last gives way and is computed again later, prompt and what it has made.
+
+The longest gap between two tokens is the largest of the gaps of the iterations that a sequence lived through: a stack
+of those that no later one exceeds answers that at its end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.compiled import bare_kernel, part
+from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn
+
+__all__ = ["play"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Requests: numbers that are whole, and times in milliseconds.
+INPUT, OUTPUT, CACHED, MADE, NEXT, BEFORE, AFTER, C_BEFORE, C_AFTER, ENDS, JOINED, LOST, MACHINE = range(13)
+ARRIVED, FIRST, DONE, LAST, GAP = range(5)
+# Machines: their queue, what runs, the prompt that is half done, those that are done with this iteration, their stack.
+(KIND, HEAD, TAIL, WAITING, NEWEST, DECODES, READ, HELD, PROMPT, TODO, READY, TICK, RAN, ROUNDS, MOST, LOW, HIGH,
+ TOKENS, LASTREADY) = range(19)  # fmt: skip
+UNTIL, TICKED, BUSY, LINK = range(4)
+# Types.
+ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE = range(6)
+MIXED, PREFILL, DECODE = range(3)
+
+
+@part
+def iteration_ms(law: Floats, kind: int, n: int, v: int, s: int, q: float) -> float:
+    """How long an iteration takes: the longest piece of the law."""
+    longest = 0.0
+    for piece in range(law.shape[1]):
+        ms = law[kind, piece, 0] + law[kind, piece, 1] * n + law[kind, piece, 2] * v
+        ms += law[kind, piece, 3] * s + law[kind, piece, 4] * q
+        if ms > longest:
+            longest = ms
+    return longest
+
+
+@part
+def start_running(asked: Integers, state: Integers, j: int, r: int) -> None:
+    """Append to the sequences that run, oldest first."""
+    newest = state[j, NEWEST]
+    asked[r, BEFORE] = newest
+    asked[r, AFTER] = -1
+    if newest >= 0:
+        asked[newest, AFTER] = r
+    state[j, NEWEST] = r
+
+
+@part
+def stop_running(asked: Integers, state: Integers, j: int, r: int) -> None:
+    """Take out of the sequences that run."""
+    before, after = asked[r, BEFORE], asked[r, AFTER]
+    if before >= 0:
+        asked[before, AFTER] = after
+    if after >= 0:
+        asked[after, BEFORE] = before
+    else:
+        state[j, NEWEST] = before
+
+
+@part
+def enter_calendar(asked: Integers, state: Integers, calendar: Integers, j: int, r: int) -> None:
+    """Note at which iteration a sequence will have made its last token."""
+    tick = state[j, TICK] + asked[r, OUTPUT] - asked[r, MADE]
+    slot = tick % calendar.shape[1]
+    first = calendar[j, slot]
+    asked[r, ENDS] = tick
+    asked[r, C_BEFORE] = -1
+    asked[r, C_AFTER] = first
+    if first >= 0:
+        asked[first, C_BEFORE] = r
+    calendar[j, slot] = r
+
+
+@part
+def leave_calendar(asked: Integers, calendar: Integers, j: int, r: int) -> None:
+    """Take a sequence out of the calendar before its end."""
+    before, after = asked[r, C_BEFORE], asked[r, C_AFTER]
+    if before >= 0:
+        asked[before, C_AFTER] = after
+    else:
+        calendar[j, asked[r, ENDS] % calendar.shape[1]] = after
+    if after >= 0:
+        asked[after, C_BEFORE] = before
+
+
+@part
+def note_gap(state: Integers, j: int, now: float, gap: float, ends: Floats, ticks: Integers, gaps: Floats) -> None:
+    """Keep the gap of this iteration on the stack, and drop those that it exceeds or that are too old to matter."""
+    size, tick = ticks.shape[1], state[j, TICK]
+    low, high = state[j, LOW], state[j, HIGH]
+    while low < high and ticks[j, low % size] <= tick - size + 1:
+        low += 1
+    while low < high and gaps[j, (high - 1) % size] <= gap:
+        high -= 1
+    ticks[j, high % size] = tick
+    gaps[j, high % size] = gap
+    state[j, LOW], state[j, HIGH] = low, high + 1
+    ends[j, tick % size] = now
+
+
+@part
+def longest_gap(
+    asked: Integers, times: Floats, state: Integers, j: int, r: int, ends: Floats, ticks: Integers, gaps: Floats
+) -> float:
+    """The longest gap of a sequence since it began to decode."""
+    size, joined = ticks.shape[1], asked[r, JOINED]
+    if state[j, TICK] <= joined:
+        return 0.0
+    # Its first gap begins at its own first token, which may be later than the iteration before.
+    longest = float(ends[j, (joined + 1) % size] - times[r, LAST])
+    low, high = state[j, LOW], state[j, HIGH]
+    stop = high
+    while low < high:
+        middle = (low + high) // 2
+        if ticks[j, middle % size] >= joined + 2:
+            high = middle
+        else:
+            low = middle + 1
+    if low < stop and gaps[j, low % size] > longest:
+        longest = float(gaps[j, low % size])
+    return longest
+
+
+@part
+def make_room(
+    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, j: int,
+    want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
+) -> None:  # fmt: skip
+    """Let those admitted last give way until every running sequence has room for its next token."""
+    kind = state[j, KIND]
+    while state[j, HELD] + state[j, DECODES] > room[kind, ROOM] and state[j, NEWEST] >= 0:
+        r = state[j, NEWEST]
+        stop_running(asked, state, j, r)
+        if r == state[j, PROMPT]:
+            state[j, HELD] -= asked[r, INPUT] + asked[r, MADE]
+            state[j, PROMPT] = -1
+        else:
+            if want_gaps:
+                times[r, GAP] = max(times[r, GAP], longest_gap(asked, times, state, j, r, ends, ticks, gaps))
+            leave_calendar(asked, calendar, j, r)
+            asked[r, MADE] += state[j, TICK] - asked[r, JOINED]
+            stored = asked[r, INPUT] + asked[r, MADE] - 1
+            state[j, HELD] -= stored
+            state[j, READ] -= stored
+            state[j, DECODES] -= 1
+            if state[j, TICK] > asked[r, JOINED]:
+                times[r, LAST] = clock[j, TICKED]
+        asked[r, LOST] += 1
+        asked[r, NEXT] = state[j, HEAD]
+        state[j, HEAD] = r
+        if state[j, TAIL] < 0:
+            state[j, TAIL] = r
+        state[j, WAITING] += 1
+
+
+@part
+def ready_at_end(asked: Integers, state: Integers, j: int, r: int) -> None:
+    """Append to the prompts that are done when this iteration ends, oldest first."""
+    asked[r, NEXT] = -1
+    if state[j, READY] < 0:
+        state[j, READY] = r
+    else:
+        asked[state[j, LASTREADY], NEXT] = r
+    state[j, LASTREADY] = r
+
+
+@part
+def take_prompts(
+    asked: Integers, state: Integers, room: Integers, j: int, budget: int, running: int
+) -> tuple[int, float]:
+    """Fill what is left of the batch with prompts: their tokens, and the pairs of prefill attention."""
+    kind, n, q = state[j, KIND], 0, 0.0
+    growing = running if room[kind, RESERVES] == 0 else 0
+    others = state[j, DECODES] + (1 if state[j, PROMPT] >= 0 else 0)
+    while budget > 0:
+        r = state[j, PROMPT]
+        if r < 0:
+            r = state[j, HEAD]
+            if r < 0 or others >= room[kind, SEQS]:
+                break
+            came = room[kind, ROLE] == DECODE and asked[r, LOST] == 0
+            length = asked[r, INPUT] + asked[r, MADE] - (1 if came else 0)
+            keep = asked[r, INPUT] + asked[r, OUTPUT] if room[kind, RESERVES] != 0 else length
+            if state[j, HELD] + growing + keep > room[kind, ROOM]:
+                break
+            state[j, HEAD] = asked[r, NEXT]
+            if state[j, HEAD] < 0:
+                state[j, TAIL] = -1
+            state[j, WAITING] -= 1
+            state[j, HELD] += keep
+            start_running(asked, state, j, r)
+            others += 1
+            if came:
+                # Its KV came over the link: it decodes from the next iteration on.
+                ready_at_end(asked, state, j, r)
+                continue
+            state[j, PROMPT] = r
+            state[j, TODO] = length - asked[r, CACHED]
+        end = asked[r, INPUT] + asked[r, MADE] - state[j, TODO]
+        taken = min(budget, state[j, TODO])
+        q += 0.5 * (float(end + taken) * float(end + taken) - float(end) * float(end))
+        n += taken
+        budget -= taken
+        state[j, TODO] -= taken
+        if state[j, TODO] == 0:
+            ready_at_end(asked, state, j, r)
+            state[j, PROMPT] = -1
+    return n, q
+
+
+@part
+def begin_iteration(
+    asked: Integers, times: Floats, state: Integers, clock: Floats, law: Floats, room: Integers, calendar: Integers,
+    j: int, now: float, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats, course: Floats,
+) -> None:  # fmt: skip
+    """Choose what the next iteration computes, and when it ends; a machine with nothing to do ends never."""
+    kind = state[j, KIND]
+    if room[kind, RESERVES] == 0:
+        make_room(asked, times, state, clock, room, calendar, j, want_gaps, ends, ticks, gaps)
+    decodes = state[j, DECODES]
+    n, q = take_prompts(
+        asked, state, room, j, room[kind, CHUNK] - (0 if room[kind, PREFILL_FIRST] else decodes), decodes
+    )
+    state[j, RAN] = decodes
+    if room[kind, PREFILL_FIRST] != 0 and n > 0:
+        state[j, RAN] = decodes = 0
+    if n + decodes == 0 and state[j, READY] < 0:
+        clock[j, UNTIL] = np.inf
+        return
+    ms = iteration_ms(law, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q)
+    if n + decodes == 0:
+        ms = 0.0
+    else:
+        state[j, ROUNDS] += 1
+    clock[j, UNTIL] = now + ms
+    clock[j, BUSY] += ms
+    state[j, TOKENS] += n + decodes
+    if state[j, HELD] > state[j, MOST]:
+        state[j, MOST] = state[j, HELD]
+    if course.shape[0] > 0:
+        bucket = min(int(now / course[0, 0]), course.shape[0] - 2) + 1
+        course[bucket, 0] += ms
+        course[bucket, 1] += ms * decodes
+        course[bucket, 2] += ms * state[j, HELD] / room[kind, ROOM]
+        course[bucket, 3] += ms * state[j, WAITING]
+
+
+@part
+def finish(
+    asked: Integers, times: Floats, state: Integers, work: Floats, later: Floats, j: int, r: int, now: float
+) -> None:
+    """The last token of a request."""
+    times[r, DONE] = now
+    asked[r, MADE] = asked[r, OUTPUT]
+    stop_running(asked, state, j, r)
+    work[j] -= later[r, state[j, KIND]]
+
+
+@part
+def end_decodes(
+    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, work: Floats,
+    later: Floats, j: int, now: float, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
+) -> int:  # fmt: skip
+    """One more token of every decoding sequence; those with their last token leave. How many left."""
+    state[j, TICK] += 1
+    reserves = room[state[j, KIND], RESERVES] != 0
+    state[j, READ] += state[j, DECODES]
+    if not reserves:
+        state[j, HELD] += state[j, DECODES]
+    if want_gaps:
+        note_gap(state, j, now, now - clock[j, TICKED], ends, ticks, gaps)
+    clock[j, TICKED] = now
+    slot = state[j, TICK] % calendar.shape[1]
+    r, left = calendar[j, slot], 0
+    calendar[j, slot] = -1
+    while r >= 0:
+        after = asked[r, C_AFTER]
+        if want_gaps:
+            times[r, GAP] = max(times[r, GAP], longest_gap(asked, times, state, j, r, ends, ticks, gaps))
+        state[j, READ] -= asked[r, INPUT] + asked[r, OUTPUT] - 1
+        state[j, HELD] -= asked[r, INPUT] + asked[r, OUTPUT] - (0 if reserves else 1)
+        state[j, DECODES] -= 1
+        finish(asked, times, state, work, later, j, r, now)
+        left += 1
+        r = after
+    return left
+
+
+@part
+def end_prompts(
+    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, work: Floats,
+    sooner: Floats, later: Floats, link_ms: Floats, handed: Floats, heap: Integers, heap_size: int, j: int, now: float,
+) -> tuple[int, int]:  # fmt: skip
+    """Every prompt that is done makes a token, and decodes here or elsewhere. The size of the heap; how many left."""
+    r, left, kind = state[j, READY], 0, state[j, KIND]
+    state[j, READY] = -1
+    while r >= 0:
+        after = asked[r, NEXT]
+        stored = asked[r, INPUT] + asked[r, MADE]
+        came = room[kind, ROLE] == DECODE and asked[r, LOST] == 0
+        if came:
+            stored -= 1
+        else:
+            if asked[r, MADE] > 0:
+                times[r, GAP] = max(times[r, GAP], now - times[r, LAST])
+            asked[r, MADE] += 1
+            times[r, LAST] = now
+        if asked[r, MADE] == 1 and not came:
+            work[j] -= sooner[r, kind]
+            times[r, FIRST] = now
+        kept = asked[r, INPUT] + asked[r, OUTPUT] if room[kind, RESERVES] != 0 else stored
+        if asked[r, MADE] >= asked[r, OUTPUT]:
+            state[j, HELD] -= kept
+            finish(asked, times, state, work, later, j, r, now)
+            left += 1
+        elif room[kind, ROLE] == PREFILL:
+            # Off over the link of this machine, which sends one after the other; the first token comes with it.
+            clock[j, LINK] = max(clock[j, LINK], now) + link_ms[kind] * asked[r, INPUT]
+            times[r, FIRST] = times[r, LAST] = clock[j, LINK]
+            state[j, HELD] -= kept
+            work[j] -= later[r, kind]
+            stop_running(asked, state, j, r)
+            heap_size = push(handed, heap, heap_size, r, clock[j, LINK])
+        else:
+            asked[r, JOINED] = state[j, TICK]
+            state[j, DECODES] += 1
+            state[j, READ] += stored
+            enter_calendar(asked, state, calendar, j, r)
+        r = after
+    return heap_size, left
+
+
+@part
+def push(handed: Floats, heap: Integers, size: int, r: int, at: float) -> int:
+    """A request on its way over a link, into the heap of those; the size that it has then."""
+    handed[r] = at
+    place = size
+    while place > 0 and handed[heap[(place - 1) // 2]] > at:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = r
+    return size + 1
+
+
+@part
+def pop(handed: Floats, heap: Integers, size: int) -> int:
+    """Take the first out of the heap; the request."""
+    first, moved, place = int(heap[0]), int(heap[size - 1]), 0
+    while 2 * place + 1 < size - 1:
+        child = 2 * place + 1
+        if child + 1 < size - 1 and handed[heap[child + 1]] < handed[heap[child]]:
+            child += 1
+        if handed[heap[child]] >= handed[moved]:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = moved
+    return first
+
+
+@part
+def enqueue(asked: Integers, state: Integers, work: Floats, sooner: Floats, later: Floats, j: int, r: int) -> None:
+    """To the end of a machine's queue."""
+    asked[r, MACHINE] = j
+    asked[r, NEXT] = -1
+    if state[j, TAIL] >= 0:
+        asked[state[j, TAIL], NEXT] = r
+    else:
+        state[j, HEAD] = r
+    state[j, TAIL] = r
+    state[j, WAITING] += 1
+    if asked[r, MADE] == 0:
+        work[j] += sooner[r, state[j, KIND]]
+    work[j] += later[r, state[j, KIND]]
+
+
+@bare_kernel
+def play(
+    asked: Integers, times: Floats, state: Integers, clock: Floats, work: Floats, kind: Integers,
+    law: Floats, room: Integers, link_ms: Floats, takes: Integers,
+    alone: Floats, sooner: Floats, later: Floats, limit_ms: Floats, new_ms: Floats, drawn: Floats, share: Floats,
+    rule: int, calendar: Integers, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
+    handed: Floats, heap: Integers, course: Floats, most_rounds: int,
+) -> int:  # fmt: skip
+    """Serve all requests; returns how many were served, fewer where so many iterations did not suffice.
+
+    `takes` has a row of types for what arrives, and one for what comes over links. `alone`, `sooner` and `later` are,
+    per request and type: the emptiest prefill, and the work until and after the first token.
+    """
+    count, machines, served, coming, heap_size, rounds, turn = asked.shape[0], kind.shape[0], 0, 0, 0, 0, -1
+    while served < count and rounds < most_rounds:
+        j, first = 0, float(clock[0, UNTIL])
+        for other in range(1, machines):
+            if clock[other, UNTIL] < first:
+                j, first = other, float(clock[other, UNTIL])
+        arrives = float(times[coming, ARRIVED]) if coming < count else np.inf
+        comes = float(handed[heap[0]]) if heap_size > 0 else np.inf
+        if arrives <= first or comes <= first:
+            over_link = comes < arrives
+            if over_link:
+                r, now, row = pop(handed, heap, heap_size), comes, 1
+                heap_size -= 1
+            else:
+                r, now, row = coming, arrives, 0
+                coming += 1
+            if rule == 0 or over_link:
+                for own in range(new_ms.shape[0]):
+                    new_ms[own] = later[r, own] if over_link else sooner[r, own] + later[r, own]
+                j = least_work(work, kind, takes, row, alone, r, limit_ms, new_ms)
+            elif rule == 1:
+                j = turn = next_in_turn(turn, kind, takes, row)
+            else:
+                j = by_shares(drawn[r], kind, takes, row, share)
+            if j < 0:
+                return served
+            enqueue(asked, state, work, sooner, later, j, r)
+            if clock[j, UNTIL] == np.inf:
+                clock[j, TICKED] = now
+                begin_iteration(
+                    asked, times, state, clock, law, room, calendar, j, now, want_gaps, ends, ticks, gaps, course
+                )
+        else:
+            if first == np.inf:
+                return served
+            rounds += 1
+            if state[j, RAN] > 0:
+                served += end_decodes(
+                    asked, times, state, clock, room, calendar, work, later, j, first, want_gaps, ends, ticks, gaps
+                )
+            if state[j, READY] >= 0:
+                if state[j, DECODES] == 0:
+                    clock[j, TICKED] = first
+                heap_size, left = end_prompts(
+                    asked, times, state, clock, room, calendar, work, sooner, later, link_ms, handed, heap, heap_size,
+                    j, first,
+                )  # fmt: skip
+                served += left
+            begin_iteration(
+                asked, times, state, clock, law, room, calendar, j, first, want_gaps, ends, ticks, gaps, course
+            )
+    return served

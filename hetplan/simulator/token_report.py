@@ -1,0 +1,278 @@
+"""What a plan of machines that make text promises, against a simulation token by token: the report of `simulate`."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.errors import Cancelled, InputError
+from hetplan.planner.contract import Event
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.serving.price import worker_price
+from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, fleet_of_plan, limits_of
+from hetplan.simulator.demand import arrivals_named, checked_trace
+from hetplan.simulator.figures import Estimate, estimate
+from hetplan.simulator.report import AppReport, GroupReport, Line, SimulationReport, Timeline, Verdict, judge
+from hetplan.simulator.runs import seed_of
+from hetplan.simulator.tokens import Coming, Played, draw, play
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["REQUESTS", "simulate_tokens"]
+
+REQUESTS = 6000
+"""Requests of a run where no duration is asked for."""
+
+MOST_REQUESTS = 20_000_000
+_SHOWN = (50.0, 90.0, 95.0, 99.0)
+_BUCKETS = 120
+_NOT_PLAYED = {"misprediction": 0.0, "learn": False, "failures": (), "replan": None, "services": None}
+
+
+def simulate_tokens(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    seeds: int = 5,
+    seed: int = 0,
+    duration_s: float | None = None,
+    noise: str = "table",
+    arrivals: Any = None,
+    trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+    **others: Any,
+) -> SimulationReport:
+    """Play a plan's machines under its demand, once per seed, and set each wish and promise beside what happened.
+
+    `duration_s` defaults to what takes 6,000 requests. `trace` replaces when requests come, `arrivals` the process.
+    """
+    _refuse(noise, others)
+    app, wanted = next(iter(inputs.slo.apps.items()))
+    fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, _rate(plan, app, wanted.demand.rate_qps))
+    if arrivals is not None:
+        demand = replace(demand, arrivals=arrivals_named(arrivals))
+    recorded = trace.get(app) if isinstance(trace, Mapping) else trace
+    recorded = checked_trace(recorded, app=app) if recorded is not None else None
+    count = REQUESTS if duration_s is None else round(demand.rate_qps * duration_s)
+    if count < 20 or count > MOST_REQUESTS:
+        raise InputError.one(
+            file="--duration", value=duration_s, why=f"{count} requests would be played; 20 to {MOST_REQUESTS} are",
+            remedy="Give a duration with as many.",
+        )  # fmt: skip
+    runs, run_seeds = list[Played](), tuple(seed_of(seed, number) for number in range(seeds))
+    for number, one in enumerate(run_seeds):
+        if cancel is not None and cancel.is_set():
+            raise Cancelled("the simulation was cancelled")
+        coming = draw(demand, seed=one, count=count if recorded is None else 4 * len(recorded) + 100)
+        if recorded is not None:
+            coming = _as_recorded(coming, recorded)
+        runs.append(play(fleet, coming, gaps=True, seed=one, buckets=_BUCKETS))
+        if on_event is not None:
+            on_event(Event("simulate", done=(number + 1) / seeds))
+    return _report(plan, inputs, app, fleet, demand, runs, run_seeds)
+
+
+def _refuse(noise: str, others: Mapping[str, Any]) -> None:
+    """What other plans are played with, and these are not."""
+    if noise != "table":
+        raise InputError.one(
+            file="--noise", value=noise, why="iterations take what their law says; no noise is played on it",
+            remedy="Leave it out, or make the law slower.",
+        )  # fmt: skip
+    for name, value in others.items():
+        if name in _NOT_PLAYED and value not in (None, _NOT_PLAYED[name], []):
+            raise InputError.one(
+                file=f"--{name}",
+                value=str(value),
+                why="not played with machines that make text",
+                remedy="Leave it out.",
+            )
+
+
+def _rate(plan: Plan, app: str, stated: object) -> float:
+    if isinstance(stated, int | float):
+        return float(stated)
+    return min((one.value for one in plan.promises if (one.app, one.quantity) == (app, "rate_qps")), default=0.0)
+
+
+def _as_recorded(coming: Coming, times_s: NDArray[np.float64]) -> Coming:
+    which = np.arange(len(times_s)) % len(coming.requests)
+    return Coming(times_s * 1000.0, coming.requests.taken(which), coming.output_tokens)
+
+
+def _report(
+    plan: Plan, inputs: Inputs, app: str, fleet: TokenFleet, demand: TokenDemand, runs: Sequence[Played],
+    run_seeds: tuple[int, ...],
+) -> SimulationReport:  # fmt: skip
+    wanted, limits = inputs.slo.apps[app], limits_of(inputs.slo.apps[app])
+    hop = wanted.network_ms_per_hop
+    length_s = max(float(run.arrival_ms[-1]) for run in runs) / 1000.0
+    shown = {(limit.of, limit.percentile): _percentile(runs, limit, hop) for limit in (*limits, *_usual())}
+    figures = _figures(runs, limits, shown)
+    found = AppReport(
+        id=app,
+        offered_qps=demand.rate_qps,
+        queries_per_seed=round(sum(len(run.arrival_ms) for run in runs) / len(runs)),
+        arrivals=demand.arrivals.process,
+        figures=figures,
+        percentiles_ms={at: shown["response", at] for at in _SHOWN},
+    )
+    lines = [*_wishes(inputs, app, shown, figures), *_promises(plan, app, shown, figures, _cost(plan, inputs))]
+    cost = _cost(plan, inputs)
+    stale = [
+        ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
+        for name, digest in (("profile", plan.inputs.profile), ("slo", plan.inputs.slo))
+        if digest and inputs.digests.get(name, digest) != digest
+    ]
+    return SimulationReport(
+        plan=plan.digest,
+        seeds=run_seeds,
+        duration_s=length_s,
+        noise="table",
+        apps={app: found},
+        groups=_groups(plan, app, fleet, runs),
+        cost_per_hour=Estimate(cost, cost, cost) if cost is not None else None,
+        currency=inputs.slo.limits.currency,
+        lines=tuple(lines),
+        timeline=_timeline(runs, limits),
+        events=int(sum(run.rounds.sum() for run in runs)),
+        warnings=tuple(stale),
+    )
+
+
+def _usual() -> list[Limit]:
+    return [Limit(of, at, math.inf, -1) for of in ("ttft", "tpot", "response") for at in _SHOWN]
+
+
+def _percentile(runs: Sequence[Played], limit: Limit, hop: float) -> Estimate:
+    values = [run.percentile(limit) + (0.0 if limit.of == "tpot" else hop) for run in runs]
+    return _estimate(values)
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    """The mean over seeds with its interval, which is not below 0; one seed has none."""
+    found = estimate(values) if len(values) > 1 else Estimate(values[0], math.nan, math.nan)
+    return replace(found, low=max(found.low, 0.0))
+
+
+def _share(values: Sequence[float]) -> Estimate:
+    """A share: its interval is not above 1 either."""
+    found = _estimate(values)
+    return replace(found, high=min(found.high, 1.0))
+
+
+def _figures(
+    runs: Sequence[Played], limits: Sequence[Limit], shown: Mapping[tuple[str, float], Estimate]
+) -> dict[str, Estimate]:
+    good = [run.goodput(limits) for run in runs]
+    rates = [run.served / max(run.end_ms, 1e-9) * 1000.0 for run in runs]
+    gaps = [
+        float(np.quantile((run.gap_ms if run.gap_ms is not None else np.zeros(1))[run.judged()], 0.95)) for run in runs
+    ]
+    figures = {
+        "goodput": _share(good),
+        "violations": _share([1.0 - share for share in good]),
+        "rate_qps": _estimate(rates),
+        "goodput_qps": _estimate([rate * share for rate, share in zip(rates, good, strict=True)]),
+        "mean_ms": _estimate([float(np.nanmean(run.response_ms)) for run in runs]),
+    }
+    for of in ("ttft", "tpot"):
+        figures |= {f"{of} p{at:g} ms": shown[of, at] for at in _SHOWN}
+    return figures | {
+        "longest gap p95 ms": _estimate(gaps),
+        "preemptions per request": _estimate([float(run.lost.mean()) for run in runs]),
+        "largest KV use": _estimate([float(run.most_kv.max()) for run in runs]),
+    }
+
+
+def _wishes(
+    inputs: Inputs, app: str, shown: Mapping[tuple[str, float], Estimate], figures: Mapping[str, Estimate]
+) -> Iterator[Line]:
+    wanted = inputs.slo.apps[app]
+    for target in wanted.latency:
+        found = shown[target.of, target.percentile]
+        verdict = judge(found, "<=", target.max_ms)
+        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", found, verdict)
+    if wanted.goodput is not None:
+        found = figures["goodput"]
+        yield Line(app, "goodput", None, ">=", wanted.goodput, "slo", found, judge(found, ">=", wanted.goodput))
+
+
+def _promises(
+    plan: Plan,
+    app: str,
+    shown: Mapping[tuple[str, float], Estimate],
+    figures: Mapping[str, Estimate],
+    cost: float | None,
+) -> Iterator[Line]:
+    for one in plan.promises:
+        found: Estimate | None = None
+        if one.app == app and one.percentile is not None:
+            found = shown.get((one.quantity.removesuffix("_ms"), one.percentile))
+        elif one.app == app:
+            found = figures.get(one.quantity)
+        elif one.quantity == "cost_per_hour" and cost is not None:
+            found = Estimate(cost, cost, cost)
+        simulated = one.model.startswith("simulation")
+        verdict = judge(found, one.relation, one.value) if found is not None and simulated else Verdict.REPORTED
+        if found is None and simulated:
+            verdict = Verdict.NOT_SIMULATED
+        yield Line(one.app, one.quantity, one.percentile, one.relation, one.value, one.model, found, verdict)
+
+
+def _cost(plan: Plan, inputs: Inputs) -> float | None:
+    prices = [worker_price(inputs, worker) for worker in plan.workers]
+    if any(price is None for price in prices):
+        return None
+    return sum((price or 0) * worker.count for price, worker in zip(prices, plan.workers, strict=True)) / NANO
+
+
+def _groups(plan: Plan, app: str, fleet: TokenFleet, runs: Sequence[Played]) -> dict[str, GroupReport]:
+    """Utilisation, requests waiting and tokens of an iteration, of each load of the plan."""
+    owner = {load.id: worker for worker in plan.workers for load in worker.loads if load.app == app}
+    groups, place = {}, 0
+    for group in fleet.groups:
+        mine = slice(place, place + group.count)
+        place += group.count
+        worker = owner[group.id]
+        groups[worker.id] = GroupReport(
+            id=worker.id,
+            workers=worker.count,
+            utilisation=_share([float((run.busy[mine] / max(run.end_ms, 1e-9)).mean()) for run in runs]),
+            waiting=_estimate([float(run.waiting[mine].sum()) for run in runs]),
+            batch=_estimate([float(run.tokens[mine].sum() / max(run.rounds[mine].sum(), 1)) for run in runs]),
+        )
+    return groups
+
+
+def _timeline(runs: Sequence[Played], limits: Sequence[Limit]) -> Timeline:
+    """Means over the seeds: besides what every timeline has, sequences that decode and the share of KV in use."""
+    rows = []
+    for run in runs:
+        width, course, machines = float(run.course[0, 0]), run.course[1:], len(run.busy)
+        place = np.minimum((run.arrival_ms / width).astype(np.int64), _BUCKETS - 1)
+        count = np.bincount(place, minlength=_BUCKETS).astype(np.float64)
+        late = np.zeros(len(run.arrival_ms), dtype=bool)
+        for limit in limits:
+            late |= run.of(limit.of) > limit.max_ms
+        missed = np.bincount(place, weights=late.astype(np.float64), minlength=_BUCKETS)
+        busy = np.minimum(course[:, 0] / width / machines, 1.0)
+        rows.append(
+            [
+                course[:, 3] / width, busy, np.divide(missed, count, out=np.zeros(_BUCKETS), where=count > 0),
+                count / width * 1000.0, np.full(_BUCKETS, float(machines)),
+                course[:, 2] / np.maximum(course[:, 0], 1e-9), course[:, 1] / np.maximum(course[:, 0], 1e-9),
+            ]
+        )  # fmt: skip
+    mean = np.mean(np.array(rows), axis=0)
+    width_s = float(np.mean([run.course[0, 0] for run in runs])) / 1000.0
+    return Timeline(width_s, mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], mean[6])

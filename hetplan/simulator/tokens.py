@@ -1,0 +1,221 @@
+"""Machines that make text token by token, played iteration by iteration: times to first token, per token, in all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
+from hetplan.simulator.demand import arrival_times, seeded
+
+__all__ = ["RULES", "Coming", "Played", "compile_kernels", "draw", "play"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+RULES = ("least-work/1", "round-robin/1", "shares/1")
+_NEVER = 2**62
+_ROLES = {"mixed": 0, "prefill": 1, "decode": 2}
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of each request, in milliseconds; NaN of one that was not served. `tpot_ms` is NaN of one token."""
+
+    arrival_ms: Floats
+    ttft_ms: Floats
+    tpot_ms: Floats
+    response_ms: Floats
+    gap_ms: Floats | None
+    lost: Integers
+    machine: Integers
+    waiting: Floats
+    """Requests waiting at each machine, on the mean over time."""
+    served: int
+    end_ms: float
+    busy: Floats
+    rounds: Integers
+    tokens: Integers
+    most_kv: Floats
+    course: Floats
+    """Per stretch of time: machine-milliseconds busy, and these times sequences, share of KV, requests waiting."""
+
+    def of(self, what: str) -> Floats:
+        """The times that a limit is about: `ttft`, `tpot` or `response`."""
+        return {"ttft": self.ttft_ms, "tpot": self.tpot_ms, "response": self.response_ms}[what]
+
+    def judged(self) -> slice:
+        """The requests that count: not those that met an empty fleet, nor those behind which nobody came."""
+        return slice(len(self.arrival_ms) // 10, len(self.arrival_ms) - len(self.arrival_ms) // 20)
+
+    def percentile(self, limit: Limit) -> float:
+        """The time at a limit's percentile; infinite where requests were not served."""
+        part = self.judged()
+        if not np.isfinite(self.response_ms[part]).all():
+            return np.inf
+        values = self.of(limit.of)[part]
+        values = np.sort(values[~np.isnan(values)])
+        if not len(values):
+            return 0.0
+        return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
+
+    def goodput(self, limits: Sequence[Limit]) -> float:
+        """The share of requests within all limits at once."""
+        part = self.judged()
+        good = np.isfinite(self.response_ms[part])
+        for limit in limits:
+            # A request of one token has no time per token to miss.
+            good &= ~(self.of(limit.of)[part] > limit.max_ms)
+        return float(good.mean()) if len(good) else 0.0
+
+
+@dataclass
+class Coming:
+    """Requests on their way to a fleet, and what each engine would take for them: worked out once per law."""
+
+    arrival_ms: Floats
+    requests: Requests
+    output_tokens: float
+    _columns: dict[int, tuple[TokenLaw, Floats, Floats, Floats]] = field(default_factory=dict, repr=False)
+
+    def columns(self, law: TokenLaw) -> tuple[TokenLaw, Floats, Floats, Floats]:
+        """The law, the emptiest prefill, and the work until and after the first token, as the router counts it."""
+        if id(law) not in self._columns:
+            requests, taken = self.requests, max(self.output_tokens, 1.0)
+            i, cached, steps = requests.input.astype(np.float64), requests.cached.astype(np.float64), taken - 1.0
+            none = np.zeros_like(i)
+            alone = np.where(law.holds(requests), law.prefill_ms(requests), np.inf)
+            prefill = np.stack([i - cached, none, none, (i * i - cached * cached) / 2.0])
+            decode = np.stack([steps + none, steps * (i + taken / 2.0), steps + none, none])
+            sooner = (law.pieces[:, 1:] @ prefill).max(axis=0) if law.role != "decode" else none
+            later = (law.pieces[:, 1:] @ decode).max(axis=0) if law.role != "prefill" else none
+            self._columns[id(law)] = (law, alone, sooner, later)
+        return self._columns[id(law)]
+
+    def at_rate(self, factor: float) -> Coming:
+        """The same requests, so many times as fast."""
+        return Coming(self.arrival_ms / factor, self.requests, self.output_tokens, self._columns)
+
+
+def draw(demand: TokenDemand, *, seed: int, count: int) -> Coming:
+    """About so many requests of a demand: the same seed gives the same."""
+    seconds = count / max(demand.rate_qps, 1e-12)
+    arrival = arrival_times(demand.arrivals, rate_qps=demand.rate_qps, duration_s=seconds, random=seeded(seed, 0))
+    edges = np.cumsum(demand.weight)
+    which = np.searchsorted(edges / edges[-1], seeded(seed, 1).random(len(arrival)), side="right")
+    return Coming(arrival * 1000.0, demand.requests.taken(np.minimum(which, len(edges) - 1)), demand.output_tokens)
+
+
+def play(
+    fleet: TokenFleet,
+    coming: Coming,
+    *,
+    gaps: bool = False,
+    seed: int = 0,
+    buckets: int = 0,
+    most_rounds: int = _NEVER,
+) -> Played:
+    """Serve requests in order of their arrival.
+
+    >>> law = TokenLaw(np.array([[10.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
+    >>> fleet = TokenFleet((Group(law, 1),), output_tokens=3)
+    >>> found = play(fleet, Coming(np.array([0.0]), Requests.of([(100, 3)]), output_tokens=3))
+    >>> found.ttft_ms.round(6).tolist(), found.tpot_ms.round(6).tolist(), found.response_ms.round(6).tolist()
+    ([20.0], [10.1], [40.2])
+    """
+    from hetplan.simulator import token_kernels as k
+
+    arrival_ms, requests = coming.arrival_ms, coming.requests
+    groups = [group for group in fleet.groups if group.count > 0]
+    count, machines = len(requests), sum(group.count for group in groups)
+    kind = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int64)
+    asked, times, state, clock = _blank(coming, kind)
+    law, room = _laws(groups)
+    columns = [coming.columns(group.law) for group in groups]
+    alone = np.stack([one[1] for one in columns], axis=1)
+    sooner, later = np.stack([one[2] for one in columns], axis=1), np.stack([one[3] for one in columns], axis=1)
+    ring = int(requests.output.max(initial=1)) + 3
+    course = np.zeros((buckets + 1 if buckets else 0, 4))
+    if buckets:
+        course[0, 0] = max(float(arrival_ms[-1]), 1e-6) / buckets
+    rings = ring if gaps else 1
+    served = k.play(
+        asked, times, state, clock, np.zeros(machines), kind, law, room,
+        np.array([fleet.link_ms_per_token] * len(groups)), _takes(groups),
+        alone, sooner, later, np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
+        np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
+        np.array([group.share for group in groups], dtype=np.float64), RULES.index(fleet.rule),
+        np.full((machines, ring), -1, dtype=np.int64), gaps,
+        np.zeros((machines, rings)), np.zeros((machines, rings), dtype=np.int64), np.zeros((machines, rings)),
+        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course, most_rounds,
+    )  # fmt: skip
+    steps = requests.output - 1
+    done, first = times[:, k.DONE], times[:, k.FIRST]
+    return Played(
+        arrival_ms=arrival_ms,
+        ttft_ms=first - arrival_ms,
+        tpot_ms=np.divide(done - first, steps, out=np.full(count, np.nan), where=steps > 0),
+        response_ms=done - arrival_ms,
+        gap_ms=times[:, k.GAP] if gaps else None,
+        lost=asked[:, k.LOST],
+        machine=asked[:, k.MACHINE],
+        waiting=_waiting(
+            asked[:, k.MACHINE], first - arrival_ms, alone, kind, float(np.nanmax(done)) if served else 1.0
+        ),
+        served=int(served),
+        end_ms=float(np.nanmax(done)) if served else 0.0,
+        busy=clock[:, k.BUSY],
+        rounds=state[:, k.ROUNDS],
+        tokens=state[:, k.TOKENS],
+        most_kv=state[:, k.MOST] / room[kind, k.ROOM],
+        course=course,
+    )
+
+
+def _blank(coming: Coming, kind: Integers) -> tuple[Integers, Floats, Integers, Floats]:
+    """Requests that have not come yet, and machines with nothing to do."""
+    from hetplan.simulator import token_kernels as k
+
+    requests = coming.requests
+    asked, times = np.zeros((len(requests), 13), dtype=np.int64), np.full((len(requests), 5), np.nan)
+    asked[:, k.INPUT], asked[:, k.OUTPUT], asked[:, k.CACHED] = requests.input, requests.output, requests.cached
+    asked[:, k.MACHINE] = -1
+    times[:, k.ARRIVED], times[:, k.GAP] = coming.arrival_ms, 0.0
+    state, clock = np.zeros((len(kind), 19), dtype=np.int64), np.zeros((len(kind), 4))
+    state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf
+    state[:, [k.HEAD, k.TAIL, k.NEWEST, k.PROMPT, k.READY, k.LASTREADY]] = -1
+    return asked, times, state, clock
+
+
+def _waiting(machine: Integers, ttft_ms: Floats, alone: Floats, kind: Integers, end_ms: float) -> Floats:
+    """By Little's law: what requests waited before their prefill could begin, over the time played."""
+    came = machine >= 0
+    own = machine[came]
+    waited = np.nan_to_num(np.maximum(ttft_ms[came] - alone[came, kind[own]], 0.0), posinf=0.0)
+    return np.bincount(own, weights=waited, minlength=len(kind)) / max(end_ms, 1e-9)
+
+
+def _laws(groups: Sequence[Group]) -> tuple[Floats, Integers]:
+    """The laws with equally many pieces each, and the limits of each type."""
+    pieces = max(len(group.law.pieces) for group in groups)
+    law = np.stack([group.law.pieces[np.minimum(np.arange(pieces), len(group.law.pieces) - 1)] for group in groups])
+    room = [
+        (one.kv_tokens, one.most_tokens, one.most_seqs, one.prefill_first, one.reserves, _ROLES[one.role])
+        for one in (group.law for group in groups)
+    ]
+    return np.ascontiguousarray(law), np.array(room, dtype=np.int64)
+
+
+def _takes(groups: Sequence[Group]) -> Integers:
+    """Which types take what arrives, and which what comes over a link."""
+    roles = [group.law.role for group in groups]
+    return np.array([[role != "decode" for role in roles], [role == "decode" for role in roles]], dtype=np.int64)
+
+
+def compile_kernels() -> None:
+    """Serve one request, so that everything is compiled."""
+    law = TokenLaw(np.array([[10.0, 0.1, 0.0, 0.0, 0.0]]), 1000)
+    play(TokenFleet((Group(law, 1),), 2.0), Coming(np.array([0.0]), Requests.of([(10, 2)]), 2.0))

@@ -1,0 +1,295 @@
+"""A fleet that makes text, seen again: GPUs, chunks, the router's rule, what the rows carry, who promises times.
+
+The rows are written here anew, from the profile and the SLO: for each type and piece of its law, what a request takes;
+then a linear program says the most requests per second that the plan's machines can serve, whatever their schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.engines import Engine
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, SharesDispatch
+from hetplan.profiles.plan_dispatch import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.slo import App
+from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.facts import gather
+from hetplan.verifier.report import Violation
+
+__all__ = ["check"]
+
+Size = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """A load of the plan with the engine that its run names."""
+
+    worker: Worker
+    load: Load
+    engine: Engine
+
+    @property
+    def at(self) -> str:
+        return f"workers.{self.worker.id}.loads.{self.load.id}"
+
+    @property
+    def chunk(self) -> int:
+        return self.load.serve.most_tokens or self.engine.most_tokens
+
+    @property
+    def seqs(self) -> int:
+        return self.load.serve.most_seqs or self.engine.most_seqs
+
+    @property
+    def instances(self) -> int:
+        return self.worker.count * self.load.instances
+
+
+def check(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """Everything that arithmetic can say of a fleet that makes text."""
+    found: list[Violation] = []
+    for name, app in inputs.slo.apps.items():
+        seats = list(_seats(plan, inputs, name, found))
+        for seat in seats:
+            found += _machine(inputs, seat)
+            found += _quality(inputs, app, seat)
+        found += _rule(plan, name, app, seats)
+        found += _promises(plan, name, app)
+        if seats and not found:
+            found += _carried(plan, name, app, seats)
+        if seats:
+            found += _alone(name, app, seats)
+    return found
+
+
+def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Iterator[_Seat]:
+    facts = gather(plan, inputs)
+    for seat in facts.seats.values():
+        if seat.load.app != name:
+            found.append(Violation("llm-load", seat.at, f"a load of no application, or of another than {name}"))
+        elif seat.run is None or seat.run.engine is None:
+            found.append(Violation("llm-load", seat.at, "its run names no engine, so it makes no tokens"))
+        else:
+            yield _Seat(seat.worker, seat.load, inputs.profile.engines[seat.run.engine])
+    if not facts.seats:
+        found.append(Violation("llm-load", "workers", f"nothing serves {name}"))
+
+
+def _machine(inputs: Inputs, seat: _Seat) -> Iterator[Violation]:
+    """GPUs that a machine has; batches and sequences that the engine can run."""
+    has = inputs.profile.hardware[seat.worker.hardware].provides.get("gpu", 1.0)
+    takes = seat.load.instances * seat.engine.tensor * seat.engine.pipeline
+    if takes > has * (1.0 + FEASIBILITY):
+        yield Violation("llm-gpus", seat.at, f"{takes} GPUs are taken of a machine that has {has:g}")
+    for what, mine, most in (
+        ("most_tokens", seat.load.serve.most_tokens, seat.engine.most_tokens),
+        ("most_seqs", seat.load.serve.most_seqs, seat.engine.most_seqs),
+    ):
+        if mine is None:
+            yield Violation("llm-batch", f"{seat.at}.serve.{what}", "the plan does not say it")
+        elif mine > most:
+            yield Violation("llm-batch", f"{seat.at}.serve.{what}", f"{mine}, and the engine has {most} at most")
+    if seat.seqs > seat.chunk:
+        text = f"{seat.seqs} sequences each take a token of batches of {seat.chunk}"
+        yield Violation("llm-batch", f"{seat.at}.serve.most_seqs", text)
+
+
+def _quality(inputs: Inputs, app: App, seat: _Seat) -> Iterator[Violation]:
+    if app.quality is None or app.quality.min is None:
+        return
+    known = inputs.profile.variants[seat.load.variant or ""].quality
+    if known is None or known.value < app.quality.min:
+        value = "unknown" if known is None else f"{known.value:g}"
+        yield Violation("quality", seat.at, f"quality {value}, wanted is {app.quality.min:g}")
+
+
+def _rule(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+    rule, at = plan.dispatch.get(name), f"dispatch.{name}"
+    if not isinstance(rule, LeastWorkDispatch | RoundRobinDispatch | SharesDispatch):
+        said = rule.rule if rule is not None else "no rule"
+        yield Violation("llm-rule", at, f"{said} sends no requests to machines that make text")
+        return
+    ids = {seat.load.id for seat in seats}
+    routes = plan.routing.get(name, ())
+    total = math.fsum(share for route in routes for share in route.to.values())
+    if len(routes) != 1 or set(routes[0].to) != ids or abs(total - 1.0) > FEASIBILITY:
+        yield Violation(
+            "llm-routing", f"routing.{name}", "one route to every load of the fleet, with shares that sum to 1"
+        )
+    if isinstance(rule, LeastWorkDispatch):
+        if set(rule.limit) - ids:
+            yield Violation("llm-rule", f"{at}.limit", f"no load has the id {sorted(set(rule.limit) - ids)[0]}")
+        sizes, weights = _sizes(app)
+        mean = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / math.fsum(weights)
+        if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
+            text = f"takes requests to make {rule.output_tokens:g} tokens; on the mean they make {mean:.6g}"
+            yield Violation("llm-rule", f"{at}.output_tokens", text)
+        limits = [one.max_ms - app.network_ms_per_hop for one in app.latency if one.of == "ttft"]
+        if limits and (rule.ttft_ms is None or rule.ttft_ms > min(limits) * (1.0 + FEASIBILITY)):
+            yield Violation("llm-rule", f"{at}.ttft_ms", f"the limit is {min(limits):g} ms, the network taken off")
+
+
+def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
+    """Times and goodput are promised by simulation alone; a fleet that is sized by it promises every one."""
+    mine = [one for one in plan.promises if one.app == name]
+    for number, one in enumerate(plan.promises):
+        timed = one.quantity in ("ttft_ms", "tpot_ms", "response_ms", "goodput", "service_ms")
+        if one.app == name and timed and not one.model.startswith("simulation/"):
+            text = f"{one.quantity} by the model {one.model}: only a simulation shows it"
+            yield Violation("llm-promise", f"promises[{number}]", text)
+    if plan.method.options.get("size") == "planned":
+        if not any(notice.code == "W-queueing" for notice in plan.warnings):
+            yield Violation("llm-promise", "warnings", "no percentile was shown, and no warning says so")
+        return
+    shown = {(one.quantity, one.percentile): one for one in mine}
+    for target in app.latency:
+        promise = shown.get((f"{target.of}_ms", target.percentile))
+        if promise is None or promise.value > target.max_ms or (promise.seeds or 0) < 2:
+            text = f"no simulation with several seeds shows {target.of} p{target.percentile:g} <= {target.max_ms:g} ms"
+            yield Violation("llm-promise", f"promises.{name}", text)
+    if app.goodput is not None:
+        promise = shown.get(("goodput", None))
+        if promise is None or promise.value < app.goodput or promise.relation != ">=":
+            yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
+
+
+def _sizes(app: App) -> tuple[list[Size], list[float]]:
+    """Every length of request, and how often it comes: what was observed, else one per bin."""
+    mix = app.demand.mix
+    assert mix is not None  # else the files do not ask the question
+    rows = mix.observed if mix.observed is not None else mix.bins
+    weights = [1.0] * len(rows) if mix.observed is not None else list(mix.share or ())
+    names = {axis: place for place, axis in enumerate(mix.axes)}
+    sizes = []
+    for row in rows:
+        i, o = round(row[names["input_tokens"]]), round(row[names["output_tokens"]])
+        cached = round(row[names["cached_tokens"]]) if "cached_tokens" in names else 0
+        sizes.append((i, o, min(cached, i - 1)))
+    kept = [place for place, weight in enumerate(weights) if weight > 0]
+    return [sizes[place] for place in kept], [weights[place] for place in kept]
+
+
+def _takes(seat: _Seat, size: Size) -> tuple[float, float, float, float, float]:
+    """What a request takes: tokens, KV tokens read, decoding steps, pairs of prefill, room held over iterations."""
+    i, o, cached = size
+    prefills, decodes = seat.engine.role != "decode", seat.engine.role != "prefill"
+    steps = (o - 1) if decodes else 0
+    new = (i - cached) if prefills else 0
+    reads = steps * (i + o / 2.0)
+    pairs = (i * i - cached * cached) / 2.0 if prefills else 0.0
+    rounds = -(-(i - cached) // seat.chunk) if prefills else 0
+    held = float((i + o) * (rounds + steps)) if seat.engine.reserves else i * rounds + reads
+    return new + steps, reads, steps, pairs, held
+
+
+def _row_loads(seat: _Seat, sizes: Sequence[Size], weights: Sequence[float]) -> list[float]:
+    """The mean of what requests take of each row of a type: each piece, room, batch, sequences."""
+    total = math.fsum(weights)
+    loads = [0.0] * (len(seat.engine.pieces) + 3)
+    for size, weight in zip(sizes, weights, strict=True):
+        tokens, reads, steps, pairs, held = _takes(seat, size)
+        for number, piece in enumerate(seat.engine.pieces):
+            ms = piece.token_ms * tokens + piece.kv_token_ms * reads + piece.sequence_ms * steps + piece.pair_ms * pairs
+            loads[number] += ms * weight / total / 1000.0
+        for place, amount in enumerate((held, tokens, steps), start=len(seat.engine.pieces)):
+            loads[place] += amount * weight / total
+    return loads
+
+
+def _room(seat: _Seat, size: Size) -> bool:
+    return size[0] + size[1] <= min(seat.engine.context_tokens or seat.engine.kv_tokens, seat.engine.kv_tokens)
+
+
+def _carried(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+    """The plan's machines can serve the promised rate by the rows, and that is the rate wanted."""
+    wanted = app.demand.rate_qps
+    promised = min((one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"), default=None)
+    if promised is None or (isinstance(wanted, int | float) and promised < wanted * (1.0 - FEASIBILITY)):
+        yield Violation("demand", f"promises.{name}", f"{wanted} requests/s are wanted, {promised} are promised")
+        return
+    most = _most(app, seats)
+    if most < promised * (1.0 - 1e-6):
+        text = f"at most {most:.6g} requests/s fit into the rows of these machines, {promised:.6g} are promised"
+        yield Violation("capacity", f"workers of {name}", text)
+
+
+def _most(app: App, seats: Sequence[_Seat]) -> float:
+    import numpy as np
+    from scipy.optimize import linprog
+
+    groups = _groups(app, seats)
+    total = math.fsum(math.fsum(weights) for _, weights in groups)
+    # Columns: x of each load and class, iterations of each load, the rate.
+    pairs = [(s, g) for s, seat in enumerate(seats) for g, (sizes, _) in enumerate(groups) if _room(seat, sizes[0])]
+    width = len(pairs) + len(seats) + 1
+    rows, room, equal = list[Any](), list[float](), list[Any]()
+    for s, seat in enumerate(seats):
+        mine = [column for column, (owner, _) in enumerate(pairs) if owner == s]
+        loads = {column: _row_loads(seat, *groups[pairs[column][1]]) for column in mine}
+        gives = [-piece.base_ms / 1000.0 for piece in seat.engine.pieces]
+        gives += [float(seat.engine.kv_tokens), float(seat.chunk), float(seat.seqs)]
+        for number, given in enumerate(gives):
+            row = np.zeros(width)
+            for column in mine:
+                row[column] = loads[column][number]
+            row[len(pairs) + s] = -given
+            rows.append(row)
+            room.append(float(seat.instances) if number < len(seat.engine.pieces) else 0.0)
+    for g, (_, weights) in enumerate(groups):
+        for roles in (("mixed", "prefill"), ("mixed", "decode")):
+            row = np.zeros(width)
+            for column, (s, group) in enumerate(pairs):
+                row[column] = 1.0 if group == g and seats[s].engine.role in roles else 0.0
+            row[-1] = -math.fsum(weights) / total
+            equal.append(row)
+    cost = np.zeros(width)
+    cost[-1] = -1.0
+    answer = linprog(cost, np.array(rows), room, np.array(equal), np.zeros(len(equal)), method="highs")
+    return -float(answer.fun or 0.0) if answer.x is not None else 0.0
+
+
+def _groups(app: App, seats: Sequence[_Seat]) -> list[tuple[list[Size], list[float]]]:
+    """Requests by which loads have room for them, and by about how long they are."""
+    found: dict[Any, tuple[list[Size], list[float]]] = {}
+    for size, weight in zip(*_sizes(app), strict=True):
+        key = (tuple(_room(seat, size) for seat in seats), size[0].bit_length(), size[1].bit_length())
+        sizes, weights = found.setdefault(key, ([], []))
+        sizes.append(size)
+        weights.append(weight)
+    return list(found.values())
+
+
+def _alone(name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+    """No more requests than a percentile leaves are late even on the fastest machine of the plan, empty."""
+    sizes, weights = _sizes(app)
+    total = math.fsum(weights)
+    first = [min(_prefill_ms(seat, size) for seat in seats if seat.engine.role != "decode") for size in sizes]
+    decoding = [seat for seat in seats if seat.engine.role != "prefill"]
+    step = min(max(p.base_ms + p.token_ms + p.kv_token_ms + p.sequence_ms for p in s.engine.pieces) for s in decoding)
+    for place, target in enumerate(app.latency):
+        limit = target.max_ms - (0.0 if target.of == "tpot" else app.network_ms_per_hop)
+        late = 0.0
+        for size, ms, weight in zip(sizes, first, weights, strict=True):
+            alone = {"ttft": ms, "tpot": step if size[1] > 1 else 0.0, "response": ms + step * (size[1] - 1)}[target.of]
+            late += weight if alone > limit * (1.0 + 1e-9) else 0.0
+        if late / total > 1.0 - target.percentile / 100.0 + FEASIBILITY:
+            text = f"{late / total:.4g} of the requests miss {target.max_ms:g} ms of {target.of} even alone"
+            yield Violation("latency", f"apps.{name}.latency[{place}]", text)
+
+
+def _prefill_ms(seat: _Seat, size: Size) -> float:
+    if not _room(seat, size):
+        return math.inf
+    total, at = 0.0, size[2]
+    while at < size[0]:
+        stop = min(size[0], at + seat.chunk)
+        pairs = (stop * stop - at * at) / 2.0
+        total += max(p.base_ms + p.token_ms * (stop - at) + p.pair_ms * pairs for p in seat.engine.pieces)
+        at = stop
+    return total

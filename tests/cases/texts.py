@@ -1,0 +1,63 @@
+"""Small wishes for fleets that make text."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+FAST = [{"base_ms": 2.0, "token_ms": 0.02, "pair_ms": 1e-6}, {"base_ms": 8.0, "kv_token_ms": 5e-5}]
+SLOW = [{"base_ms": 2.0, "token_ms": 0.06, "pair_ms": 3e-6}, {"base_ms": 20.0, "kv_token_ms": 2e-4}]
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.2",
+    "sources": {"made-up": {"kind": "assumed"}},
+    "hardware": {"big": {"kind": "gpu"}, "small": {"kind": "gpu"}},
+    "offers": {
+        "big-od": {"hardware": "big", "price_per_hour": "4"},
+        "small-od": {"hardware": "small", "price_per_hour": "1"},
+    },
+    "tasks": {"chat": {}},
+    "variants": {
+        "m": {"task": "chat", "runs": [{"hardware": "big", "engine": "fast"}, {"hardware": "small", "engine": "slow"}]}
+    },
+    "engines": {
+        "fast": {"pieces": FAST, "kv_tokens": 200_000, "most_tokens": 4096, "most_seqs": 128, "source": "made-up"},
+        "slow": {"pieces": SLOW, "kv_tokens": 40_000, "most_tokens": 4096, "most_seqs": 64, "source": "made-up"},
+    },
+}
+
+SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.1",
+    "apps": {
+        "chat": {
+            "runs": {"variants": ["m"]},
+            "latency": [
+                {"of": "ttft", "percentile": 95, "max_ms": 400},
+                {"of": "tpot", "percentile": 95, "max_ms": 50},
+            ],
+            "demand": {
+                "rate_qps": 20,
+                "mix": {
+                    "axes": ["input_tokens", "output_tokens"],
+                    "bins": [[200, 80], [1000, 120], [3000, 60]],
+                    "share": [0.5, 0.4, 0.1],
+                },
+            },
+        }
+    },
+}
+
+
+def profile() -> dict[str, Any]:
+    """A profile of two types of one model, to change."""
+    return copy.deepcopy(PROFILE)
+
+
+def slo(rate_qps: float = 20.0, *, ttft_ms: float = 400.0, tpot_ms: float = 50.0, **app: Any) -> dict[str, Any]:
+    """A wish for them, to change."""
+    made = copy.deepcopy(SLO)
+    chat = made["apps"]["chat"]
+    chat["demand"]["rate_qps"] = rate_qps
+    chat["latency"][0]["max_ms"], chat["latency"][1]["max_ms"] = ttft_ms, tpot_ms
+    chat.update(app)
+    return made

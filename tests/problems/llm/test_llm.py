@@ -1,0 +1,257 @@
+"""Fleets that make text: the rows against a saturated machine, the search against all counts, and what changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.planner.contract import Tools
+from hetplan.problems.llm.form import Rows, program
+from hetplan.problems.llm.options import LlmOptions
+from hetplan.problems.llm.size import fleet_of, judge_of
+from hetplan.problems.llm.wish import Wish, read_wish
+from hetplan.profiles.load import load_inputs
+from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
+from hetplan.simulator.tokens import Coming, draw, play
+from tests.cases import texts
+
+QUICK = {"requests": 1500, "seeds": 5}
+
+
+def solved(profile: dict[str, Any], slo: dict[str, Any], **options: Any) -> Any:
+    return hp.solve(profile, slo, options={**QUICK, **options})
+
+
+def cost_of(outcome: Any) -> float:
+    assert outcome.plan is not None, outcome.why
+    assert outcome.reason == "verified", outcome
+    found: float = next(one.value for one in outcome.plan.promises if one.quantity == "cost_per_hour")
+    return found
+
+
+def wish_of(profile: dict[str, Any], slo: dict[str, Any], **options: Any) -> Wish:
+    return read_wish(load_inputs(profile, slo), LlmOptions(**{**QUICK, **options}))
+
+
+@pytest.mark.parametrize(
+    ("size", "kv", "within"),
+    [((200, 150), 200_000, 0.03), ((900, 200), 200_000, 0.03), ((600, 300), 12_000, 0.07)],
+    ids=["short", "long", "kv binds"],
+)
+def test_rows_say_what_a_saturated_machine_does(size: tuple[int, int], kv: int, within: float) -> None:
+    """Rows (1) to (4) at the measured length of iterations, in a stationary window."""
+    pieces = [[2.0, 0.02, 0, 0, 1e-6], [8.0, 0, 5e-5, 0, 0]]
+    law = TokenLaw(np.array(pieces), kv, most_tokens=512, most_seqs=128)
+    requests = Requests.of([size] * 12_000)
+    run = play(TokenFleet((Group(law, 1),), size[1]), Coming(np.arange(12_000) * 1e-3, requests, size[1]))
+    done = np.sort(run.response_ms + run.arrival_ms)
+    rate = 6000.0 / (done[9000] - done[3000])
+    mean_ms = run.busy[0] / run.rounds[0]
+    work = law.work(requests.taken(np.array([0])))
+    loads = np.array([work.tokens[0], work.kv_tokens[0], work.sequences[0], work.pairs[0]])
+    time = min((1.0 - piece[0] / mean_ms) / (np.array(piece[1:]) @ loads) for piece in pieces if any(piece[1:]))
+    rows = min(time, kv / work.room[0] / mean_ms, 512 / work.tokens[0] / mean_ms, 128 / work.sequences[0] / mean_ms)
+    assert rate <= rows * 1.005
+    assert rate == pytest.approx(rows, rel=within)
+
+
+def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
+    """Every fleet that is cheaper is simulated here in every way that the search knows, and fails."""
+    profile, slo = texts.profile(), texts.slo(30.0)
+    outcome = solved(profile, slo)
+    cost, wish = cost_of(outcome), wish_of(profile, slo)
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
+    kept = []
+    for counts in itertools.product(range(int(cost / 4) + 1), range(int(cost) + 1)):
+        price = 4.0 * counts[0] + counts[1]
+        if not sum(counts) or price >= cost:
+            continue
+        for theta, big, small in itertools.product((1.0, 0.5, 0.25), (512, 1024, 2048), (256, 512)):
+            laws = [wish.laws[0].limited(big, 128), wish.laws[1].limited(small, 64)]
+            if judge.excess(judge.once(fleet_of(wish, counts, laws, theta), seed=0, count=800)) <= 1.0:
+                kept += [counts] if judge.surely(fleet_of(wish, counts, laws, theta)).kept else []
+    assert not kept
+    assert outcome.plan.claims[0].bound <= cost
+
+
+def test_rows_bound_what_simulation_serves() -> None:
+    """No fleet keeps a rate that its rows exclude."""
+    wish = wish_of(texts.profile(), texts.slo())
+    rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True))
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 3)
+    for counts in ((1, 0), (0, 3), (1, 2)):
+        most = rows.carried(counts).rate_qps
+        assert most <= rows.carried((9, 9)).prices @ np.array(counts) * (1 + 1e-9)
+        over = wish.with_rate(1.1 * most)
+        run = play(fleet_of(over, counts, wish.laws, 1.0), draw(over.demand, seed=1, count=6000))
+        served = run.served / run.end_ms * 1000.0
+        assert served < 1.02 * most
+    del judge
+
+
+def merged(profile: dict[str, Any]) -> dict[str, Any]:
+    profile["hardware"]["big2"] = {"kind": "gpu"}
+    profile["offers"]["big2-od"] = {"hardware": "big2", "price_per_hour": "4"}
+    profile["variants"]["m"]["runs"].append({"hardware": "big2", "engine": "fast"})
+    return profile
+
+
+def test_alike_classes_merged_and_a_type_split_in_two_change_nothing() -> None:
+    slo = texts.slo(30.0)
+    cost = cost_of(solved(texts.profile(), slo))
+    split = copy.deepcopy(slo)
+    mix = split["apps"]["chat"]["demand"]["mix"]
+    mix.pop("share")
+    mix["observed"] = [[200, 80]] * 5 + [[1000, 120]] * 4 + [[3000, 60]]
+    assert cost_of(solved(texts.profile(), split)) == pytest.approx(cost)
+    assert cost_of(solved(merged(texts.profile()), slo)) == pytest.approx(cost)
+
+
+def test_money_falls_in_steps_as_limits_are_loosened() -> None:
+    by_tpot = [cost_of(solved(texts.profile(), texts.slo(25.0, tpot_ms=limit))) for limit in (15.0, 30.0, 60.0, 100.0)]
+    by_ttft = [cost_of(solved(texts.profile(), texts.slo(25.0, ttft_ms=limit))) for limit in (150.0, 400.0, 2000.0)]
+    assert by_tpot == sorted(by_tpot, reverse=True)
+    assert by_ttft == sorted(by_ttft, reverse=True)
+    assert by_tpot[0] > by_tpot[-1]
+
+
+def test_the_same_files_give_the_same_bytes() -> None:
+    from hetplan.profiles.plan_file import plan_bytes
+
+    one, other = (plan_bytes(solved(texts.profile(), texts.slo()).plan) for _ in range(2))
+    assert one == other
+
+
+def test_a_plan_says_chunks_and_who_shows_its_times() -> None:
+    plan = solved(texts.profile(), texts.slo(20.0, goodput=0.93)).plan
+    assert {
+        load.serve.most_seqs is not None and load.serve.most_tokens is not None
+        for w in plan.workers
+        for load in w.loads
+    } == {True}
+    shown = {(one.quantity, one.percentile): one for one in plan.promises if one.model == "simulation/1"}
+    assert {("ttft_ms", 95.0), ("tpot_ms", 95.0), ("goodput", None)} == set(shown)
+    assert all(one.seeds == 5 for one in shown.values())
+    assert plan.dispatch["chat"].rule == "least-work/1"
+    assert plan.extensions["llm"]["search"]["complete"]
+    report = hp.simulate(plan, texts.profile(), texts.slo(20.0, goodput=0.93), seeds=3)
+    assert report.ok, report.broken
+
+
+def test_planned_says_that_no_queue_was_played() -> None:
+    outcome = solved(texts.profile(), texts.slo(), size="planned")
+    assert outcome.reason == "verified"
+    assert any(one.code == "W-queueing" for one in outcome.plan.warnings)
+    assert not [one for one in outcome.plan.promises if one.model.startswith("simulation")]
+    more = solved(texts.profile(), texts.slo(), size="planned", rate_headroom=3.0)
+    assert cost_of(more) > cost_of(outcome)
+
+
+def test_a_law_with_an_error_is_taken_slower() -> None:
+    profile = texts.profile()
+    for engine in profile["engines"].values():
+        engine["fitted"] = {"error": 0.4}
+    exact = cost_of(solved(profile, texts.slo(45.0), law_error=False))
+    assert cost_of(solved(profile, texts.slo(45.0))) > exact
+
+
+def test_two_gpus_of_a_node_make_one_instance() -> None:
+    profile = texts.profile()
+    profile["hardware"]["big"]["provides"] = {"gpu": 8}
+    profile["engines"]["fast"]["tensor"] = 2
+    profile["offers"]["big-od"]["price_per_hour"] = "1.5"
+    plan = solved(profile, texts.slo(60.0)).plan
+    big = [worker for worker in plan.workers if worker.hardware == "big"]
+    assert [load.instances for worker in big for load in worker.loads] == [4]
+
+
+def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
+    slo = texts.slo(60.0)
+    plain = cost_of(solved(texts.profile(), slo))
+    mix = slo["apps"]["chat"]["demand"]["mix"]
+    mix["axes"].append("cached_tokens")
+    mix["bins"] = [[i, o, i // 2] for i, o in mix["bins"]]
+    assert cost_of(solved(texts.profile(), slo)) < plain
+    profile = texts.profile()
+    profile["metrics"] = {"score": {"range": [0, 1]}}
+    profile["tasks"]["chat"]["metric"] = "score"
+    profile["variants"]["m"]["quality"] = {"value": 0.7}
+    profile["variants"]["fp8"] = {
+        "task": "chat",
+        "quality": {"value": 0.6},
+        "runs": [{"hardware": "big", "engine": "fp8"}],
+    }
+    profile["engines"]["fp8"] = {**profile["engines"]["fast"], "pieces": [{"base_ms": 4.0, "token_ms": 0.01}]}
+    any_of = texts.slo(60.0, runs={"task": "chat"})
+    assert cost_of(solved(profile, any_of)) < plain
+    best = solved(profile, {**any_of, "apps": {"chat": {**any_of["apps"]["chat"], "quality": {"min": 0.65}}}})
+    assert {load.variant for worker in best.plan.workers for load in worker.loads} == {"m"}
+
+
+@pytest.mark.parametrize(
+    ("slo", "field"),
+    [
+        (texts.slo(tpot_ms=7.0), "slo.apps.chat.latency[1].max_ms"),
+        (texts.slo(ttft_ms=30.0), "slo.apps.chat.latency[0].max_ms"),
+    ],
+    ids=["tpot", "ttft"],
+)
+def test_a_limit_below_what_any_type_does_alone_is_impossible(slo: dict[str, Any], field: str) -> None:
+    """The repair does: with it there is a plan, and a hair below it there is still none."""
+    outcome = solved(texts.profile(), slo)
+    assert outcome.status == "infeasible"
+    repair = next(one for one in outcome.repairs if one.field == field)
+    place = int(field[field.index("[") + 1])
+    mended = copy.deepcopy(slo)
+    mended["apps"]["chat"]["latency"][place]["max_ms"] = repair.to * 0.95
+    assert solved(texts.profile(), mended).status == "infeasible"
+
+
+@pytest.mark.parametrize("what", ["budget", "stock"])
+def test_too_little_money_or_stock_has_a_repair_that_does(what: str) -> None:
+    profile, slo = texts.profile(), texts.slo(60.0)
+    free = cost_of(solved(profile, slo))
+    if what == "budget":
+        slo["limits"] = {"cost_per_hour": str(free - 1.5)}
+    else:
+        profile["offers"]["big-od"]["stock"] = 1
+        profile["offers"]["small-od"]["stock"] = 0
+    outcome = solved(profile, slo)
+    assert outcome.plan is None
+    repairs = {one.field: one for one in outcome.repairs}
+    if what == "budget":
+        slo["limits"] = {"cost_per_hour": str(repairs["slo.limits.cost_per_hour"].to)}
+    else:
+        raised = [one for one in outcome.repairs if one.field.endswith(".stock")]
+        assert raised
+        for one in raised:
+            profile["offers"][one.field.split(".")[2]]["stock"] = int(one.to)  # type: ignore[arg-type]
+    assert cost_of(solved(profile, slo)) >= free - 1e-9
+
+
+def test_melanges_program_is_the_case_of_one_row() -> None:
+    """With one piece without a base, and room for everything, rows (1) are Melange's: loads of classes on types."""
+    from scipy.optimize import LinearConstraint, milp
+
+    profile, slo = texts.profile(), texts.slo(40.0, ttft_ms=1e6, tpot_ms=1e5)
+    for name, token in (("fast", 0.2), ("slow", 0.9)):
+        profile["engines"][name].update(
+            pieces=[{"token_ms": token}], kv_tokens=10**9, most_tokens=10**8, most_seqs=10**7
+        )
+    wish = wish_of(profile, slo)
+    form = program(wish, mean_tpot=False, sacrifice=False).build()
+    ours = milp(form.cost, constraints=LinearConstraint(form.matrix, form.row_lower, form.row_upper),
+                integrality=form.whole, bounds=(form.lower, form.upper)).fun  # fmt: skip
+    tokens = np.array([279, 1119, 3059]) * np.array([0.5, 0.4, 0.1]) * 40.0
+    busy = [tokens.sum() * token / 1000.0 for token in (0.2, 0.9)]
+    best = min(
+        4 * big + small
+        for big, small in itertools.product(range(20), range(60))
+        if big / busy[0] + small / busy[1] >= 1 - 1e-9
+    )
+    assert ours == pytest.approx(best)

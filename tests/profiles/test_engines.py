@@ -1,0 +1,130 @@
+"""Engines that make text: what is read, and every slip that is refused with its place and its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.errors import InputError
+from hetplan.profiles.load import load_inputs
+from tests.cases import texts
+
+
+def test_a_profile_with_engines_is_read() -> None:
+    inputs = load_inputs(texts.profile(), texts.slo())
+    assert not inputs.warnings
+    engine = inputs.profile.engines["fast"]
+    assert (engine.gpus, engine.role, engine.pieces[1].base_ms) == (1, "mixed", 8.0)
+
+
+def engine_of(profile: dict[str, Any], **changed: Any) -> None:
+    profile["engines"]["fast"].update(changed)
+
+
+FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str, str]] = {
+    "falls": (
+        lambda p, s: engine_of(p, pieces=[{"base_ms": 9, "token_ms": -0.1}]),
+        "$.engines.fast.pieces[0].token_ms",
+        "never falls",
+    ),
+    "seconds": (
+        lambda p, s: engine_of(p, pieces=[{"base_ms": 0.008, "token_ms": 2e-5}]),
+        "$.engines.fast.pieces",
+        "Are these seconds",
+    ),
+    "empty piece": (lambda p, s: engine_of(p, pieces=[{}, {"base_ms": 9}]), "$.engines.fast.pieces[0]", "says nothing"),
+    "role": (lambda p, s: engine_of(p, role="both"), "$.engines.fast.role", "mixed"),
+    "sequences": (lambda p, s: engine_of(p, most_seqs=5000), "$.engines.fast.most_seqs", "takes a token"),
+    "context": (lambda p, s: engine_of(p, context_tokens=300_000), "$.engines.fast.context_tokens", "does not fit"),
+    "no such engine": (
+        lambda p, s: p["variants"]["m"]["runs"][0].update(engine="quick"),
+        "$.variants.m.runs[0].engine",
+        "no engine 'quick'",
+    ),
+    "two speeds": (
+        lambda p, s: p["variants"]["m"]["runs"][0].update(rate="t"),
+        "$.variants.m.runs[0]",
+        "exactly one of latency, rate and engine",
+    ),
+    "no source": (lambda p, s: engine_of(p, source="nobody"), "$.engines.fast.source", "no source"),
+    "no length": (
+        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(axes=["input_tokens", "batch"]),
+        "$.apps.chat.demand.mix",
+        "how long its requests are",
+    ),
+    "nothing out": (
+        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 0], [1000, 120], [3000, 60]]),
+        "$.apps.chat.demand.mix.bins[0]",
+        "at least one token",
+    ),
+    "too long": (
+        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 80], [1000, 120], [500_000, 60]]),
+        "$.apps.chat.demand.mix",
+        "longer than the context or the KV",
+    ),
+    "all cached": (
+        lambda p, s: s["apps"]["chat"]["demand"].update(
+            mix={"axes": ["input_tokens", "output_tokens", "cached_tokens"], "bins": [[9, 9, 9]], "share": [1]}
+        ),
+        "$.apps.chat.demand.mix.bins[0]",
+        "the last token of a prompt",
+    ),
+    "gpus": (lambda p, s: engine_of(p, tensor=4), "$.engines.fast.tensor", "takes 4 GPUs"),
+    "only prefill": (
+        lambda p, s: [one.update(role="prefill") for one in p["engines"].values()],
+        "$.engines",
+        "serve no request",
+    ),
+    "survive": (lambda p, s: s.update(limits={"survive": {"hosts": 1}}), "$.limits.survive", "not planned for losses"),
+    "drop": (lambda p, s: s["apps"]["chat"].update(late="drop"), "$.apps.chat.late", "never dropped"),
+    "quality": (
+        lambda p, s: s["apps"]["chat"].update(quality={"min": 0.5}),
+        "$.apps.chat.quality.min",
+        "no variant of quality",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_bad_input_is_refused_with_its_place(name: str) -> None:
+    spoil, path, why = FAULTS[name]
+    profile, slo = texts.profile(), texts.slo()
+    spoil(profile, slo)
+    with pytest.raises(InputError) as caught:
+        hp.solve(profile, slo, question="llm")
+    faults = caught.value.faults
+    assert [fault for fault in faults if fault.path == path and why in f"{fault.why} {fault.remedy}"], faults
+    assert all(fault.remedy for fault in faults)
+
+
+def test_unusual_numbers_are_warned_of() -> None:
+    profile = texts.profile()
+    engine_of(profile, pieces=[{"base_ms": 0.2}], fitted={"error": 5})
+    warned = {at for code, at, _ in load_inputs(profile, texts.slo()).warnings if code == "W-unit"}
+    assert {"engines.fast.pieces", "engines.fast.fitted.error"} <= warned
+
+
+def test_files_with_engines_ask_no_other_question_and_others_ask_no_fleet_of_text() -> None:
+    from hetplan import registry
+
+    inputs = load_inputs(texts.profile(), texts.slo())
+    assert not registry.obstacles("llm", inputs)
+    for name in ("pool", "variants", "policy", "pipeline", "compound"):
+        assert any("by the law of an engine" in one.why for one in registry.obstacles(name, inputs)), name
+
+
+def test_a_goodput_is_for_fleets_of_text_alone() -> None:
+    profile = {
+        "format": "hetplan/profile/1.1",
+        "hardware": {"gpu": {"kind": "gpu"}},
+        "offers": {"od": {"hardware": "gpu", "price_per_hour": "1"}},
+        "tasks": {"rank": {}},
+        "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
+        "tables": {"t": {"quantity": "latency_ms", "mean": 5}},
+    }
+    app = {"runs": {"variants": ["m"]}, "goodput": 0.9, "demand": {"rate_qps": 9}}
+    with pytest.raises(InputError, match="goodput"):
+        hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, question="pool")

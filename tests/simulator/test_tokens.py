@@ -1,0 +1,137 @@
+"""Machines that make text: against closed forms at batch 1, and against a slow simulation written apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
+from hetplan.simulator.tokens import Coming, Played, play
+from tests.cases import slow_tokens
+
+TWO_PIECES = [(2.0, 0.05, 0.0, 0.01, 2e-6), (8.0, 0.0, 0.001, 0.0, 0.0)]
+
+
+def law_of(pieces: list[tuple[float, ...]], kv: int = 100_000, **more: object) -> TokenLaw:
+    return TokenLaw(np.array(pieces), kv, **more)  # type: ignore[arg-type]
+
+
+def test_one_request_alone_takes_what_the_law_says() -> None:
+    law = law_of(TWO_PIECES, most_tokens=64)
+    found = played(TokenFleet((Group(law, 1),), 10), np.array([5.0]), Requests.of([(100, 10)]), gaps=True)
+    prompt = max(2 + 0.05 * 64 + 2e-6 * 64**2 / 2, 8) + max(2 + 0.05 * 36 + 2e-6 * (100**2 - 64**2) / 2, 8)
+    steps = [max(2 + 0.05 + 0.01, 8 + 0.001 * (100 + k)) for k in range(1, 10)]
+    assert found.ttft_ms[0] == pytest.approx(prompt)
+    assert found.response_ms[0] == pytest.approx(prompt + sum(steps))
+    assert found.tpot_ms[0] == pytest.approx(sum(steps) / 9)
+    assert found.gap_ms is not None
+    assert found.gap_ms[0] == pytest.approx(max(steps))
+    assert found.ttft_ms[0] == pytest.approx(law.prefill_ms(Requests.of([(100, 10)]))[0])
+
+
+def test_requests_one_at_a_time_queue_as_in_lindleys_equation() -> None:
+    """A machine of one sequence is a queue with one server: each waits for the one before."""
+    law, rng = law_of(TWO_PIECES, most_seqs=1, most_tokens=512), np.random.default_rng(1)
+    sizes = np.stack([rng.integers(1, 400, 200), rng.integers(1, 40, 200)], axis=1)
+    arrival = np.sort(rng.random(200) * 20_000)
+    requests = Requests.of(sizes)
+    served = law.prefill_ms(requests)
+    served += np.array([sum(max(2.06, 8 + 0.001 * (i + k)) for k in range(1, o)) for i, o in sizes])
+    done, free = np.zeros(200), 0.0
+    for number in range(200):
+        free = max(free, arrival[number]) + served[number]
+        done[number] = free
+    found = played(TokenFleet((Group(law, 1),), 20), arrival, requests)
+    # The last decode of one sequence and the next prompt never share an iteration: there is one place.
+    assert found.response_ms == pytest.approx(done - arrival)
+
+
+def played(fleet: TokenFleet, arrival: np.ndarray, requests: Requests, **how: object) -> Played:
+    return play(fleet, Coming(arrival, requests, fleet.output_tokens), **how)  # type: ignore[arg-type]
+
+
+def compared(machines: list[slow_tokens.Machine], sizes: np.ndarray, arrival: np.ndarray, **how: object) -> tuple:
+    slow = [
+        slow_tokens.Sequence(n, float(arrival[n]), int(row[0]), int(row[1]), int(row[2]) if len(row) > 2 else 0)
+        for n, row in enumerate(sizes)
+    ]
+    in_turn = bool(how.pop("in_turn", False))
+    slow_tokens.play(machines, slow, expected=20.0, in_turn=in_turn, ttft_ms=float(how.get("ttft_ms", np.inf)))  # type: ignore[arg-type]
+    groups = tuple(
+        Group(
+            law_of(one.pieces, one.kv, most_tokens=one.chunk, most_seqs=one.seqs, prefill_first=one.prefill_first,
+                   reserves=one.reserves),
+            1,
+            limit=one.limit,
+        )
+        for one in machines
+    )  # fmt: skip
+    rule = "round-robin/1" if in_turn else "least-work/1"
+    fast = played(TokenFleet(groups, 20.0, rule=rule, **how), arrival, Requests.of(sizes), gaps=True)  # type: ignore[arg-type]
+    return slow, fast
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_agrees_with_a_simulation_written_apart(seed: int) -> None:
+    """Chunks, prefill first, reserved KV, preemption, caches, unlike machines and all rules, at random."""
+    rng = np.random.default_rng(seed)
+    machines = []
+    for _ in range(int(rng.integers(1, 4))):
+        pieces = [tuple(rng.random(5) * scale) for scale in (np.array([6, 0.05, 2e-4, 0.05, 2e-5]),) for _ in range(2)]
+        machines.append(
+            slow_tokens.Machine(
+                pieces=pieces, kv=int(rng.integers(450, 1500)), chunk=int(rng.integers(32, 200)),
+                seqs=int(rng.integers(4, 30)), prefill_first=bool(rng.random() < 0.4),
+                reserves=bool(rng.random() < 0.3), limit=float(rng.choice([0.3, 1.0])),
+            )
+        )  # fmt: skip
+    count = 300
+    sizes = np.stack([rng.integers(1, 300, count), rng.integers(1, 100, count), rng.integers(0, 50, count)], axis=1)
+    sizes[:, 2] = np.minimum(sizes[:, 2], sizes[:, 0] - 1)
+    arrival = np.sort(rng.random(count) * rng.choice([3000.0, 12_000.0]))
+    slow, fast = compared(machines, sizes, arrival, ttft_ms=40.0, in_turn=bool(seed % 3 == 0))
+    assert fast.served == count
+    assert fast.machine.tolist() == [one.machine for one in slow]
+    assert fast.lost.tolist() == [one.lost for one in slow]
+    assert fast.ttft_ms == pytest.approx(np.array([one.stamps[0] - one.arrived for one in slow]))
+    assert fast.response_ms == pytest.approx(np.array([one.stamps[-1] - one.arrived for one in slow]))
+    gaps = [max(np.diff(one.stamps), default=0.0) for one in slow]
+    assert fast.gap_ms == pytest.approx(np.array(gaps), abs=1e-9)
+    assert int(fast.rounds.sum()) == sum(one.rounds for one in machines)
+
+
+def test_some_of_these_cases_lose_sequences_for_want_of_room() -> None:
+    """Else the comparison above would say nothing of preemption."""
+    machine = slow_tokens.Machine(pieces=[(5.0, 0.02, 0.0, 0.0, 0.0)], kv=400, chunk=200, seqs=20)
+    sizes = np.array([(100, 90)] * 12)
+    slow, fast = compared([machine], sizes, np.arange(12.0))
+    assert sum(one.lost for one in slow) > 3
+    assert fast.lost.tolist() == [one.lost for one in slow]
+    assert fast.most_kv.max() <= 1.0
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    law, rng = law_of(TWO_PIECES), np.random.default_rng(3)
+    requests, arrival = Requests.of(rng.integers(2, 200, (500, 2))), np.sort(rng.random(500) * 5000)
+    fleet = TokenFleet((Group(law, 2), Group(law.slower(0.5), 1, share=0.5)), 20.0, rule="shares/1")
+    one, same, other = (played(fleet, arrival, requests, seed=seed) for seed in (4, 4, 5))
+    assert one.response_ms.tobytes() == same.response_ms.tobytes()
+    assert one.response_ms.tobytes() != other.response_ms.tobytes()
+
+
+def test_prefill_on_one_machine_and_decoding_on_another() -> None:
+    """KV moves over a link of the machine that prefilled, one request after the other, and the first token with it."""
+    first, after = law_of([(1.0, 0.1, 0, 0, 0)], role="prefill"), law_of([(7.0, 0.0, 0, 0, 0)], role="decode")
+    fleet = TokenFleet((Group(first, 1), Group(after, 1)), 5.0, link_ms_per_token=0.5)
+    found = played(fleet, np.array([0.0, 0.0]), Requests.of([(100, 5), (40, 3)]))
+    # Prompts of 11 and 5 ms, one after the other; then 50 and 20 ms over the link.
+    assert found.ttft_ms.tolist() == pytest.approx([61.0, 81.0])
+    assert found.response_ms.tolist()[0] == pytest.approx(61.0 + 4 * 7.0)
+    assert found.machine.tolist() == [1, 1]
+
+
+def test_requests_that_no_type_takes_are_not_served() -> None:
+    law = law_of(TWO_PIECES, role="decode")
+    found = played(TokenFleet((Group(law, 1),), 5.0), np.array([0.0]), Requests.of([(10, 5)]))
+    assert found.served == 0
+    assert np.isnan(found.ttft_ms).all()
