@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.slo import App, Arrivals, Mix
-from hetplan.serving.runs import run_of
+from hetplan.serving.loads import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

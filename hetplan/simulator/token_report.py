@@ -15,7 +15,7 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.serving.price import worker_price
+from hetplan.serving.loads import worker_price
 from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, fleet_of_plan, limits_of
 from hetplan.simulator.demand import arrivals_named, checked_trace
 from hetplan.simulator.figures import Estimate, estimate

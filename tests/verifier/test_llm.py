@@ -62,13 +62,16 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a limit of nobody": (lambda p: p["dispatch"]["chat"]["limit"].update(nobody=1.0), "llm-rule"),
     "a load without a route": (lambda p: p["routing"]["chat"][0].update(to={}), "llm-routing"),
     "a time by arithmetic": (
-        lambda p: (promise(p, "ttft_ms").update(model="measured", basis="us")),
+        lambda p: promise(p, "ttft_ms").update(model="measured", basis="us"),
         "llm-promise",
     ),
     "no simulation of tpot": (lambda p: p["promises"].remove(promise(p, "tpot_ms")), "llm-promise"),
     "no goodput": (lambda p: p["promises"].remove(promise(p, "goodput")), "llm-promise"),
     "one seed": (lambda p: promise(p, "tpot_ms").update(seeds=1), "llm-promise"),
-    "an interval above the promise": (lambda p: promise(p, "ttft_ms").update(interval=[1.0, 9999.0]), "promise-interval"),
+    "an interval above the promise": (
+        lambda p: promise(p, "ttft_ms").update(interval=[1.0, 9999.0]),
+        "promise-interval",
+    ),
     "a lower rate": (lambda p: promise(p, "rate_qps").update(value=RATE / 2), "demand"),
     "a cheaper bill": (lambda p: promise(p, "cost_per_hour").update(value=0.5), "promise"),
     "planned without a warning": (

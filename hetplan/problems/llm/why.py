@@ -71,7 +71,7 @@ def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> 
 
 
 def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
-    """Budget, stock or limits leave no fleet that the rows allow: what would do is found by simulation, as a plan is."""
+    """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
     free = _unlimited(wish, budget=True, stock=True)
     answer = ask(program(free, mean_tpot=False, sacrifice=True).build(), gap=1e-6, about="least cost without limits")
     repairs = [one for one in _repairs(wish, judge, ask, max(answer.bound or 0.0, 1e-9)) if one is not None]

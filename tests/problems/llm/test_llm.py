@@ -1,4 +1,4 @@
-"""Fleets that make text: the rows against a saturated machine, the search against all counts, and what changes nothing."""
+"""Fleets that make text: rows against a saturated machine, the search against all counts, what changes nothing."""
 
 from __future__ import annotations
 
