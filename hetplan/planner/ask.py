@@ -102,12 +102,14 @@ class Asking:
         record = self._record([form], run, about=about, limits=limits, solver=solver)
         return self._outcome(record)[0]
 
-    def all(self, forms: Iterable[Form[X]], *, about: str = "", solver: str | None = None) -> list[Answer[X]]:
+    def all(
+        self, forms: Iterable[Form[X]], *, gap: float | None = None, about: str = "", solver: str | None = None
+    ) -> list[Answer[X]]:
         """Ask a family; one engine answers all of it, warm where it can."""
         family = list(forms)
         if not family:
             return []
-        limits = self._limits(None)
+        limits = self._limits(gap)
 
         def run(engine: Solver) -> list[Answer[Any]]:
             return list(engine.solve_all(family, limits, on_event=self.note))

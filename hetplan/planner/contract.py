@@ -93,7 +93,9 @@ class Ask(Protocol):
         """One question. `gap` is the formulation's default, which an explicit limit overrides."""
         ...
 
-    def all(self, forms: Iterable[Form[X]], *, about: str = "", solver: str | None = None) -> list[Answer[X]]:
+    def all(
+        self, forms: Iterable[Form[X]], *, gap: float | None = None, about: str = "", solver: str | None = None
+    ) -> list[Answer[X]]:
         """Many questions of one family, to one warm engine where it can; recorded as one group."""
         ...
 

@@ -107,6 +107,7 @@ _RANGES = {
     "derate": (0.0, 1.0),
     "headroom": (0.0, 1.0),
     "slo_divisor": (1.0, 1e9),
+    "spare": (0.0, 1e9),
     "violation_tolerance": (0.0, 0.5),
     "xi": (0.0, 1.0),
 }

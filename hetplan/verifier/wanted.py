@@ -51,21 +51,36 @@ def _rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
 def check_capacity(facts: Facts, flows: Mapping[str, Flow], period: str) -> Iterator[Violation]:
     """No group of workers has more to do, at the promised rates, than its machines can."""
     work = _work(flows, _rates(facts, flows))
-    share = 1.0 - option(facts.plan, "headroom", 0.0)
     for worker in facts.plan.workers:
         if worker.period == period:
             for name, taken in busy(worker, work).items():
-                room = share * worker.count
+                room = _to_be_used(facts, worker) if taken > 0.0 else 0.0
                 if taken > room * (1.0 + FEASIBILITY):
                     text = f"{name} keeps {taken:.6g} machines busy at the promised rate, {room:g} are there for it"
                     yield Violation("capacity", f"workers.{worker.id}", text)
+
+
+def _to_be_used(facts: Facts, worker: Worker) -> float:
+    """Machines of a group that may be busy: without the share, and the part of the servers, that are kept free.
+
+    `spare` servers are kept free by all groups together that run the same.
+    """
+    share, spare = 1.0 - option(facts.plan, "headroom", 0.0), option(facts.plan, "spare", 0.0)
+    if not spare:
+        return share * worker.count
+    alike = sum(one.count for one in facts.plan.workers if _runs(one) == _runs(worker))
+    return share * max(worker.count - spare * worker.count / max(alike, 1), 0.0)
+
+
+def _runs(worker: Worker) -> tuple[object, ...]:
+    loads = tuple((load.app, load.node, load.variant, load.serve.max_batch) for load in worker.loads)
+    return worker.hardware, worker.period, loads
 
 
 def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
     """The most that each application's shares carry while the others keep their promised rates, in one period."""
     rates = _rates(facts, flows)
     work = _work(flows, rates)
-    share = 1.0 - option(facts.plan, "headroom", 0.0)
     most = dict.fromkeys(flows, math.inf)
     for name, flow in flows.items():
         for worker in {facts.seats[load].worker.id: facts.seats[load].worker for load in flow.work}.values():
@@ -73,7 +88,7 @@ def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
             for queue, unit in busy(worker, flow.work).items():
                 if unit > 0.0:
                     others = taken[queue] - rates[name] * unit
-                    most[name] = min(most[name], (share * worker.count - others) / unit)
+                    most[name] = min(most[name], (_to_be_used(facts, worker) - others) / unit)
     return most
 
 

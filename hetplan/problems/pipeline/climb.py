@@ -22,7 +22,20 @@ from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.rows import ONE_MORE, Asked, Written
 from hetplan.problems.pipeline.tree import Level, Mask, Places, Tree, Vector, prefixes
 
-__all__ = ["GAP", "KEPT", "SLIPS", "Solved", "best_quality", "climb", "cut", "kept_best", "polished", "quality_of"]
+__all__ = [
+    "CLAIMED",
+    "GAP",
+    "KEPT",
+    "SLIPS",
+    "Solved",
+    "best_quality",
+    "climb",
+    "cut",
+    "keeping",
+    "kept_best",
+    "polished",
+    "quality_of",
+]
 
 KEPT = 1e-7
 """How much of an earlier level's value a later one may lose."""
@@ -141,7 +154,7 @@ def climb(
             needed = _as_few_as_there_are(ask, write, asked, best, gap)
             if needed is not None:
                 reported.append(Reported("servers", "min", scope, needed))
-                asked = _keeping(asked, goal, needed.value or 0.0)
+                asked = keeping(asked, goal, needed.value or 0.0)
                 continue
         written = write(replace(asked, goal=goal))  # type: ignore[arg-type]
         hint = point if point is not None and point.size == written.form.cost.size else None
@@ -156,8 +169,8 @@ def climb(
             break
         best, point = (written, answer.point), answer.point
         value = written.form.value(answer.point)
-        reported.append(Reported(_CLAIMED[goal], "max" if goal in ("quality", "fairest") else "min", scope, answer))
-        asked = _keeping(asked, goal, value)
+        reported.append(Reported(CLAIMED[goal], "max" if goal in ("quality", "fairest") else "min", scope, answer))
+        asked = keeping(asked, goal, value)
     assert best is not None
     return best[0], best[1], reported
 
@@ -182,12 +195,13 @@ _ABOUT = {
     "quality": "best accuracy", "fairest": "best accuracy of the worst served", "servers": "fewest servers",
     "cost": "least cost", "moves": "fewest moves",
 }  # fmt: skip
-_CLAIMED = {
+CLAIMED: dict[str, str] = {
     "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour", "moves": "moves",
 }  # fmt: skip
 
 
-def _keeping(asked: Asked, goal: str, value: float) -> Asked:
+def keeping(asked: Asked, goal: str, value: float) -> Asked:
+    """What was asked, and no less of this goal than was reached."""
     if goal == "quality":
         return replace(asked, quality_least=value - KEPT)
     if goal == "fairest":
@@ -219,6 +233,14 @@ def polished(
     answer = ask(written.form, about="shares of the chosen servers")
     if answer.status is not Status.OPTIMAL or answer.point is None:
         return None
+    if any(tree.spare > 0 for tree in trees):
+        # Of shares that are as good, those that fill no group to the brim.
+        reached = replace(asked, goal="room", quality_least=written.form.value(answer.point) - KEPT / 10)
+        roomy = config_form(forest, fleet, reached)
+        again = ask(roomy.form, about="shares that leave most room")
+        if again.point is not None:
+            written, answer = roomy, again
+    assert answer.point is not None
     shares = [[np.maximum(answer.point[columns], 0.0) for columns in flows] for flows in written.flows]
     return forest, kept, shares
 

@@ -18,9 +18,9 @@ from hetplan.problems.pipeline.rows import (
     Forest,
     Servers,
     Written,
-    add_batch_rule,
     add_flows,
     add_goal,
+    add_groups,
     add_qualities,
     add_servers,
     bound_of_servers,
@@ -59,34 +59,47 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
     and (1) reads sum n = D with D a column.
     """
     trees = [tree for tree, _ in forest]
-    m = Builder("max" if asked.goal in ("quality", "fairest", "rate") else "min", name=f"config {asked.goal}")
+    m = Builder("max" if asked.goal in ("quality", "fairest", "rate", "room") else "min", name=f"config {asked.goal}")
     uppers = [
         [bound_of_servers(tree, largest_gains(levels), t, fleet, asked) for t in range(len(tree.tasks))]
         for tree, levels in forest
     ]
     servers = add_servers(m, trees, uppers, fleet, asked)
     flows, rate = add_flows(m, forest, fleet, asked)
-    for i in range(len(forest)):
-        _config_loads(m, i, forest, fleet, asked, flows[i], servers)
-    if asked.counts is None and asked.whole and not asked.multibatch:
-        add_batch_rule(m, trees, uppers, servers, fleet)
+    loads = [_config_loads(m, i, forest, fleet, asked, flows[i], servers) for i in range(len(forest))]
+    if asked.counts is None:
+        add_groups(m, trees, uppers, servers, fleet, asked, loads)
     costs: dict[int, float] = {} if rate is None else {rate: 1.0}
+    if asked.goal == "room":
+        costs |= _room(m, trees, loads)
     add_qualities(m, forest, flows, asked, costs, rate)
     add_goal(costs, trees, servers, fleet, asked)
     return Written(set_costs(m.build(), costs), servers.x, flows, rate)
 
 
+def _room(m: Builder, trees: Sequence[Tree], loads: Sequence[Places]) -> dict[int, float]:
+    """Servers of each group that are left over, up to one; and what they count for."""
+    costs: dict[int, float] = {}
+    for tree, rows in zip(trees, loads, strict=True):
+        room = m.columns(f"room {tree.app}", str, size=rows.size, upper=1.0, unit="servers")
+        m.add(rows, room, np.concatenate([task.qps for task in tree.tasks]))
+        costs |= dict.fromkeys(room.tolist(), 1.0)
+    return costs
+
+
 def _config_loads(
     m: Builder, i: int, forest: Forest, fleet: Fleet, asked: Asked, flows: list[Places], servers: Servers
-) -> None:
+) -> Places:
     """(2): no configuration gets more than its servers carry."""
     tree, levels = forest[i]
     name = f"{tree.app}/" if len(forest) > 1 else ""
-    unit, start = flow_unit(tree, i, asked), 0
+    unit, start, rows = flow_unit(tree, i, asked), 0, list[Places]()
     for t, (task, level) in enumerate(zip(tree.tasks, levels, strict=True)):
         capacity = task.qps * (1.0 - asked.slip)
         own = slice(start, start + task.size)
-        upper: Vector | float = 0.0 if asked.counts is None else capacity * asked.counts[i][own]
+        upper: Vector | float = 0.0
+        if asked.counts is not None:
+            upper = capacity * np.maximum(asked.counts[i][own] - tree.spare, 0.0)
         load = m.rows(
             f"load {name}{task.id}",
             lambda c, task=task: task.label(c, fleet.hardware),  # type: ignore[misc]
@@ -98,7 +111,9 @@ def _config_loads(
         m.add(load[level.config], flows[t], unit * level.gain)
         if asked.counts is None:
             m.add(load, servers.x[i][own], -capacity)
+        rows.append(load)
         start += task.size
+    return np.concatenate(rows)
 
 
 @dataclass(frozen=True)
@@ -133,10 +148,8 @@ def variant_form(
     ]
     servers = add_servers(m, trees, uppers, fleet, asked)
     flows, rate = add_flows(m, forest, fleet, asked)
-    for i, tree in enumerate(trees):
-        _variant_loads(m, i, forest, tree, asked, flows[i], servers)
-    if asked.whole and not asked.multibatch:
-        add_batch_rule(m, trees, uppers, servers, fleet)
+    loads = [_variant_loads(m, i, forest, tree, asked, flows[i], servers) for i, tree in enumerate(trees)]
+    add_groups(m, trees, uppers, servers, fleet, asked, loads)
     if more is not None:
         more(_Parts(m, trees, forest, flows, servers, uppers))
     costs: dict[int, float] = {} if rate is None else {rate: 1.0}
@@ -147,11 +160,11 @@ def variant_form(
 
 def _variant_loads(
     m: Builder, i: int, forest: Forest, tree: Tree, asked: Asked, flows: list[Places], servers: Servers
-) -> None:
+) -> Places:
     """No variant gets more than its servers, of all types and batches, carry together."""
     merged_tree, levels = forest[i]
     name = f"{tree.app}/" if len(forest) > 1 else ""
-    unit, start = flow_unit(tree, i, asked), 0
+    unit, start, rows = flow_unit(tree, i, asked), 0, list[Places]()
     for t, (task, level) in enumerate(zip(tree.tasks, levels, strict=True)):
         mine = merged_tree.tasks[t].variant
         label = _names(task, mine)
@@ -159,7 +172,9 @@ def _variant_loads(
         m.add(load[level.config], flows[t], unit * level.gain)
         row_of = np.searchsorted(mine, task.variant)
         m.add(load[row_of], servers.x[i][start : start + task.size], -task.qps * (1.0 - asked.slip))
+        rows.append(load[row_of])
         start += task.size
+    return np.concatenate(rows)
 
 
 def _names(task: Task, mine: Places) -> Callable[[int], str]:

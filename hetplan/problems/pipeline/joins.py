@@ -32,8 +32,8 @@ from hetplan.problems.pipeline.rows import (
     Goal,
     Servers,
     Written,
-    add_batch_rule,
     add_goal,
+    add_groups,
     add_servers,
     bound_of_servers,
     set_costs,
@@ -167,13 +167,14 @@ def _form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
     uppers = [[bound_of_servers(tree, own, t, fleet, asked) for t in range(len(tree.tasks))]
               for tree, own in zip(trees, gains, strict=True)]  # fmt: skip
     servers = add_servers(m, trees, uppers, fleet, asked)
-    if asked.counts is None and asked.whole and not asked.multibatch:
-        add_batch_rule(m, trees, uppers, servers, fleet)
+    shared = [_shares(m, i, tree, gains[i], servers, asked) for i, tree in enumerate(trees)]
+    if asked.counts is None:
+        add_groups(m, trees, uppers, servers, fleet, asked, [loads for _, loads in shared])
     costs: dict[int, float] = {}
     flows: list[list[Places]] = []
     totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
     for i, tree in enumerate(trees):
-        flows.append(_shares(m, i, tree, gains[i], servers, asked))
+        flows.append(shared[i][0])
         if asked.counts is None:
             _times(m, tree, edges[i], servers.x[i], uppers[i], _limits(problem, tree, edges[i]))
         weights = tree.weights or {}
@@ -185,8 +186,11 @@ def _form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
     return Written(set_costs(m.build(), costs), servers.x, flows)
 
 
-def _shares(m: Builder, i: int, tree: Tree, gains: Sequence[float], servers: Servers, asked: Asked) -> list[Places]:
-    columns, start = [], 0
+def _shares(
+    m: Builder, i: int, tree: Tree, gains: Sequence[float], servers: Servers, asked: Asked
+) -> tuple[list[Places], Places]:
+    """Columns of shares per task, and for each configuration the row of what its variant's servers carry."""
+    columns, rows, start = list[Places](), list[Places](), 0
     for t, task in enumerate(tree.tasks):
         used = np.unique(task.variant)
         s = m.columns(f"s {tree.app}/{task.id}", str, size=used.size)
@@ -194,14 +198,16 @@ def _shares(m: Builder, i: int, tree: Tree, gains: Sequence[float], servers: Ser
         row_of, capacity = np.searchsorted(used, task.variant), task.qps * (1.0 - asked.slip)
         upper = np.zeros(used.size)
         if asked.counts is not None:
-            np.add.at(upper, row_of, capacity * asked.counts[i][start : start + task.size])
+            counts = asked.counts[i][start : start + task.size]
+            np.add.at(upper, row_of, capacity * np.maximum(counts - tree.spare, 0.0))
         load = m.rows(f"load {tree.app}/{task.id}", str, size=used.size, upper=upper, unit="qps")
         m.add(load, s, tree.demand * gains[t])
         if asked.counts is None:
             m.add(load[row_of], servers.x[i][start : start + task.size], -capacity)
         start += task.size
         columns.append(s)
-    return columns
+        rows.append(load[row_of])
+    return columns, np.concatenate(rows)
 
 
 def _times(

@@ -1,10 +1,11 @@
-"""Plans that keep the wish while queries wait: the default size, and the one that only estimates.
+"""Plans that keep the wish while queries wait: the sizes `auto`, `simulated` and `estimated`.
 
-`estimated` keeps more of every server free than the shipped examples need; nothing is simulated.
-
-`auto` tries a few shares of free capacity, each planned by the program and played for a counted number of queries. A
-plan is good enough when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best
-plan seen is confirmed by fresh seeds; more free capacity is not always better, so none is thrown away that was good.
+What a group of alike servers needs free, so that its queries need not wait long, is nearly a constant number of
+servers, whatever its size: `spare`, inside the program. `estimated` takes a number that is mostly enough, and simulates
+nothing. `auto` looks for the least that is: each is planned and played for a counted number of queries. A plan is good
+when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best plan seen is
+confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
+does, an equal share of all capacity (`headroom`) is tried. `simulated` looks closer, at more queries, and tries both.
 Nothing is timed: the same inputs give the same plan.
 """
 
@@ -13,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pipeline.draft import draft
+from hetplan.problems.pipeline.few import by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
@@ -29,22 +32,76 @@ __all__ = ["estimated", "kept"]
 
 Way = Callable[..., Draft | Infeasible]
 
-STEPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of free capacity tried in turn, beyond the one that is asked for."""
-ESTIMATE = 0.15
-"""The share that `estimated` keeps free: the shipped examples need 0.05 and 0.1."""
+SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
+"""Servers that a group keeps free, tried in turn."""
+HEADROOMS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of capacity kept free, tried in turn."""
+ESTIMATE = (0.34, 0.2, 0.1)
+"""Servers that `estimated` keeps free in each group, or fewer where that is too much to ask for."""
 DIVISOR = 1.8
-"""`slo_divisor` where none is asked for: with capacity kept free, paths may be a little longer than Loki's."""
-WIDTH = 0.025
-"""Between a share that is too little and one that is enough, it is not worth looking further."""
-SEARCHED = (2, 30_000)
-"""Runs, and queries in each, by which plans are chosen."""
-CONFIRMED = (5, 30_000)
-"""The same for the plan that is handed out: what it promises rests on these, by seeds that chose nothing."""
-MOST_QUERIES = 300_000
-"""In a run of several applications, of which the least asked for would else set a very long one."""
-CHOSEN_AT = 0.7
+"""`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's."""
+MOST_QUERIES = 10
+"""Of several applications the busiest is played for no more than so many times the queries that are counted."""
+CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
+HOPELESS = 2.5
+"""What a first look finds so many times over what may be late is looked at no more."""
+LATE = 100
+"""In a play, at least so many queries may be late: where fewer may be, more are played, up to `LONGEST` times."""
+LONGEST = 10
+IN_VAIN = 2
+"""So often the step between too little room and more than there is a plan for is halved."""
+FRESH = 1_000_003
+"""Between the seeds that choose a plan and those that confirm it."""
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """How closely a search looks: (runs, queries in each) of a first look, of a choice, and to confirm in turn."""
+
+    first: tuple[int, int]
+    chosen: tuple[int, int]
+    confirmed: tuple[tuple[int, int], ...]
+    spare: float
+    """Between a number of spare servers that is too little and one that is enough, it is not worth looking further."""
+    headroom: float
+    enough: float
+    """A plan that is good and uses up more than this part of what may be late has no room to spare: the search ends."""
+    both: bool
+    """Whether shares of capacity are tried even where spare servers do."""
+
+
+EFFORTS = {
+    "auto": _Effort((1, 10_000), (2, 30_000), ((5, 10_000), (5, 30_000)), 0.06, 0.025, enough=0.4, both=False),
+    "simulated": _Effort((1, 10_000), (2, 60_000), ((5, 100_000),), 0.02, 0.01, enough=1.0, both=True),
+}
+
+Kind = Literal["spare", "headroom"]
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What is kept free: servers of every group in use, and a share of all capacity."""
+
+    spare: float
+    headroom: float
+
+    def __str__(self) -> str:
+        return f"headroom {self.headroom:g}" if self.headroom > 0 and not self.spare else f"spare {self.spare:g}"
+
+    def of(self, kind: Kind) -> float:
+        """How much of one kind."""
+        return self.spare if kind == "spare" else self.headroom
+
+    def named(self, p: Pipelines) -> dict[str, Any]:
+        """The options from which the same is found again at once."""
+        divisor = p.options.slo_divisor if "slo_divisor" in p.options.model_fields_set else DIVISOR
+        return {"spare": self.spare, "headroom": self.headroom, "slo_divisor": divisor}
+
+    def given_to(self, p: Pipelines) -> Pipelines:
+        """The same question with this room."""
+        options = p.options.model_copy(update=self.named(p))
+        return Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
 
 
 @dataclass(frozen=True)
@@ -58,10 +115,11 @@ class _Played:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A share of free capacity, its plan, and how it did."""
+    """How much room was kept, the plan, how good it is by the objective, and how it did."""
 
-    headroom: float
+    room: _Room
     draft: Draft
+    worth: tuple[float, ...]
     played: _Played
 
     @property
@@ -69,17 +127,22 @@ class _Seen:
         """Whether it may be chosen."""
         return self.played.worst <= CHOSEN_AT
 
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Less is better."""
+        return self.worth, self.played.worst
+
 
 def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
-    """The plan with a headroom that is usually enough, or half or none of it where that is too much to ask for."""
-    least = p.options.headroom
-    made: Draft | Infeasible | None = None
-    for headroom in (max(least, ESTIMATE), max(least, ESTIMATE / 2), least):
-        made = way(_with(p, headroom), ask, explained=headroom == least)
-        if isinstance(made, Draft) and not made.target_missed:
-            return replace(made, chosen=_named(p, headroom))
-    assert made is not None
-    return made
+    """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
+    least = _Room(p.options.spare, p.options.headroom)
+    for spare in ESTIMATE:
+        room = _Room(max(least.spare, spare), least.headroom)
+        made = _made(p, ask, way, room)
+        if isinstance(made, Draft):
+            return made if made.reported else replace(made, reported=in_parts(_Room(0.0, 0.0).given_to(p), ask, made))
+    made = way(least.given_to(p), ask, explained=True)
+    return made if isinstance(made, Infeasible) else replace(made, chosen=least.named(p))
 
 
 def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
@@ -92,33 +155,49 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
     return _Search(p, ask, way).found()
 
 
+def _made(p: Pipelines, ask: Ask, way: Way, room: _Room) -> Draft | Infeasible:
+    """The plan that keeps this room: by few latency levels where these answer, else by the formulation."""
+    roomy = room.given_to(p)
+    found = by_few_levels(roomy, ask) if p.formulation in ("config", "paper") and not roomy.wish.joins else None
+    if isinstance(found, Infeasible):
+        return found
+    made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
+    if isinstance(made, Draft) and made.target_missed:
+        return Infeasible(why=(made.target_missed,), proved=False)
+    return made if isinstance(made, Infeasible) else replace(made, chosen=room.named(p))
+
+
 @dataclass
 class _Search:
-    """The shares tried so far: `seen` have plans, from `beyond` on there is none."""
+    """The rooms tried so far: `seen` have plans, from `beyond` on there is none."""
 
     p: Pipelines
     ask: Ask
     way: Way
     seen: list[_Seen] = field(default_factory=list)
-    beyond: float = 1.0
+    beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
     turns: int = 0
 
+    def __post_init__(self) -> None:
+        options = self.p.options
+        self.effort = EFFORTS["simulated" if options.size == "simulated" else "auto"]
+        self.least = _Room(options.spare, options.headroom)
+
     def found(self) -> Draft | Infeasible:
-        """Up until one is good, back by halves, then the best that fresh seeds confirm."""
-        least = self.p.options.headroom
-        steps = [step for step in STEPS if step > least] if least < STEPS[-1] else [least]
-        first = least if least > 0 else steps[0]
-        if self._tried(first) is None:
+        """What is stated, where something is; else up until a plan is good, and back by halves."""
+        stated = self.least != _Room(0.0, 0.0)
+        if stated and (first := self._tried(self.least)) is not None and first.good:
+            return self._confirmed()
+        kinds: list[Kind] = ["headroom"] if _in_large(self.p) else ["spare", "headroom"]
+        for kind in kinds:
+            if self.best is None or self.effort.both:
+                self._along(kind)
+        if not self.seen:
             # Is it what is asked for that has no plan, or only what we keep free?
-            fluid = self.way(_with(self.p, least), self.ask, explained=True)
+            fluid = self.way(self.least.given_to(self.p), self.ask, explained=True)
             if isinstance(fluid, Infeasible) or fluid.target_missed:
                 return fluid
-            self._played(least, fluid)
-        for step in steps:
-            if self.best is not None or step >= self.beyond or not self.may_go_on:
-                break
-            self._tried(step)
-        self._narrowed(least)
+            self._played(self.least, replace(fluid, chosen=self.least.named(self.p)))
         return self._confirmed()
 
     @property
@@ -129,86 +208,118 @@ class _Search:
     @property
     def best(self) -> _Seen | None:
         """Of the plans that are good, the best by the objective, then the one with most to spare."""
-        good = [one for one in self.seen if one.good]
-        return min(good, key=lambda one: (_worth(self.p, one.draft), one.played.worst), default=None)
+        return min((one for one in self.seen if one.good), key=lambda one: one.rank, default=None)
 
-    def _tried(self, headroom: float) -> _Seen | None:
-        """The plan that keeps this share free, played; None where there is no plan."""
-        for one in self.seen:
-            if one.headroom == headroom:
-                return one
-        made = self.way(_with(self.p, headroom), self.ask, explained=False)
+    def _along(self, kind: Kind) -> None:
+        """More and more room of one kind until a plan is good, then halves between too little and enough."""
+        steps, width = (SPARES, self.effort.spare) if kind == "spare" else (HEADROOMS, self.effort.headroom)
+        least = self.least.of(kind)
+        of_kind: list[_Seen] = []
+        for step in (step for step in steps if step > least):
+            if not self.may_go_on or step >= self.beyond[kind] or any(one.good for one in of_kind):
+                break
+            of_kind += self._of_kind(kind, step)
+        in_vain = 0
+        while self.may_go_on and in_vain < IN_VAIN:
+            good = min((one.room.of(kind) for one in of_kind if one.good), default=None)
+            high = self.beyond[kind] if good is None else good
+            low = max((one.room.of(kind) for one in of_kind if one.room.of(kind) < high), default=least)
+            best = self.best
+            near = best is not None and self.effort.enough < best.played.worst
+            if near or high == inf or high - low <= width + 1e-9:
+                return
+            of_kind += self._of_kind(kind, round((low + high) / 2, 4))
+            in_vain += good is None
+
+    def _of_kind(self, kind: Kind, amount: float) -> list[_Seen]:
+        seen = self._tried(replace(self.least, **{kind: amount}))
+        if seen is None:
+            self.beyond[kind] = min(self.beyond[kind], amount)
+        return [] if seen is None else [seen]
+
+    def _tried(self, room: _Room) -> _Seen | None:
+        """The plan that keeps this free, played; None where there is no plan."""
         self.turns += 1
-        if isinstance(made, Infeasible) or made.target_missed:
-            self.beyond = min(self.beyond, headroom)
-            return None
-        return self._played(headroom, made)
+        made = _made(self.p, self.ask, self.way, room)
+        return self._played(room, made) if isinstance(made, Draft) else None
 
-    def _played(self, headroom: float, made: Draft) -> _Seen:
-        made = replace(made, searched=True, chosen=_named(self.p, headroom))
-        played = _play(self.p, made, SEARCHED, seed=self.ask.limits.seed)
-        self.seen.append(_Seen(headroom, made, played))
+    def _played(self, room: _Room, made: Draft) -> _Seen:
+        made, seed = replace(made, searched=True), self.ask.limits.seed
+        alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
+        played = alike.played if alike is not None else _play(self.p, made, self.effort.first, seed=seed)
+        if alike is None and played.worst <= HOPELESS:
+            played = _play(self.p, made, self.effort.chosen, seed=seed)
+        self.seen.append(_Seen(room, made, _worth(self.p, made), played))
         share = self.turns / self.p.options.evaluations
-        text = f"headroom {headroom:g}: {played.worst:.2g} of what may be late"
-        self.ask.note(Event("simulated", text, done=min(share, 1.0)))
+        self.ask.note(Event("simulated", f"{room}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return self.seen[-1]
 
-    def _narrowed(self, least: float) -> None:
-        """Halve what is between too little, and enough or more than there is a plan for."""
-        while self.may_go_on:
-            good = min((one.headroom for one in self.seen if one.good), default=None)
-            high = self.beyond if good is None else good
-            low = max((one.headroom for one in self.seen if one.headroom < high), default=least)
-            if high >= 1.0 or high - low <= WIDTH + 1e-9 or (good is None and low >= high):
-                return
-            self._tried(round((low + high) / 2, 4))
-
     def _confirmed(self) -> Draft:
-        """The best plan that fresh seeds confirm; where they do not, the next best, then more free capacity."""
-        refused: set[float] = set()
+        """The best plan that fresh seeds confirm; where they do not, the next best, then more room."""
+        refused: list[_Seen] = []
         last: _Played | None = None
-        for _ in range(len(STEPS)):
-            good = [one for one in self.seen if one.good and one.headroom not in refused]
-            if not good:
-                above = max((one.headroom for one in self.seen), default=0.0)
-                more = next((step for step in STEPS if step > above and step < self.beyond), None)
-                if more is None or not self.may_go_on or (found := self._tried(more)) is None or not found.good:
+        while self.ask.remaining > 0:
+            good = sorted((one for one in self.seen if one.good and one not in refused), key=lambda one: one.rank)
+            one = good[0] if good else self._with_more()
+            if one is None:
+                break
+            if not one.good:
+                continue
+            for how in self.effort.confirmed:
+                last = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
+                if not last.late:
+                    return self._with_promises(one.draft, last)
+                if last.worst > 1.0:
                     break
-                good = [found]
-            one = min(good, key=lambda one: (_worth(self.p, one.draft), one.played.worst))
-            last = _play(self.p, one.draft, CONFIRMED, seed=self.ask.limits.seed + FRESH)
-            if not last.late:
-                quiet = tuple(notice for notice in one.draft.warnings if notice.code != "W-queueing")
-                return replace(one.draft, promises=(*one.draft.promises, *last.promises), warnings=quiet)
-            refused.add(one.headroom)
+            refused.append(one)
         return self._not_kept(last)
+
+    def _with_more(self) -> _Seen | None:
+        """A plan with more room than all that were tried, where there is one."""
+        kind: Kind = "headroom" if _in_large(self.p) else "spare"
+        above = max((one.room.of(kind) for one in self.seen), default=self.least.of(kind))
+        steps = (step for step in (SPARES if kind == "spare" else HEADROOMS) if above < step < self.beyond[kind])
+        more = next(steps, None)
+        if more is None or not self.may_go_on:
+            return None
+        return next(iter(self._of_kind(kind, more)), None)
+
+    def _with_promises(self, made: Draft, shown: _Played) -> Draft:
+        """The draft with what fresh seeds showed, and what bounds it."""
+        quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
+        return self._bounded(replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
+
+    def _bounded(self, made: Draft) -> Draft:
+        """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
+        return (
+            made
+            if made.reported
+            else replace(made, reported=in_parts(_Room(0.0, 0.0).given_to(self.p), self.ask, made))
+        )
 
     def _not_kept(self, last: _Played | None) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = min(self.seen, key=lambda one: one.played.worst)
         late = (last.late if last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
-        ended = "more was not tried" if not self.may_go_on else "more leaves no plan, or does not help"
-        why = (
-            f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what may be late, "
-            f"even with a headroom of {nearest.headroom:g}; {ended}"
-        )
-        return replace(nearest.draft, target_missed=why)
+        if self.ask.remaining <= 0:
+            why = "not confirmed: the time was over before fresh seeds could say whether the plan keeps the wish"
+        else:
+            ended = "more was not tried" if not self.may_go_on else "more leaves no plan, or does not help"
+            why = (
+                f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what may be "
+                f"late, even with {nearest.room}; {ended}"
+            )
+        return replace(self._bounded(nearest.draft), target_missed=why)
 
 
-FRESH = 1_000_003
-"""Between the seeds that choose a plan and those that confirm it."""
+def _in_large(p: Pipelines) -> bool:
+    """Whether the program is one of latency levels on a large cluster, where spare servers are lost among many."""
+    return p.form == "budget" or bool(p.wish.joins)
 
 
-def _with(p: Pipelines, headroom: float) -> Pipelines:
-    """The same question with this share of every server kept free."""
-    options = p.options.model_copy(update=_named(p, headroom))
-    return Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
-
-
-def _named(p: Pipelines, headroom: float) -> dict[str, Any]:
-    """The options from which the same is found again at once."""
-    divisor = p.options.slo_divisor if "slo_divisor" in p.options.model_fields_set else DIVISOR
-    return {"headroom": headroom, "slo_divisor": divisor}
+def _runs_alike(one: Draft, other: Draft) -> bool:
+    """Whether two plans differ in nothing that a simulation plays."""
+    return (one.workers, one.routing, one.dispatch) == (other.workers, other.routing, other.dispatch)
 
 
 def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
@@ -229,7 +340,9 @@ def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> _Pla
     assert p.tools.simulate is not None
     seeds, queries = how
     rates = [tree.demand for tree in p.asked_for]
-    length_s = min(queries / min(rates), max(MOST_QUERIES, queries) / sum(rates))
+    strictest = min(late_share(p.inputs.slo.apps[tree.app]) for tree in p.asked_for)
+    queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
+    length_s = min(queries / min(rates), MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
     report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=length_s)
     played = [_of_app(p, tree, report.apps[tree.app], seeds) for tree in p.asked_for]

@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline.options import PipelineOptions
+from hetplan.problems.pipeline.options import ConfigOptions, PipelineOptions
 from hetplan.problems.pipeline.rows import Asked, Goal
-from hetplan.problems.pipeline.tree import Tree, top_variants, with_least_loads, without_dominated
+from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, with_least_loads, without_dominated
 from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -80,6 +80,18 @@ class Pipelines:
     def has_one_hardware(self) -> bool:
         """Whether all configurations run on the same hardware."""
         return len({int(g) for tree in self.served for task in tree.tasks for g in task.hardware}) <= 1
+
+    @cached_property
+    def form(self) -> str:
+        """The formulation; for `config`, one latency level per step where the exact program would be too large."""
+        options = self.options
+        if self.formulation != "config" or not isinstance(options, ConfigOptions):
+            return self.formulation
+        whole = sum(task.size for tree in self.served for task in tree.tasks)
+        if sum(map(count_prefixes, self.served)) > options.prefixes or whole > options.integers:
+            return "budget"
+        # With one hardware the paper's program has the same optimum, and several pipelines are solved faster by it.
+        return "paper" if self.has_one_hardware and len(self.served) > 1 else "config"
 
     @property
     def fair(self) -> bool:

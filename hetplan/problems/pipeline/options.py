@@ -38,6 +38,12 @@ class PipelineOptions(Options):
     headroom: float = Field(
         default=0.0, ge=0, lt=1, description="share of every server's capacity that is kept free for bursts"
     )
+    spare: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="servers that every group in use keeps free, in parts of one: room to wait",
+    )
     size: Size = Field(default="auto", description=SIZE)
     evaluations: int = Field(default=12, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(

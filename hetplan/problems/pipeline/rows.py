@@ -22,9 +22,9 @@ __all__ = [
     "Forest",
     "Servers",
     "Written",
-    "add_batch_rule",
     "add_flows",
     "add_goal",
+    "add_groups",
     "add_qualities",
     "add_servers",
     "bound_of_servers",
@@ -38,15 +38,19 @@ __all__ = [
 ONE_MORE = "one more server"
 """The column of whether all servers are needed, see `Asked.servers_above`."""
 
+MOST_OF_A_GROUP = 1e5
+"""Where nothing limits the servers of a group, it has no more than these."""
+
 Forest = Sequence[tuple[Tree, list[Level]]]
-Goal = Literal["quality", "fairest", "servers", "cost", "moves", "rate"]
+Goal = Literal["quality", "fairest", "servers", "cost", "moves", "rate", "room"]
 
 
 @dataclass(frozen=True)
 class Asked:
     """One question to a program: what to strive for, and what must hold.
 
-    `rate_of` is the application whose rate is the goal "rate" (None: all rates in proportion). `free` drops the limits
+    "room" is capacity that shares of given servers leave over, of each group no more than one server's. `rate_of` is
+    the application whose rate is the goal "rate" (None: all rates in proportion). `free` drops the limits
     on servers and money. `counts` fixes the servers, per tree and configuration.
     """
 
@@ -101,7 +105,7 @@ def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, a
     limit = np.full(task.size, np.inf) if asked.free else fleet.most[task.hardware]
     if asked.goal == "rate" and asked.rate_most is None:
         return limit
-    useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9)
+    useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare)
     # Servers beyond need are wanted only where a least number is stated.
     idle = fleet.least[task.hardware] > 0
     return np.where(idle & ~np.isinf(limit), limit, np.minimum(limit, useful))
@@ -227,27 +231,44 @@ def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, 
         m.add(m.rows("moves in all", ["all"], upper=most), found.moved, 1.0)
 
 
-def add_batch_rule(
-    m: Builder, trees: Sequence[Tree], uppers: Sequence[Sequence[Vector]], found: Servers, fleet: Fleet
+def add_groups(
+    m: Builder,
+    trees: Sequence[Tree],
+    uppers: Sequence[Sequence[Vector]],
+    found: Servers,
+    fleet: Fleet,
+    asked: Asked,
+    loads: Sequence[Places],
 ) -> None:
-    """One batch size per variant and hardware: z chooses it."""
+    """Which configurations are in use (z), where that counts.
+
+    (4) one batch size per variant and hardware, unless `multibatch`; and in (2) the servers that a group in use keeps
+    free. `loads` is per tree, for each configuration, the row of (2) that its servers are in.
+    """
+    ruled = asked.whole and not asked.multibatch
     for i, tree in enumerate(trees):
-        start = 0
+        start, counted = 0, []
         for t, task in enumerate(tree.tasks):
             x = found.x[i][start : start + task.size]
             start += task.size
             pair = task.variant * len(fleet.hardware) + task.hardware
             _, which, count = np.unique(pair, return_inverse=True, return_counts=True)
-            several = np.flatnonzero(count[which] > 1)
-            if not several.size:
+            several = np.flatnonzero(count[which] > 1) if ruled else np.zeros(0, np.int64)
+            used = np.arange(task.size) if tree.spare > 0 else several
+            if not used.size:
                 continue
-            z = m.columns(f"z {task.id}", lambda c: str(c), size=several.size, upper=1.0, whole=True)
-            rows = m.rows(f"batch {task.id}", lambda c: str(c), size=several.size, upper=0.0, equation="(4)")
-            m.add(rows, x[several], 1.0)
-            m.add(rows, z, -uppers[i][t][several])
-            distinct, group = np.unique(which[several], return_inverse=True)
-            one = m.rows(f"one batch {task.id}", lambda c: str(c), size=distinct.size, upper=1.0, equation="(4)")
-            m.add(one[group], z, 1.0)
+            z = m.columns(f"z {task.id}", lambda c: str(c), size=used.size, upper=1.0, whole=asked.whole)
+            counted.append(z)
+            rows = m.rows(f"in use {task.id}", lambda c: str(c), size=used.size, upper=0.0, equation="(4)")
+            m.add(rows, x[used], 1.0)
+            m.add(rows, z, -np.minimum(uppers[i][t][used], MOST_OF_A_GROUP))
+            if several.size:
+                distinct, group = np.unique(which[several], return_inverse=True)
+                one = m.rows(f"one batch {task.id}", lambda c: str(c), size=distinct.size, upper=1.0, equation="(4)")
+                m.add(one[group], z[np.isin(used, several)], 1.0)
+        if tree.spare > 0:
+            own = np.concatenate(counted)
+            m.add(loads[i], own, np.concatenate([task.qps for task in tree.tasks]) * (1.0 - asked.slip) * tree.spare)
 
 
 def add_goal(

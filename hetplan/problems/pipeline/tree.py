@@ -100,6 +100,8 @@ class Tree:
     rule: str = "product"
     weights: Mapping[str, float] | None = None
     paths: Mapping[str, float] | None = None
+    spare: float = 0.0
+    """Servers that every group in use keeps free, so that queries need not wait long."""
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:

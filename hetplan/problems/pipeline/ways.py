@@ -14,8 +14,6 @@ from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.draft import draft, nothing_to_do
 from hetplan.problems.pipeline.exact import by_config, by_paper
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.options import ConfigOptions
-from hetplan.problems.pipeline.tree import count_prefixes
 from hetplan.problems.pipeline.why import explain, too_few, too_slow
 
 __all__ = ["planned"]
@@ -28,10 +26,6 @@ def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
         return _planned(problem, ask)
-    if size == "simulated":
-        from hetplan.problems.pipeline.size import sized
-
-        return sized(problem, ask, _planned)
     from hetplan.problems.pipeline.kept import estimated, kept
 
     return estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
@@ -72,21 +66,9 @@ def _way_of(problem: Pipelines) -> tuple[Pipelines, Way]:
         from hetplan.problems.pipeline.reroute import by_reroute
 
         return replace(problem, of=problem.considered), by_reroute
-    name = _by_size(problem)
+    name = problem.form
     if name == "budget":
         from hetplan.problems.pipeline.levels import by_levels
 
         return problem, by_levels
     return problem, by_config if name == "config" else by_paper
-
-
-def _by_size(problem: Pipelines) -> str:
-    """The formulation; for `config`, one latency level per step where the exact program would be too large."""
-    options = problem.options
-    if problem.formulation != "config" or not isinstance(options, ConfigOptions):
-        return problem.formulation
-    whole = sum(task.size for tree in problem.served for task in tree.tasks)
-    if sum(map(count_prefixes, problem.served)) > options.prefixes or whole > options.integers:
-        return "budget"
-    # With one hardware the paper's program has the same optimum, and several pipelines are solved faster by it.
-    return "paper" if problem.has_one_hardware and len(problem.served) > 1 else "config"

@@ -192,6 +192,7 @@ class _Reader:
             quality.rule,
             quality.weights,
             quality.paths,
+            self.options.spare,
         )
         self._check_paths(tree)
         hops = {sink: len(tree.path(sink)) for sink in tree.sinks}

@@ -1,0 +1,202 @@
+"""Small clusters, fast: whole servers at each choice of latency levels that no other choice outdoes.
+
+With one latency level per step every path is in time, so a program needs shares of variants only and takes
+milliseconds. Where the levels of a choice are nowhere shorter than those of another, and fit, the other is needless;
+of most pipelines a handful is left. Their linear programs say which are worth solving with whole servers. What is
+found is as good as the exact program's in most cases, and bounds nothing: the searches by simulation ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+
+import numpy as np
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
+from hetplan.problems.pipeline.form import config_form, variant_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
+from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, all_levels, at_levels, merged, prefixes
+
+__all__ = ["by_few_levels", "choices", "in_parts"]
+
+MOST = 64
+"""With more choices of levels than this, the search for the best of them is a program of its own."""
+SOLVED = 2
+"""Choices that are solved with whole servers at most, the most promising first."""
+GAP = 1e-3
+"""The gap of their programs: waiting moves more than this."""
+
+
+NONE = Infeasible(why=("no choice of latency levels has a plan",), proved=False)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The configurations at one level per step, as programs over variants see them."""
+
+    problem: Pipelines
+    trees: tuple[Tree, ...]
+    forest: Forest
+
+    def write(self, some: Forest, asked: Asked) -> Written:
+        """The program of these configurations."""
+        return variant_form("few levels", some, self.trees, self.problem.wish.fleet, asked)
+
+
+def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
+    """The best plan with one latency level per step; None where there are too many choices to answer."""
+    goals = problem.levels
+    chosen = _chosen(problem)
+    if not chosen or goals[0] != "quality":
+        return None
+    parts = ask.all(
+        [one.write(one.forest, problem.asked("quality", whole=False)).form for one in chosen],
+        about="choices of latency levels, servers in parts",
+    )
+    order = sorted((-answer.value, n) for n, answer in enumerate(parts) if answer.value is not None)
+    if not order:
+        return NONE
+    best = sum(tree.weight * best_quality(fast, prefixes(fast))[0]
+               for tree, fast in ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
+    worth = [n for value, n in order if -value >= best - KEPT]
+    found = [one for n in worth[:SOLVED] if (one := _at_the_best(problem, ask, chosen[n])) is not None]
+    if found:
+        return min(found, key=lambda one: one.servers)
+    reached: Solved | None = None
+    for value, n in order[:SOLVED]:
+        if reached is not None and -value <= reached.quality + KEPT:
+            break
+        made = _at_most(problem, ask, chosen[n])
+        if made is not None and (reached is None or made.quality > reached.quality + KEPT):
+            reached = made
+    return NONE if reached is None else reached
+
+
+def _chosen(problem: Pipelines) -> list[_Choice] | None:
+    """Every choice of levels that is worth a look; None where there are too many."""
+    several = [list(islice(choices(tree), MOST + 1)) for tree in problem.served]
+    if np.prod([float(len(own)) for own in several]) > MOST:
+        return None
+    found = []
+    for levels in product(*several):
+        trees = tuple(at_levels(tree, own) for tree, own in zip(problem.served, levels, strict=True))
+        if all(task.size for tree in trees for task in tree.tasks):
+            found.append(_Choice(problem, trees, [(tree, prefixes(tree)) for tree in map(merged, trees)]))
+    return found
+
+
+def choices(tree: Tree) -> Iterator[list[float]]:
+    """One latency level per task, such that every path is in time and none could be longer."""
+    levels, room_ms = all_levels(tree), tree.room_ms
+
+    def below(tasks: Sequence[int], before: float) -> Iterator[dict[int, float]]:
+        """Levels of these tasks, which begin after so much, and of all that follows them."""
+        for parts in product(*(list(of(t, before)) for t in tasks)):
+            yield {t: ms for part in parts for t, ms in part.items()}
+
+    def of(t: int, before: float) -> Iterator[dict[int, float]]:
+        own = levels[t][levels[t] <= room_ms[t] - before + ON_LIMIT_MS]
+        if not tree.children[t]:
+            if own.size:
+                yield {t: float(own[-1])}
+            return
+        seen: set[tuple[float, ...]] = set()
+        for ms in own[::-1].tolist():
+            for rest in below(tree.children[t], before + ms):
+                # A shorter level of this task is worth it only where one below gets longer by it.
+                key = tuple(rest.values())
+                if not any(all(a <= b for a, b in zip(key, old, strict=True)) for old in seen):
+                    seen.add(key)
+                    yield {t: ms, **rest}
+
+    for found in below(tree.roots, 0.0):
+        yield [found[t] for t in range(len(tree.tasks))]
+
+
+def _at_the_best(problem: Pipelines, ask: Ask, choice: _Choice) -> Solved | None:
+    """The least of servers (cost, moves) at the best accuracy in time."""
+    best = [(tree, kept_best(tree, levels)) for tree, levels in choice.forest]
+    kept = all(level.size for _, levels in best for level in levels)
+    if not kept or len(problem.levels) < 2:
+        return None
+    return _whole(problem, ask, choice, best, problem.levels[1:], problem.asked(problem.levels[1]), "hardware")
+
+
+def _at_most(problem: Pipelines, ask: Ask, choice: _Choice) -> Solved | None:
+    """The best accuracy on all servers, then the least of them."""
+    found = _whole(problem, ask, choice, choice.forest, ("quality",), problem.asked("quality"), "accuracy")
+    if found is None:
+        return None
+    later: tuple[Goal, ...] = problem.levels[1:]
+    if later == ("servers",):
+        return _without_idle(problem, ask, found)
+    base = replace(problem.asked("quality"), quality_least=found.quality - 10 * KEPT)
+    return _whole(problem, ask, choice, choice.forest, later, base, "accuracy") or found if later else found
+
+
+def _whole(
+    problem: Pipelines, ask: Ask, choice: _Choice, forest: Forest, goals: Sequence[Goal], base: Asked, mode: str
+) -> Solved | None:
+    """These goals in turn with whole servers; the last point, its shares solved again."""
+    for slip in SLIPS:
+        asked, written, answer = replace(base, slip=slip), None, None
+        for goal in goals:
+            written = choice.write(forest, replace(asked, goal=goal))
+            (answer,) = ask.all([written.form], gap=GAP, about=f"whole servers at one choice of levels: {goal}")
+            if answer.point is None or answer.value is None:
+                return None
+            asked = keeping(asked, goal, answer.value)
+        assert written is not None
+        assert answer is not None
+        assert answer.point is not None
+        shares = polished(ask, choice.trees, written.counts(answer.point), problem.wish.fleet)
+        if shares is not None:
+            return Solved(*shares, mode=mode, reported=())
+    return None
+
+
+def _without_idle(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
+    """Without servers that the accuracy does not need, one after the other."""
+    fleet = problem.wish.fleet
+    trees = [tree for tree, _ in found.forest]
+    hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
+    ends = np.cumsum([counts.size for counts in found.counts])[:-1]
+    least = found.quality - KEPT
+    while True:
+        now = np.concatenate(found.counts)
+        idle = [y for y in np.flatnonzero(now) if now[hardware == hardware[y]].sum() > fleet.least[hardware[y]]]
+        fewer = [np.split(now - (np.arange(now.size) == y), ends) for y in idle]
+        forms = [config_form(found.forest, fleet, Asked("quality", counts=own, slip=SLIPS[0])).form for own in fewer]
+        answers = ask.all(forms, about="whether one server fewer would do")
+        good = [own for own, one in zip(fewer, answers, strict=True) if one.value is not None and one.value >= least]
+        shares = polished(ask, trees, good[0], fleet) if good else None
+        if shares is None:
+            return found
+        found = replace(found, forest=shares[0], counts=shares[1], shares=shares[2])
+        trees = [tree for tree, _ in found.forest]
+        hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
+        ends = np.cumsum([counts.size for counts in found.counts])[:-1]
+
+
+def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
+    """What a plan reaches, beside what servers in parts would: a bound, however much is kept free."""
+    fleet = problem.wish.fleet
+    shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
+    quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    found, asked = [], problem.asked("quality", whole=False)
+    totals = {one.quantity: one.value for one in made.promises if one.app is None}
+    for goal in problem.levels:
+        answer = ask(config_form(forest, fleet, replace(asked, goal=goal)).form, about=f"{goal}, servers in parts")
+        value = quality if goal == "quality" else totals.get(CLAIMED[goal])
+        found.append(Reported(CLAIMED[goal], "max" if goal == "quality" else "min", "relaxation", answer, value=value))
+        if answer.value is None:
+            break
+        # What comes later is bounded at the accuracy that the plan has, however much more there could be.
+        asked = keeping(asked, goal, quality if goal == "quality" else float(value or 0.0))
+    return tuple(found)
