@@ -26,7 +26,7 @@ from benchmarks.compound_settings import (
     tier_rows,
 )
 from hetplan.measure.evaluator_synthetic import APPS, draw
-from hetplan.measure.sampling import Rule, false_stops
+from hetplan.measure.sampling import Rule, Seen, false_stops
 
 __all__ = ["run", "sections", "show"]
 
@@ -154,10 +154,37 @@ def _at(values: Sequence[float | None], percent: float = 50) -> float:
 
 
 def _stop_rows(runs: int) -> Iterator[Row]:
-    for kind in ("t", "mixture", "spend"):
+    for kind in ("t", "betting"):
         for mean in (0.70, 0.71, 0.75, 0.80):
             wrong, samples = false_stops(Rule(0.7, kind=kind), mean, runs=runs)  # type: ignore[arg-type]
             yield {"rule": kind, "mean": mean, "target accuracy": 0.7, "wrong stops": wrong, "median samples": samples}
+        for share, usual, target in RARE:
+            wrong, samples = _rare_stops(Rule(target, kind=kind, bernoulli=False), share, usual, runs // 4)  # type: ignore[arg-type]
+            mean = (1 - share) * usual
+            yield {
+                "rule": kind,
+                "mean": mean,
+                "target accuracy": target,
+                "wrong stops": wrong,
+                "median samples": samples,
+            }
+
+
+RARE = ((0.02, 0.8, 0.79), (0.01, 0.9, 0.895), (0.05, 0.8, 0.77))
+"""Share of failures that score 0, what others score, and a target just above the true mean."""
+
+
+def _rare_stops(rule: Rule, share: float, usual: float, runs: int) -> tuple[float, float]:
+    """How often a rule stops on the wrong side where failures are rare, and the median sample size."""
+    rng = np.random.default_rng(1)
+    wrong, sizes = 0, []
+    for _ in range(runs):
+        scores = np.where(rng.random(rule.n_max) < share, 0.0, np.clip(rng.normal(usual, 0.02, rule.n_max), 0, 1))
+        seen = Seen(rule, np.ones(1))
+        seen.add(np.zeros(rule.n_max, dtype=np.int64), scores)
+        wrong += seen.latest.decided and rule.passes(seen.latest.mean)
+        sizes.append(seen.latest.n)
+    return wrong / runs, float(np.median(sizes))
 
 
 def _judged(rows: Iterator[Row]) -> Iterator[Row]:

@@ -30,7 +30,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,12 +52,14 @@ class EvaluationFailed(HetplanError):
 
 @dataclass(frozen=True)
 class Sample:
-    """What one sample gave."""
+    """What one sample gave; `again` answers before it made no sense or did not come, the first for this reason."""
 
     score: float
     seconds: Mapping[str, float]
     bytes: Mapping[str, float] = field(default_factory=dict)
     input_bytes: float = 0.0
+    again: int = 0
+    again_why: str = ""
 
 
 Evaluate = Callable[[Mapping[str, Any], int, int], Any]
@@ -82,18 +84,21 @@ class Guarded:
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
         """One sample; raises `EvaluationFailed` after the last try, `Cancelled`, or `OutOfTime`."""
-        return self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
+        sample, wrong = self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
+        return replace(sample, again=len(wrong), again_why=wrong[0]) if wrong else sample
 
     def many(self, knobs: Mapping[str, Any], begin: int, count: int) -> tuple[list[float], Sample]:
         """The scores of so many samples from an evaluator that has ``many``, and what each of them costs."""
         ask: Callable[..., Any] = self.evaluate.many  # type: ignore[attr-defined]
-        return self._tried(lambda: self._all_checked(self._in_time(lambda: ask(knobs, begin, count)), count))
+        given, wrong = self._tried(lambda: self._all_checked(self._in_time(lambda: ask(knobs, begin, count)), count))
+        return given if not wrong else (given[0], replace(given[1], again=len(wrong), again_why=wrong[0]))
 
-    def _tried(self, attempt: Callable[[], T]) -> T:
-        reasons = []
+    def _tried(self, attempt: Callable[[], T]) -> tuple[T, list[str]]:
+        """What an attempt gave, and why those before it gave nothing."""
+        reasons: list[str] = []
         for _ in range(self.retries + 1):
             try:
-                return attempt()
+                return attempt(), reasons
             except (Cancelled, OutOfTime):
                 raise
             except EvaluationFailed as error:

@@ -2,6 +2,8 @@
 
 Samples come from the strata in turn and in the same order for every configuration. What operators have computed for an
 earlier one is not charged again: two configurations that agree up to an operator share its outputs (`PrefixCache`).
+Where samples are known by number only, neighbours may be alike (frames of one video), so the numbers asked for are
+spread over all of them: each stratum's are shuffled. Answers that made no sense are counted.
 Every batch of samples is in the journal before it is used, so that a run that was killed goes on where it stopped and
 proposes the same next plan.
 """
@@ -14,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,9 +27,11 @@ from hetplan.measure.evaluator import EvaluationFailed, Guarded
 from hetplan.measure.journal import Journal
 from hetplan.measure.sampling import Rule, Seen, read_features, stratify
 from hetplan.planner.contract import Event, OnEvent
-from hetplan.planner.forms.black_box import Measured, OutOfTime, Verdict
+from hetplan.planner.forms.black_box import Measured, OutOfTime, Runs, Verdict
 
 __all__ = ["PrefixCache", "Profiler", "Setup", "measuring"]
+
+Integers = NDArray[np.int64]
 
 
 @dataclass
@@ -65,6 +70,8 @@ class PrefixCache:
 
 CHUNK = 64
 CONFIRM = 4
+GROW = 1.1
+"""A latency that is not settled is looked at again after so many times the samples."""
 NO_REASON = "it failed without a reason"
 TELL_S = 1.0
 """How often a long measurement tells how far it is."""
@@ -76,7 +83,8 @@ class Setup:
 
     `shares` are those of the strata. Where samples are numbered things (rows of a feature file), `strata_of` and
     `samples` say of which stratum and which of them each is that is drawn. `seconds` after its beginning nothing
-    more is measured. What the journal says was set aside stays so, unless `retry`.
+    more is measured. What the journal says was set aside stays so, unless `retry`. `settled` says of samples whether
+    they settle the wishes of latency: a configuration that is accurate enough is sampled until they do.
     """
 
     app: str
@@ -93,6 +101,7 @@ class Setup:
     samples: tuple[int, ...] = ()
     seconds: float | None = None
     retry: bool = False
+    settled: Callable[[Runs], bool] | None = None
 
     @classmethod
     def of(
@@ -123,6 +132,63 @@ class Setup:
         if self.strata_of:
             return np.array(self.strata_of[begin : begin + count], dtype=np.int64)
         return np.asarray((begin + np.arange(count)) % len(self.shares), dtype=np.int64)
+
+    @cached_property
+    def _spread(self) -> Integers:
+        """The numbers below `n_max` of one stratum, shuffled; the same for every configuration."""
+        return np.random.default_rng(0).permutation(max(1, self.rule.n_max // len(self.shares)))
+
+    def number(self, place: int) -> int:
+        """The number of the sample that is drawn at a place: of the place's stratum, far from those before it.
+
+        >>> rule = Rule(0.5, n_max=8)
+        >>> setup = Setup("q", "e", ("a",), {"a": ()}, (1.0,), rule)
+        >>> sorted(setup.number(place) for place in range(8)), setup.number(8) >= 8
+        ([0, 1, 2, 3, 4, 5, 6, 7], True)
+        """
+        if self.samples:
+            return self.samples[place]
+        turn, stratum = divmod(place, len(self.shares))
+        block, at = divmod(turn, self._spread.size)
+        return (block * self._spread.size + int(self._spread[at])) * len(self.shares) + stratum
+
+
+class _Seen(Seen):
+    """Scores with what each sample took, and how many were asked for again."""
+
+    def __init__(self, setup: Setup, rule: Rule) -> None:
+        super().__init__(replace(rule, low=setup.low, span=setup.high - setup.low), np.array(setup.shares))
+        self._setup = setup
+        self._rows: list[tuple[float, ...]] = []
+        self.again, self.again_why = 0, ""
+
+    def goal(self) -> int:
+        """How many samples there are to be when it is looked again."""
+        if not self.latest.decided or not self.rule.passes(self.latest.mean) or self._setup.settled is None:
+            return self.n + self.next_look()
+        if self.n >= self.rule.n_max or self._setup.settled(self.runs):
+            return self.n
+        return min(self.rule.n_max, math.ceil(self.n * GROW))
+
+    def take(self, batches: Sequence[Mapping[str, Any]]) -> None:
+        """Take in batches of samples."""
+        begin, names = self.n, self._setup.operators
+        scores = np.array([score for batch in batches for score in batch["scores"]])
+        index = np.array(
+            [batch.get("index", batch["from"]) + k for batch in batches for k in range(len(batch["scores"]))]
+        )  # fmt: skip
+        for batch in batches:
+            costs = (*(batch["seconds"][name] for name in names), *(batch["bytes"][name] for name in names))
+            self._rows += [(*costs, batch["input_bytes"])] * len(batch["scores"])
+            self.again += batch.get("again", 0)
+            self.again_why = self.again_why or batch.get("why", "")
+        self.add(self._setup.drawn(begin, scores.size), scores, index)
+
+    @property
+    def runs(self) -> Runs:
+        """What each sample took."""
+        rows, count = np.array(self._rows), len(self._setup.operators)
+        return Runs(rows[:, :count], rows[:, count : 2 * count], rows[:, -1])
 
 
 @dataclass
@@ -159,26 +225,21 @@ class Profiler:
         rule = self.setup.rule
         if confirm:
             most = CONFIRM * rule.n_max
-            rule = replace(rule, kind="mixture", n_max=min(most, len(self.setup.samples) or most))
-        seen = Seen(rule, np.array(self.setup.shares))
-        sums = dict.fromkeys(self.setup.operators, 0.0)
-        sizes = dict.fromkeys(self.setup.operators, 0.0)
-        total_in = 0.0
+            rule = replace(rule, kind="betting", n_max=min(most, len(self.setup.samples) or most))
+        seen = _Seen(self.setup, rule)
         known = deque(self.journal.samples(self.setup.app, knobs))
-        while (ahead := seen.next_look()) > 0:
-            begin = seen.n
-            self._look_up(knobs, begin)
-            try:
-                batch = self._next(known, knobs, begin, min(ahead if ahead > 1 else CHUNK, rule.n_max - begin))
-            except EvaluationFailed as error:
-                return self._set_aside(configuration, knobs, seen.n, str(error))
-            scores = np.array(batch["scores"])
-            taken = seen.add(self.setup.drawn(begin, scores.size), scores)
-            for name in self.setup.operators:
-                sums[name] += taken * batch["seconds"][name]
-                sizes[name] += taken * batch["bytes"][name]
-            total_in += taken * batch["input_bytes"]
-        return self._conclude(configuration, knobs, seen, rule, sums, sizes, total_in)
+        used = {batch.get("index", batch["from"]) for batch in known}
+        while (goal := seen.goal()) > seen.n:
+            batches, at = [], seen.n
+            while at < goal:
+                self._look_up(knobs, at)
+                try:
+                    batches.append(self._next(known, knobs, at, goal - at, used))
+                except EvaluationFailed as error:
+                    return self._set_aside(configuration, knobs, at, str(error))
+                at += len(batches[-1]["scores"])
+            seen.take(batches)
+        return self._conclude(configuration, knobs, seen)
 
     def _look_up(self, knobs: Mapping[str, Any], samples: int) -> None:
         """Between samples: whether to stop, and a word on how far it is."""
@@ -191,21 +252,33 @@ class Profiler:
             settings = ", ".join(f"{knob} {value}" for knob, value in knobs.items())
             self.on_event(Event("sampled", f"{self.setup.app}: {samples} samples of {settings}"))
 
-    def _next(self, known: deque[dict[str, Any]], knobs: Mapping[str, Any], begin: int, count: int) -> dict[str, Any]:
-        """The next batch of samples: from the journal, or measured and written down."""
+    def _next(
+        self, known: deque[dict[str, Any]], knobs: Mapping[str, Any], begin: int, count: int, used: set[int]
+    ) -> dict[str, Any]:
+        """The next batch of samples: from the journal, or measured and written down; none is drawn twice."""
         while known and known[0]["from"] + len(known[0]["scores"]) <= begin:
             known.popleft()
         if known and known[0]["from"] <= begin:
             self._same_operators(known[0])
-            return {**known[0], "scores": known[0]["scores"][begin - known[0]["from"] :]}
+            skipped = begin - known[0]["from"]
+            found = {**known[0], "from": begin, "scores": known[0]["scores"][skipped : skipped + count]}
+            return found if skipped == 0 else {**found, "again": 0}
         if hasattr(self.evaluate, "many") and not self.setup.samples:
-            scores, sample = self._guarded.many(knobs, begin, count)
+            scores, sample = self._guarded.many(knobs, begin, min(count, CHUNK))
+            which = begin
         else:
-            which = self.setup.samples[begin] if self.setup.samples else begin
+            places = range(begin, begin + len(self.setup.shares) * (len(used) + 1), len(self.setup.shares))
+            free = (number for number in map(self.setup.number, places) if number not in used)
+            which = self.setup.samples[begin] if self.setup.samples else next(free)
+            used.add(which)
             sample = self._guarded(knobs, int(self.setup.drawn(begin, 1)[0]), which)
             scores = [sample.score]
-        batch = {"from": begin, "scores": scores, "seconds": dict(sample.seconds),
-                 "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
+        batch: dict[str, Any] = {"from": begin, "scores": scores, "seconds": dict(sample.seconds),
+                                 "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
+        if which != begin:
+            batch["index"] = which
+        if sample.again:
+            batch |= {"again": sample.again, "why": sample.again_why}
         self.journal.add_samples(self.setup.app, knobs, batch)
         return batch
 
@@ -219,23 +292,23 @@ class Profiler:
             remedy="Name another file, or measure anew.",
         )  # fmt: skip
 
-    def _conclude(
-        self, configuration: int, knobs: Mapping[str, Any], seen: Seen, rule: Rule,
-        sums: Mapping[str, float], sizes: Mapping[str, float], total_in: float,
-    ) -> Measured:  # fmt: skip
-        n, latest = seen.n, seen.latest
-        verdict = (Verdict.PASS if rule.passes(latest.mean) else Verdict.FAIL) if latest.decided else Verdict.UNDECIDED
+    def _conclude(self, configuration: int, knobs: Mapping[str, Any], seen: _Seen) -> Measured:
+        n, latest, rule, runs = seen.n, seen.latest, seen.rule, seen.runs
         sign = rule.passes(latest.mean)
-        passes = sign if latest.decided or rule.undecided == "sign" else False
-        seconds = {name: sums[name] / n for name in self.setup.operators}
+        verdict = (Verdict.PASS if sign else Verdict.FAIL) if latest.decided else Verdict.UNDECIDED
+        seconds = dict(zip(self.setup.operators, runs.seconds.mean(axis=0).tolist(), strict=True))
         charged = self.setup.charged or self.setup.operators
         with self._lock:
             gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
             self.gpu_s += gpu_s
+        low, high = seen.interval()
+        constant = all(bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in))
         found = Measured(
-            configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict, passes=passes,
-            seconds=tuple(seconds.values()), bytes_out=tuple(sizes[name] / n for name in self.setup.operators),
-            bytes_in=total_in / n, gpu_s=gpu_s,
+            configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict,
+            passes=sign if latest.decided or rule.undecided == "sign" else False, seconds=tuple(seconds.values()),
+            bytes_out=tuple(runs.bytes_out.mean(axis=0).tolist()), bytes_in=float(runs.bytes_in.mean()), gpu_s=gpu_s,
+            low=low, high=high, alike=seen.burst(n), again=seen.again, again_why=seen.again_why,
+            runs=None if constant else runs, constant=constant,
         )  # fmt: skip
         self._write(knobs, found)
         return found
@@ -254,6 +327,17 @@ class Profiler:
             line |= {"mean": found.mean, "se": found.se, "gpu_s": found.gpu_s, "input_bytes": found.bytes_in}
             line["seconds"] = dict(zip(self.setup.operators, found.seconds, strict=True))
             line["bytes"] = dict(zip(self.setup.operators, found.bytes_out, strict=True))
+            line |= {"interval": [found.low, found.high], "alike": found.alike}
+            if found.again:
+                line |= {"again": found.again, "why": found.again_why}
+            if found.runs is not None:
+                line["runs"] = {
+                    "seconds": dict(zip(self.setup.operators, found.runs.seconds.T.tolist(), strict=True)),
+                    "bytes": dict(zip(self.setup.operators, found.runs.bytes_out.T.tolist(), strict=True)),
+                    "input_bytes": found.runs.bytes_in.tolist(),
+                }
+            else:
+                line["constant"] = True
         self.journal.add_plan(self.setup.app, knobs, line)
 
 

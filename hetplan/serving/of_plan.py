@@ -17,7 +17,7 @@ from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import points_of
 from hetplan.serving.loads import run_of, worker_price
-from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of
+from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of
 from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
@@ -107,7 +107,7 @@ def _app(
         id=app_id,
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
-        kinds=len(points_of(wanted.demand.mix)),
+        kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
         late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         combine=combine_of(inputs.profile, wanted),
@@ -198,7 +198,8 @@ def _load(
     given = services.get(load.id)
     if isinstance(given, Operator):
         shapes = {app: (len(points_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
-        laws = {app: Service(np.full(shape, given.mean_ms)) for app, shape in shapes.items()}
+        each = np.array(given.each_ms)[:, None]
+        laws = {app: Service(each if each.size else np.full(shape, given.mean_ms)) for app, shape in shapes.items()}
         return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
     if given is not None:
         return Load(services=dict.fromkeys(apps, given), **shared), 0.0

@@ -1,4 +1,8 @@
-"""Operators of compound plans: what they take, pass on and score, from the measurements that a plan was made from."""
+"""Operators of compound plans: what they take, pass on and score, from the measurements that a plan was made from.
+
+Where samples took different times, a query is of one of them, drawn alike: all operators then take what they took of
+that sample, so that slow ones stay together. Links carry the mean number of bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,27 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 
-__all__ = ["Operator", "input_bytes", "is_operator", "operators_of"]
+__all__ = ["Operator", "input_bytes", "is_operator", "operators_of", "samples_of"]
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One load: milliseconds per sample on its tier and with its share, bytes that it passes on, its accuracy."""
+    """One load: milliseconds per sample on its tier and with its share, bytes that it passes on, its accuracy.
+
+    `each_ms` has them sample by sample, where they vary.
+    """
 
     mean_ms: float
     bytes_out: float
     quality: float
+    each_ms: tuple[float, ...] = ()
+
+
+def samples_of(plan: Plan, inputs: Inputs, app_id: str) -> int:
+    """How many samples of an application took different times; 0 where none did, or it runs no operators."""
+    if not is_operator(plan, app_id):
+        return 0
+    return len(_measured(plan, inputs, app_id).get("runs", {}).get("input_bytes", ()))
 
 
 def is_operator(plan: Plan, app_id: str | None) -> bool:
@@ -43,15 +58,16 @@ def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
                 continue
             app, entry = inputs.slo.apps[load.app], _measured(plan, inputs, load.app)
             pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
-            time = entry["seconds"][load.node] * _relative_time(inputs, app, hardware.tier, hardware.relative_time)
+            slow = 1000.0 * _relative_time(inputs, app, hardware.tier, hardware.relative_time)
             if pipeline.nodes[load.node].share_law == "flops" and load.share is not None and load.share.gpu:
-                time /= load.share.gpu
+                slow /= load.share.gpu
             inner = {edge.from_ for edge in pipeline.edges}
             last = next(node for node in pipeline.nodes if node not in inner)
             found[load.id] = Operator(
-                mean_ms=1000.0 * time,
+                mean_ms=entry["seconds"][load.node] * slow,
                 bytes_out=float(entry["bytes"][load.node]),
                 quality=float(entry["mean"]) if load.node == last else 1.0,
+                each_ms=tuple(slow * s for s in entry.get("runs", {}).get("seconds", {}).get(load.node, ())),
             )
     return found
 

@@ -115,6 +115,8 @@ def _share_routes(
 ) -> list[Route]:
     entries = plan.routing.get(app.id, ()) or _to_every_worker(plan, app.id)
     kinds = points_of(inputs.slo.apps[app.id].demand.mix)
+    # Measured samples of an operator are classes too, all routed alike.
+    kinds = kinds if len(kinds) == app.kinds else kinds[:1] * app.kinds
     rule, inner = _balancing(inputs, app, dispatch)
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
@@ -168,6 +170,9 @@ def _share_routes(
 
 def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
     wanted = balancing_of(dispatch, inputs.slo.apps[app.id])
+    if getattr(dispatch, "rule", "") == "chosen-plan/1":
+        # Each stream has a device for itself.
+        return Rule.SHARES, Inner.SHORTEST
     if wanted == "shortest_queue":
         return (Rule.SHORTEST if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES), Inner.SHORTEST
     if wanted == "round_robin":

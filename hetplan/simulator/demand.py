@@ -274,7 +274,7 @@ class AppDemand:
 
     `percentile` is the strictest that anything is said of, `states_accuracy` tells whether an accuracy is, too;
     `from_start` that the start of a run is part of the question. With `queries_seed` every run gets the queries of that
-    seed, whatever its own.
+    seed, whatever its own. With `samples`, a query is like one of so many that were measured, drawn at random.
     """
 
     app: str
@@ -289,6 +289,7 @@ class AppDemand:
     series_qps: Sequence[float] = ()
     period_s: float = 3600.0
     clients: int = 0
+    samples: int = 0
     states_accuracy: bool = False
     from_start: bool = False
     queries_seed: int | None = None
@@ -366,7 +367,10 @@ class AppDemand:
         """The queries of a run with this seed."""
         seed = seed if self.queries_seed is None else self.queries_seed
         times = self._times(seeded(seed, 2 * self.number), duration_s)
-        kinds = draw_kinds(self.mix, len(times), seeded(seed, 2 * self.number + 1))
+        random = seeded(seed, 2 * self.number + 1)
+        if self.samples:
+            return Stream(self.app, times * 1000.0, random.integers(self.samples, size=len(times), dtype=np.int32))
+        kinds = draw_kinds(self.mix, len(times), random)
         return Stream(self.app, times * 1000.0, kinds)
 
     def _times(self, random: np.random.Generator, duration_s: float) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.serving.demand import offered_qps
 from hetplan.serving.of_plan import PlannedSystem, served_apps
+from hetplan.serving.operators import samples_of
 from hetplan.serving.service import NOISES, NoiseName, noise_of
 from hetplan.serving.system import Rule, Service, System
 from hetplan.serving.targets import response_targets, strictest_ms
@@ -238,6 +239,7 @@ def demands_of(
                 series_qps=series,
                 period_s=inputs.slo.horizon.period_s,
                 clients=wanted.demand.streams or 0,
+                samples=samples_of(plan, inputs, app),
             )
         )
     return demands

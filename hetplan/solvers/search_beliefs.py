@@ -57,6 +57,7 @@ class Beliefs:
         self.accuracy = make(form.configurations, ordered, expected=ACCURACY_SPREAD)
         self.measured: dict[int, Measured] = {}
         self.samples: list[int] = []
+        self.tails: list[float] = []
         self._settings: list[Integers] = []
         self._of: list[Integers] = []
         self._prefix: list[Integers] = []
@@ -82,6 +83,7 @@ class Beliefs:
         self.measured[c] = found
         self.accuracy.add(c, self.form.orient(found.mean), found.se**2)
         self.samples.append(found.samples)
+        self.tails.append(_tail(self.form, found))
         self._learn_operators(found, cached=True)
 
     def _learn_operators(self, found: Measured, *, cached: bool) -> None:
@@ -130,6 +132,7 @@ class Beliefs:
         """Seconds end to end per (configuration, placement) with whole devices, and the probability to be in time."""
         form = self.form
         latency = form.latency_s(predicted.seconds, predicted.bytes_out, predicted.bytes_in)
+        latency = latency * (float(np.mean(self.tails)) if self.tails else 1.0)
         time = form.placed.relative_time[form.placements]
         weighted = (predicted.spread**2 * predicted.seconds**2) @ (time**2).T
         spread = np.sqrt(weighted) / np.maximum(predicted.seconds @ time.T, 1e-12) + LATENCY_SPREAD
@@ -140,6 +143,14 @@ class Beliefs:
         expected = float(np.mean(self.samples)) if self.samples else FIRST_SAMPLES
         left = np.stack([~self._cached[o][self._prefix[o]] for o in range(len(self.form.operators))], axis=1)
         return np.asarray(expected * (predicted.seconds * left).sum(axis=1))
+
+
+def _tail(form: BlackBox, found: Measured) -> float:
+    """By how much the latency that is judged (a percentile) exceeds that of the mean sample."""
+    if found.runs is None:
+        return 1.0
+    mean = form.latency_s(np.array([found.seconds]), np.array([found.bytes_out]), np.array([found.bytes_in]))[0]
+    return float(np.median(form.at_full(found) / np.maximum(mean, 1e-12)))
 
 
 def _distinct(rows: Integers) -> tuple[Integers, Integers]:

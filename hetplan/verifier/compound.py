@@ -160,6 +160,8 @@ def _sums(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) -> 
 # Latency is the longest path through the operators: seconds on the reference x relative time of the tier, over the
 # share of the GPU (a batched operator's time stays), and bytes over links between tiers, hop by hop where there is no
 # direct link.
+# A percentile is promised of the samples' own latencies: at most the order statistic below which, with the confidence
+# of the options, the percentile lies. Of N streams each has every operator for itself.
 # Without measurements (``--measured``) only what the plan promises is compared with what is wished for.
 
 
@@ -173,14 +175,19 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         return
     wrong = [*_operators(plan, inputs, name, rule, pipeline)]
     yield from wrong
-    said = {promise.quantity: promise.value for promise in plan.promises if promise.app == name}
-    for quantity in ("response_ms", "quality"):
-        if quantity not in said:
-            yield Violation("chosen-plan", "promises", f"no {quantity} of {name} is promised")
-            return
-    yield from _wished(inputs, app, pipeline, name, said)
+    mine = [promise for promise in plan.promises if promise.app == name]
+    said = {promise.quantity: promise.value for promise in mine if promise.quantity != "response_ms"}
+    times = {promise.percentile: promise.value for promise in mine if promise.quantity == "response_ms"}
+    wanted = {target.percentile for target in app.latency if target.of == "response"}
+    missing = [f"p{percentile:g} of response_ms" for percentile in sorted(wanted - times.keys())]
+    for quantity in [*missing, *({"quality"} - said.keys())]:
+        yield Violation("chosen-plan", "promises", f"no {quantity} of {name} is promised")
+        return
+    yield from _wished(inputs, app, pipeline, name, said, times)
     if inputs.measured is not None and not wrong:
-        yield from _measured(inputs, name, rule, pipeline, said)
+        stated = plan.method.options.get("confidence")
+        chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
+        yield from _measured(inputs, name, rule, said, {p: t for p, t in times.items() if p is not None}, chance)
 
 
 def _operators(
@@ -192,13 +199,15 @@ def _operators(
             yield Violation("knob", at, f"{knob} is {rule.knobs.get(knob)}, no level of it")
     for extra in sorted((rule.placement.keys() | rule.share.keys()) - pipeline.nodes.keys()):
         yield Violation("operator", at, f"{extra} has a place or a share and is no operator of the pipeline")
+    streams = inputs.slo.apps[name].demand.streams or 1
     for node in pipeline.nodes:
         here = [
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
         ]
         times = sum(load.instances * worker.count for load, worker in here)
-        if times != 1:
-            yield Violation("operator", at, f"operator {node} runs {times} times, not once")
+        if times != streams or len(here) != 1:
+            text = f"operator {node} runs {times} times at {len(here)} places, not {streams} times at one"
+            yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")
             continue
         load, worker = here[0]
         if load.serve != Serve():
@@ -215,11 +224,14 @@ def _operators(
             yield Violation("operator", at, f"{node} runs with other knobs than the plan's")
 
 
-def _wished(inputs: Inputs, app: App, pipeline: Pipeline, name: str, said: Mapping[str, float]) -> Iterator[Violation]:
-    limits = [target.max_ms for target in app.latency if target.of == "response"]
-    if limits and said["response_ms"] > min(limits) * (1.0 + FEASIBILITY):
-        text = f"promises {said['response_ms']:.9g} ms to {name}, wanted are {min(limits):g}"
-        yield Violation("latency", f"dispatch.{name}", text)
+def _wished(
+    inputs: Inputs, app: App, pipeline: Pipeline, name: str, said: Mapping[str, float],
+    times: Mapping[float | None, float],
+) -> Iterator[Violation]:  # fmt: skip
+    for target in app.latency:
+        if target.of == "response" and times[target.percentile] > target.max_ms * (1.0 + FEASIBILITY):
+            text = f"promises {times[target.percentile]:.9g} ms at p{target.percentile:g} to {name}"
+            yield Violation("latency", f"dispatch.{name}", f"{text}, wanted are {target.max_ms:g}")
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     if app.quality is None:
         return
@@ -231,9 +243,11 @@ def _wished(inputs: Inputs, app: App, pipeline: Pipeline, name: str, said: Mappi
 
 
 def _measured(
-    inputs: Inputs, name: str, rule: ChosenPlanDispatch, pipeline: Pipeline, said: Mapping[str, float]
-) -> Iterator[Violation]:
-    at = f"dispatch.{name}"
+    inputs: Inputs, name: str, rule: ChosenPlanDispatch, said: Mapping[str, float], times: Mapping[float, float],
+    chance: float,
+) -> Iterator[Violation]:  # fmt: skip
+    at, app = f"dispatch.{name}", inputs.slo.apps[name]
+    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
     plans = inputs.measured.get("apps", {}).get(name, ())
     entry = next((one for one in plans if one.get("knobs") == dict(rule.knobs)), None)
     if entry is None or "seconds" not in entry:
@@ -244,13 +258,48 @@ def _measured(
     if abs(entry["mean"] - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {entry['mean']:.9g}, not {said['quality']:.9g}")
     try:
-        response = 1000.0 * _latency_s(inputs, inputs.slo.apps[name], rule, pipeline, entry)
+        samples = _samples(entry)
+    except (LookupError, TypeError, AttributeError):
+        yield Violation("unmeasured", at, f"what was recorded of the samples of {name} makes no sense")
+        return
+    try:
+        each = sorted(1000.0 * _latency_s(inputs, app, rule, pipeline, one) for one in samples)
     except LookupError as error:
         yield Violation("link", at, str(error))
         return
-    if response > said["response_ms"] * (1.0 + VALUE):
-        text = f"response of {name} is {response:.9g} ms, promised are {said['response_ms']:.9g}"
-        yield Violation("promise", "promises", text)
+    for percentile, value in sorted(times.items()):
+        response = each[_rank(len(each), percentile / 100.0, chance) - 1]
+        if response > value * (1.0 + VALUE):
+            text = f"response of {name} is {response:.9g} ms at p{percentile:g}, promised are {value:.9g}"
+            yield Violation("promise", "promises", text)
+
+
+def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What each sample took; the one record where all took the same, or nothing but means is known."""
+    runs = entry.get("runs")
+    if runs is None:
+        return [entry]
+    return [
+        {
+            "seconds": {node: values[k] for node, values in runs["seconds"].items()},
+            "bytes": {node: values[k] for node, values in runs["bytes"].items()},
+            "input_bytes": size,
+        }
+        for k, size in enumerate(runs["input_bytes"])
+    ]
+
+
+def _rank(count: int, share: float, chance: float) -> int:
+    """The first of `count` ordered samples that is above the quantile with this chance, else the last of them."""
+    below = 0.0
+    for rank in range(1, count + 1):
+        # The chance that exactly rank - 1 samples lie below the quantile.
+        ways = math.lgamma(count + 1) - math.lgamma(rank) - math.lgamma(count - rank + 2)
+        likely = (rank - 1) * math.log(share) + (count - rank + 1) * math.log1p(-share) if 0 < share < 1 else -math.inf
+        below += math.exp(ways + likely)
+        if below >= chance:
+            return rank
+    return count
 
 
 def _latency_s(

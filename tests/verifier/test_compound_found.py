@@ -51,7 +51,6 @@ def found() -> Json:
                 "cam": {
                     "runs": {"pipeline": "track"},
                     "latency": [
-                        {"of": "response", "percentile": 50, "max_ms": 1500},
                         {"of": "response", "percentile": 99, "max_ms": 1400},
                         {"of": "ttft", "percentile": 99, "max_ms": 1},
                     ],
@@ -82,7 +81,7 @@ def found() -> Json:
                 }
             },
             "promises": [
-                promise("response_ms", "<=", 1397, "no-queueing", "cam"),
+                promise("response_ms", "<=", 1397, "measured", "cam") | {"percentile": 99},
                 promise("quality", "=", 0.8, "measured", "cam"),
                 promise("goodput", "=", 1, "no-queueing"),
                 promise("served", "=", 1, "no-queueing"),

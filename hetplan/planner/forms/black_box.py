@@ -6,6 +6,10 @@ sample by sample; each sample also gives the seconds of every operator on the re
 From those the latency of any placement follows (`Placed`), and so does what it costs with GPU shares cut down to what
 the latency target leaves (`least_shares`). What was measured is in the form's own journal.
 
+A latency wish is about a percentile, and it is judged by the samples: the longest path is worked out for each of them,
+and the percentile of these sums is taken at the upper end of its order-statistics interval (`ranks`). Several wishes
+count as one: each percentile is scaled by limit_s / its own limit, and the largest is the latency that is compared.
+
 GPU shares cut down as far as the latency target allows (the paper's ParetoOptimize, here exact).
 
 A plan leaves an operator on a priced tier the shares of the grid. All combinations (5^operators) are tried, but for
@@ -42,11 +46,13 @@ __all__ = [
     "OutOfTime",
     "Past",
     "Placed",
+    "Runs",
     "Verdict",
     "antichain",
     "cheapest",
     "least_shares",
     "priced",
+    "ranks",
     "trimmed",
 ]
 
@@ -68,9 +74,40 @@ class Verdict(StrEnum):
     SET_ASIDE = "set-aside"
 
 
+def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
+    """Between which of so many ordered values (from 1) the quantile is: at least at the first, at most at the second.
+
+    Each holds with this confidence, whatever the distribution. 0, or one more than there are, says that none does.
+
+    >>> ranks(1000, 0.99, 0.99), ranks(458, 0.99, 0.99)[1], ranks(459, 0.99, 0.99)[1]
+    ((982, 998), 459, 459)
+    """
+    from scipy.special import bdtr
+
+    below = bdtr(np.arange(samples + 1), samples, share)
+    high = int(np.searchsorted(below[:-1], confidence)) + 1
+    low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample."""
+
+    seconds: Vector
+    bytes_out: Vector
+    bytes_in: Vector
+
+    def __len__(self) -> int:
+        return len(self.bytes_in)
+
+
 @dataclass(frozen=True)
 class Measured:
     """What measuring one configuration gave: seconds on the reference and bytes out per operator, bytes that come in.
+
+    These are means; `runs` has them by sample, where they vary. `low` and `high` bound the accuracy. Each sample counts
+    for 1 / `alike` independent ones; `again` samples were asked for again, as their answers made no sense.
 
     `passes` is the verdict with the rule for undecided ones applied; `gpu_s` is what measuring took of the reference
     after what earlier measurements had cached. A configuration set aside says why in `reason`.
@@ -87,6 +124,20 @@ class Measured:
     bytes_in: float = 0.0
     gpu_s: float = 0.0
     reason: str = ""
+    low: float = float("nan")
+    high: float = float("nan")
+    alike: float = 1.0
+    again: int = 0
+    again_why: str = ""
+    runs: Runs | None = field(default=None, compare=False)
+    constant: bool = True
+
+    @property
+    def rows(self) -> Runs:
+        """What each sample took; one row where all took the same, or nothing else is known."""
+        if self.runs is not None:
+            return self.runs
+        return Runs(np.array([self.seconds]), np.array([self.bytes_out]), np.array([self.bytes_in]))
 
 
 @dataclass(frozen=True)
@@ -129,6 +180,7 @@ class Past:
 class BlackBox(Form[int]):
     """Settings with outcomes to be measured; see the module. `measure` finds out about one configuration.
 
+    `wishes` are the shares of samples that have to be in time, each with its limit; the strictest limit is `limit_s`.
     `ordered` says of which knobs the levels have an order, near ones alike (of none where it is empty).
     The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
@@ -155,6 +207,8 @@ class BlackBox(Form[int]):
     name: str = ""
     lower: bool = False
     seconds: float | None = None
+    wishes: tuple[tuple[float, float], ...] = ()
+    confidence: float = 0.99
     past: tuple[Past, ...] = ()
     past_models: int = 10
     hard_votes: bool = False
@@ -229,8 +283,44 @@ class BlackBox(Form[int]):
 
     def at_full(self, found: Measured) -> Vector:
         """The latency of a measured configuration under each placement, with whole devices."""
-        seconds, sizes = np.array([found.seconds]), np.array([found.bytes_out])
-        return np.asarray(self.latency_s(seconds, sizes, np.array([found.bytes_in]))[0])
+        rows = found.rows
+        return self.judged(self.latency_s(rows.seconds, rows.bytes_out, rows.bytes_in))
+
+    def judged(self, each: Vector, *, least: bool = False) -> Vector:
+        """What is compared with `limit_s`, of latencies by sample (along the first axis).
+
+        Of each wish the percentile at the upper end of its interval (the lower one for `least`), scaled to `limit_s`;
+        of one row, where all samples took the same, that row. Where too few samples bound a percentile, their largest.
+        """
+        samples = len(each)
+        if samples == 1:
+            return np.asarray(each[0])
+        found = np.zeros(each.shape[1:])
+        for share, limit in self.wishes or ((0.5, self.limit_s),):
+            value = self.bound(each, share, least=least)
+            found = found if value is None else np.maximum(found, value * (self.limit_s / limit))
+        return found
+
+    def bound(self, each: Vector, share: float, *, least: bool = False) -> Vector | None:
+        """What a percentile of latencies is at most, or at least; at most their largest, where too few bound it."""
+        if len(each) == 1:
+            return np.asarray(each[0])
+        low, high = ranks(len(each), share, self.confidence)
+        at = low if least else min(high, len(each))
+        return np.asarray(np.partition(each, at - 1, axis=0)[at - 1]) if at else None
+
+    def sure(self, found: Measured) -> bool:
+        """Whether there are samples enough to bound every percentile that is wished for."""
+        return found.constant or all(
+            ranks(found.samples, p, self.confidence)[1] <= found.samples for p, _ in self.wishes
+        )
+
+    def settled(self, runs: Runs) -> bool:
+        """Whether so many samples say of some placement that it is in time, or of all that they are not."""
+        each = self.latency_s(runs.seconds, runs.bytes_out, runs.bytes_in)
+        enough = all(ranks(len(runs), share, self.confidence)[1] <= len(runs) for share, _ in self.wishes)
+        in_time = enough and bool((self.judged(each) <= self.limit_s).any())
+        return in_time or bool((self.judged(each, least=True) > self.limit_s).all())
 
     def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the least cost of a measured configuration within the limit, where that may be the least.
@@ -289,6 +379,7 @@ class BlackBox(Form[int]):
 
 
 MOST_COMBINATIONS = 20_000
+MOST_TIMES = 1_000_000
 SLIP = 1e-12
 ALL = slice(None)
 
@@ -309,32 +400,29 @@ def least_shares(form: BlackBox, measured: Measured, which: NDArray[np.int64] | 
 
     No combination within the limit has a lower one. It is infinite where even whole devices are too slow.
     """
-    where, price = form.placements[which], form.price[which]
-    base = (np.array(measured.seconds) * form.placed.relative_time[where])[None, :, :]
-    bytes_out, bytes_in = np.array([measured.bytes_out]), np.array([measured.bytes_in])
+    where, price, rows = form.placements[which], form.price[which], measured.rows
+    base = rows.seconds[:, None, :] * form.placed.relative_time[where][None, :, :]
     limit = form.limit_s * (1 + SLIP)
     least = np.ones(where.shape)
     for o, operator in enumerate(form.operators):
         for share in sorted(set(form.placed.shares) - {1.0}, reverse=True):
             slower = base.copy()
             slower[:, :, o] /= share if operator.by_share else 1.0
-            in_time = form.finish(slower, bytes_out, bytes_in, where)[0] <= limit
+            in_time = form.judged(form.finish(slower, rows.bytes_out, rows.bytes_in, where)) <= limit
             least[(price[:, o] > 0) & in_time, o] = share
-    least[form.finish(base, bytes_out, bytes_in, where)[0] > limit] = np.inf
+    least[form.judged(form.finish(base, rows.bytes_out, rows.bytes_in, where)) > limit] = np.inf
     return least
 
 
 def _latency(form: BlackBox, measured: Measured, placement: int, shares: Vector) -> Vector:
     """End to end under each row of shares (of the priced operators)."""
-    where = form.placements[placement : placement + 1]
-    base = np.array(measured.seconds) * form.placed.relative_time[where[0]]
-    slow = np.ones((len(shares), base.size))
+    where, rows = np.repeat(form.placements[placement : placement + 1], len(shares), axis=0), measured.rows
+    slow = np.ones((len(shares), len(form.operators)))
     for column, o in enumerate(priced(form, placement)):
         if form.operators[o].by_share:
             slow[:, o] = 1.0 / shares[:, column]
-    compute = (base[None, :] * slow)[:, None, :]
-    bytes_out = np.tile(np.array(measured.bytes_out), (len(shares), 1))
-    return form.finish(compute, bytes_out, np.full(len(shares), measured.bytes_in), where)[:, 0]
+    compute = rows.seconds[:, None, :] * (form.placed.relative_time[where] * slow)[None, :, :]
+    return form.judged(form.finish(compute, rows.bytes_out, rows.bytes_in, where))
 
 
 def _choices(form: BlackBox, measured: Measured, placement: int, least: Vector | None) -> tuple[tuple[float, ...], ...]:
@@ -354,7 +442,7 @@ def _within(
     """
     price = form.price[placement][priced(form, placement)]
     choices = _choices(form, measured, placement, least)
-    if math.prod(map(len, choices)) > MOST_COMBINATIONS:
+    if math.prod(map(len, choices)) > min(MOST_COMBINATIONS, MOST_TIMES // len(measured.rows)):
         shares = trimmed(form, measured, placement)
         only = np.zeros((0, price.size)) if shares is None else shares[None, :]
         return only, only @ price, np.ones(len(only), dtype=bool)

@@ -90,15 +90,20 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
                     node=node,
                     knobs=knobs,
                     share=None if share is None else Share(gpu=share, enforce="mps"),
+                    instances=1 if own else way.found.streams,
                 )
             )
     workers = []
+    streams = {query.app_id: way.found.streams for query, way, _ in served if way.found is not None}
     tiers = {tier.name: tier for tier in asked.tiers}
-    for count, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
+    for number, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
         here = tiers[tier]
         workers.append(
-            Worker(id=f"w{count}", hardware=here.hardware, offer=here.offer, queue="per-load", loads=tuple(loads))
-        )
+            Worker(
+                id=f"w{number}", hardware=here.hardware, offer=here.offer, queue="per-load", loads=tuple(loads),
+                count=streams[str(loads[0].app)] if here.own else 1,
+            )
+        )  # fmt: skip
     return tuple(workers)
 
 
@@ -113,7 +118,7 @@ def _routes(workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
 def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
     actions: list[Action] = []
     for worker in workers:
-        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=1)
+        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
         actions.append(start)
         actions += [
             Action(id=start.id + 1 + k, do="load", load=load.id, after=(start.id,))
@@ -163,20 +168,26 @@ def _stated(query: Query, way: Way) -> float:
 def _of_found(query: Query, way: Way) -> list[Promise]:
     found = way.found
     assert found is not None
-    lower = found.accuracy - 2.576 * found.se
     basis = f"{found.samples} samples, verdict {found.verdict}"
     return [
-        Promise(app=query.app_id, quantity="response_ms", value=1000.0 * found.latency_s, model="no-queueing"),
+        *(
+            Promise(
+                app=query.app_id, quantity="response_ms", percentile=percentile, value=1000.0 * most,
+                interval=None if least is None else (1000.0 * least, 1000.0 * most), model="measured",
+                basis=f"{found.samples} samples",
+            )
+            for percentile, most, least in found.at
+        ),
         Promise(
             app=query.app_id,
             quantity="quality",
             relation="=",
             value=found.accuracy,
-            interval=(lower, found.accuracy + 2.576 * found.se),
+            interval=found.interval,
             model="measured",
             basis=basis,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _cost(asked: Asked, workers: Sequence[Worker]) -> float:
@@ -249,7 +260,7 @@ def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
             "quality": way.found.accuracy,
             "samples": way.found.samples,
             "verdict": way.found.verdict,
-            "price_per_hour": way.found.price,
+            "price_per_hour": way.found.price * way.found.streams,
         }
         for query in queries
         for way in query.ways

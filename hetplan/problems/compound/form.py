@@ -23,9 +23,9 @@ from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
-from hetplan.serving.targets import strictest
+from hetplan.serving.targets import response_targets, strictest
 
-__all__ = ["Asked", "Packed", "Sought", "machines_of", "packing", "read_asked", "read_sought"]
+__all__ = ["Asked", "Packed", "Sought", "machines_of", "nobody", "packing", "read_asked", "read_sought"]
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
@@ -33,7 +33,10 @@ MOST_OPERATORS = 12
 
 @dataclass(frozen=True)
 class Sought:
-    """A query whose plans are to be found; `box` makes its form around whoever measures."""
+    """A query whose plans are to be found; `box` makes its form around whoever measures.
+
+    `wishes` are the shares of samples that have to be in time, each with its limit in seconds.
+    """
 
     app_id: str
     app: App
@@ -43,6 +46,7 @@ class Sought:
     tiers: tuple[Tier, ...]
     placed: Placed
     limit_s: float
+    wishes: tuple[tuple[float, float], ...]
     target: float
     lower: bool
     bernoulli: bool
@@ -50,6 +54,11 @@ class Sought:
     strata: int
     features: str | None
     placements: np.ndarray = field(compare=False)
+
+    @property
+    def streams(self) -> int:
+        """How many streams come at a time: each has every operator, with its share, for itself."""
+        return self.app.demand.streams or 1
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -97,6 +106,8 @@ class Sought:
             placed=self.placed,
             target=self.target,
             limit_s=self.limit_s,
+            wishes=self.wishes,
+            confidence=options.confidence,
             measure=measure,
             placements=self.placements,
             most=options.steps,
@@ -128,7 +139,13 @@ class Sought:
             "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
             "retry": options.retry,
+            "settled": self.box(nobody, options).settled,
         }  # fmt: skip
+
+
+def nobody(configuration: int) -> Measured:
+    """Whoever is asked to measure where nobody is there to."""
+    return Measured(configuration, reason="nobody measures")
 
 
 def _in_order(levels: Sequence[Any]) -> bool:
@@ -198,6 +215,11 @@ def _sought(
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
     faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))
+    for number, edge in enumerate(pipeline.edges):
+        if edge.fanout != 1.0:
+            why = "each operator of a compound query passes on one thing per sample"
+            remedy = "Leave it out, and measure what the operator does with all of them as one."
+            faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
     target = strictest(app)
@@ -218,10 +240,11 @@ def _sought(
     order = _order(pipeline)
     placed = _placed(inputs, app_id, app, mine, pipeline, faults)
     return None if placed is None else Sought(
-        app_id, app, pipeline_id, pipeline, order, mine, placed, target.max_ms / 1000.0, wanted, lower,
+        app_id, app, pipeline_id, pipeline, order, mine, placed, target.max_ms / 1000.0,
+        tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in response_targets(app)), wanted, lower,
         metric is not None and metric.kind == "bernoulli", span,
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(pipeline, order, mine, app_id, pipeline_id, faults),
+        _placements(app, pipeline, order, mine, (app_id, pipeline_id), faults),
     )  # fmt: skip
 
 
@@ -276,15 +299,22 @@ def _placed(
 
 
 def _placements(
-    pipeline: Pipeline, order: tuple[str, ...], tiers: tuple[Tier, ...], app_id: str, pipeline_id: str, faults: Faults
+    app: App,
+    pipeline: Pipeline,
+    order: tuple[str, ...],
+    tiers: tuple[Tier, ...],
+    names: tuple[str, str],
+    faults: Faults,
 ) -> np.ndarray:
-    """Every tier for every operator that it has room for."""
+    """Every tier for every operator that it has room for, once per stream."""
+    (app_id, pipeline_id), streams = names, app.demand.streams or 1
     smallest = min(pipeline.share_grid, default=0.125)
     allowed = []
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
+        wanted = {kind: amount * streams for kind, amount in {**needs, **gpu}.items()}
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu} if tier.own else wanted)]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
             remedy = "Lower what it needs, or add a larger machine."

@@ -37,10 +37,11 @@ class CompoundOptions(Options):
     steps: int = Field(default=60, ge=1, description="the most plans measured per query")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
     gpu_s: float | None = Field(default=None, gt=0, description="seconds of the reference GPU per query")
-    stop_rule: Literal["t", "mixture", "spend", "fixed"] = Field(
-        default="t", description="when a plan's accuracy is known well enough; fixed: after n_max samples"
+    stop_rule: Literal["betting", "t", "fixed"] = Field(
+        default="betting",
+        description="when accuracy is known: betting holds however often one looks, t (the paper's) does not",
     )
-    confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of the accuracy verdict")
+    confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of verdicts on accuracy and latency")
     n_min: int = Field(default=50, ge=2, description="samples before a verdict")
     n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
     strata: int = Field(default=8, ge=1, description="groups of alike samples made of a feature file")
@@ -48,7 +49,7 @@ class CompoundOptions(Options):
         default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"
     )
     confirm: bool = Field(
-        default=False, description="measure the cheapest plan on under the always-valid rule before it is offered"
+        default=False, description="measure the cheapest plan on by bets, to four times n_max, before it is offered"
     )
     start_points: int | None = Field(
         default=None, ge=1,
@@ -86,3 +87,7 @@ class PaperOptions(CompoundOptions):
         default="sum", description="greedy: how demands on several tiers count together; best tries all"
     )
     search: Method = Field(default="cmbo", description="how plans of one query are searched for")
+    stop_rule: Literal["betting", "t", "fixed"] = Field(
+        default="t",
+        description="when accuracy is known: betting holds however often one looks, t (the paper's) does not",
+    )

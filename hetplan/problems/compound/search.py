@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +18,13 @@ from hetplan.planner.forms.black_box import (
     Measured,
     OutOfTime,
     Past,
+    Runs,
     Verdict,
     antichain,
     least_shares,
     priced,
 )
-from hetplan.problems.compound.form import Asked, Sought
+from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
@@ -33,6 +35,8 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+ALIKE = 1.5
+"""From here on it is said that samples count for fewer."""
 AT_ONCE = 256
 """Placements worked out before it is looked whether more are wanted."""
 
@@ -69,7 +73,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         )  # fmt: skip
     if evaluate is None:
         journal = {found.configuration: found for found in known}
-        form = replace(sought.box(_nobody, options), placements=sought.reachable, journal=journal)
+        form = replace(sought.box(nobody, options), placements=sought.reachable, journal=journal)
         best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
         return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
@@ -100,10 +104,6 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
     return stage
-
-
-def _nobody(configuration: int) -> Measured:
-    return Measured(configuration, reason="nobody measures")
 
 
 def _engine(options: CompoundOptions) -> str:
@@ -152,9 +152,7 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
         for one in form.failed
     ]
-    if (sought.app.demand.streams or 1) > 1:
-        text = "its streams share the operators of one plan, whose latency is that of a stream alone: simulate it"
-        notices.append(Notice(code="W-streams", at=f"apps.{sought.app_id}.demand.streams", text=text))
+    notices += _doubts(form, sought, kept or ways)
     query = Query(
         sought.app_id,
         sought.app,
@@ -175,6 +173,7 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
     places = sorted(
         (float(bounds[c][p]), c, int(p)) for c in trusted for p in np.flatnonzero(np.isfinite(least[c]).all(axis=1))
     )
+    rooms = {tier.name: tier for tier in sought.tiers}
     ways: list[Way] = []
     for begin in range(0, len(places), AT_ONCE):
         if len(ways) >= most and _by_share(ways[most - 1]) < places[begin][0]:
@@ -182,7 +181,8 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
         for _, c, placement in places[begin : begin + AT_ONCE]:
             shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
             for row, price in zip(shares[:most], dollars[:most], strict=True):
-                ways.append(_way(form, sought, c, placement, row, float(price), weight))
+                way = _way(form, sought, c, placement, row, float(price), weight)
+                ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
         ways = _undominated(ways, sought)
     return ways[:most]
 
@@ -221,19 +221,56 @@ def _way(
             share[name] = share_of.get(name, 1.0)
             size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
+        size = {kind: amount * sought.streams for kind, amount in size.items()}
         demand.update(size)
         items += [] if tier.own else [Item(tier.name, name, size)]
-    compute = np.array(found.seconds) * form.placed.relative_time[form.placements[placement]] * slow
-    latency = form.finish(
-        compute[None, None, :], np.array([found.bytes_out]), np.array([found.bytes_in]),
-        form.placements[placement : placement + 1],
-    )[0, 0]  # fmt: skip
+    rows, where = found.rows, form.placements[placement : placement + 1]
+    compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
+    each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
+    spread = (found.mean - 2.576 * found.se, found.mean + 2.576 * found.se)
     made = Found(
         knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
-        latency_s=float(latency), accuracy=found.mean, se=found.se, samples=found.samples, verdict=str(found.verdict),
-        price=price,
+        latency_s=float(form.judged(each)[0]), accuracy=found.mean, se=found.se, samples=found.samples,
+        verdict=str(found.verdict), price=price, streams=sought.streams,
+        interval=(found.low, found.high) if math.isfinite(found.low) else spread,
+        at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
     )  # fmt: skip
     return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
+
+
+def _ends(form: BlackBox, each: np.ndarray, share: float) -> tuple[float, float | None]:
+    """What a percentile is at most, and at least."""
+    most, least = form.bound(each, share), form.bound(each, share, least=True)
+    assert most is not None
+    return float(most[0]), None if least is None else float(least[0])
+
+
+def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]:
+    """What to say of how well the plans are known, and of who measured them."""
+    at, notices = f"apps.{sought.app_id}", []
+    known = {json.dumps(sought.knobs(c), default=str): found for c, found in form.journal.items()}
+    used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in ways[:1] if way.found is not None]
+    for found in used:
+        if found.verdict is Verdict.UNDECIDED:
+            text = f"after {found.samples} samples its accuracy is {found.low:.4g} to {found.high:.4g}: on neither side"
+            notices.append(Notice(code="W-undecided", at=f"{at}.quality", text=f"{text} of {sought.target:g} for sure"))
+        if not found.constant and not form.sure(found):
+            percentile = 100.0 * max(share for share, _ in form.wishes)
+            text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is taken; raise n_max"
+            notices.append(Notice(code="W-undecided", at=f"{at}.latency", text=text))
+        if found.runs is None and not found.constant:
+            text = "only mean times were recorded: they say nothing of the percentiles that are wished for"
+            notices.append(Notice(code="W-mean-times", at=f"{at}.latency", text=f"{text}; measure anew"))
+        if found.alike >= ALIKE:
+            text = f"samples come in bursts of alike ones: each counts for 1/{found.alike:.3g} of an independent one"
+            notices.append(Notice(code="W-alike", at=f"{at}.quality", text=text))
+    again = sum(found.again for found in form.journal.values())
+    if again:
+        every = again + sum(found.samples for found in form.journal.values())
+        first = next(found.again_why for found in form.journal.values() if found.again)
+        text = f"{again} of {every} answers made no sense or did not come, and were asked for again: {first}"
+        notices.append(Notice(code="W-asked-again", at=at, text=text))
+    return notices
 
 
 def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> float:
@@ -248,7 +285,7 @@ def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> 
         for tier in {here.name: here for name, here in zip(sought.order, tiers, strict=True)
                      if here.own and (here.per != "gpu" or sought.pipeline.nodes[name].device == "gpu")}.values()
     )  # fmt: skip
-    return shares + own
+    return (shares + own) * sought.streams
 
 
 def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
@@ -317,6 +354,11 @@ def _why(form: BlackBox, sought: Sought) -> str:
     done = len(form.journal) == len(form.configurations)
     known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
     passing = [found for found in known if found.passes]
+    if sought.streams > 1 and any(float(form.at_full(found).min()) <= form.limit_s for found in passing):
+        return (
+            f"its {sought.streams} streams take {sought.streams} times what one takes, of one machine per operator, "
+            f"which none has; write them as {sought.streams} applications, or add larger machines"
+        )
     scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
@@ -365,10 +407,27 @@ def _record(sought: Sought, plan: Any) -> Measured | None:
             seconds=tuple(float(plan["seconds"][name]) for name in sought.order),
             bytes_out=tuple(float(plan["bytes"][name]) for name in sought.order),
             bytes_in=float(plan.get("input_bytes", 0.0)), gpu_s=float(plan.get("gpu_s", 0.0)),
+            low=float(plan.get("interval", (math.nan, math.nan))[0]), alike=float(plan.get("alike", 1.0)),
+            high=float(plan.get("interval", (math.nan, math.nan))[1]), again=int(plan.get("again", 0)),
+            again_why=str(plan.get("why", "")), runs=_runs(sought, plan), constant=plan.get("constant") is True,
         )  # fmt: skip
     except (KeyError, ValueError, TypeError):
         return None
     return found if _possible(sought, found) else None
+
+
+def _runs(sought: Sought, plan: Mapping[str, Any]) -> Runs | None:
+    """What each sample took, where they did not all take the same."""
+    if "runs" not in plan:
+        return None
+    given = plan["runs"]
+    seconds, sizes = ([given[key][name] for name in sought.order] for key in ("seconds", "bytes"))
+    runs = Runs(np.array(seconds, float).T, np.array(sizes, float).T, np.array(given["input_bytes"], float))
+    if runs.seconds.shape != runs.bytes_out.shape or len(runs.seconds) != len(runs) or len(runs) != plan["samples"]:
+        raise ValueError("as many samples of every operator as there are")
+    if any(not np.isfinite(held).all() or (held < 0).any() for held in (runs.seconds, runs.bytes_out, runs.bytes_in)):
+        raise ValueError("no time and no size is below 0")
+    return runs
 
 
 def _possible(sought: Sought, found: Measured) -> bool:

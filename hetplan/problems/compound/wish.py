@@ -66,7 +66,9 @@ class Item:
 class Found:
     """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it.
 
-    `price` is what its shares of machines come to, however those are paid for: what the search went by.
+    `price` is what its shares of machines come to (for one stream), however those are paid for: what the search went
+    by. `latency_s` is what was compared with the strictest limit; `at` has, per wished percentile, the seconds that it
+    is at most, and at least where that is known.
     """
 
     knobs: Mapping[str, object]
@@ -78,6 +80,9 @@ class Found:
     samples: int
     verdict: str
     price: float
+    interval: tuple[float, float]
+    at: tuple[tuple[float, float, float | None], ...]
+    streams: int = 1
 
 
 @dataclass(frozen=True)

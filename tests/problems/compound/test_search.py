@@ -353,13 +353,6 @@ def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path)
     assert not before & set(asked)
 
 
-def test_several_streams_are_planned_as_one_and_told_so():
-    query, slo = draw("ACG", 2), draw("ACG", 2).slo()
-    slo["apps"]["query"]["demand"]["streams"] = 3
-    plan = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 20}).require()
-    assert "W-streams" in {one.code for one in plan.warnings}
-
-
 def test_levels_that_rise_or_fall_have_an_order_and_near_ones_are_alike():
     from hetplan.problems.compound.form import _in_order
 
