@@ -114,9 +114,7 @@ def _share_routes(
     workers: Mapping[str, Worker],
 ) -> list[Route]:
     entries = plan.routing.get(app.id, ()) or _to_every_worker(plan, app.id)
-    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
-    # Measured samples of an operator are classes too, all routed alike.
-    kinds = kinds if len(kinds) == app.kinds else kinds[:1] * app.kinds
+    kinds = _kinds(inputs, app)
     rule, inner = _balancing(inputs, app, dispatch)
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
@@ -166,6 +164,12 @@ def _share_routes(
         if stage.id not in reached or not keyed:
             add(stage, _Path())
     return [route for routes in made.values() for route in routes]
+
+
+def _kinds(inputs: Inputs, app: App) -> tuple[dict[str, float], ...]:
+    """The classes of queries; the samples that were measured of operators are some too, all routed alike."""
+    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
+    return kinds if len(kinds) == app.kinds else kinds[:1] * app.kinds
 
 
 def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
