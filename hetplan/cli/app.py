@@ -91,6 +91,12 @@ _COMMANDS = (
             "hetplan watch profile.json slo.json --hosts hosts.toml --once --dry-run",
         ),
     ),
+    _Command(
+        "keep",
+        "hosts:keep",
+        "Hosts",
+        ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
+    ),
     _Command("down", "hosts:down", "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(
         "check",

@@ -1,4 +1,4 @@
-"""The commands that touch hosts or look at what runs there: `hetplan apply`, `hetplan status` and `hetplan down`."""
+"""The commands that touch hosts or look at what runs there: `hetplan apply`, `status`, `keep` and `down`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Applied, Deployment, Progress
     from hetplan.executor.steps import Difference
+    from hetplan.executor.units import Seen
     from hetplan.profiles.plan import Plan
 
-__all__ = ["apply", "down", "show_difference", "status"]
+__all__ = ["apply", "down", "keep", "show_difference", "status"]
 
 
 def apply(
@@ -110,7 +111,10 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the state file to standard output.")] = False,
 ) -> None:
-    """Show what runs. The state file that `--json` or `-o` writes is what `hetplan solve --state` reads."""
+    """Show what runs. The state file that `--json` or `-o` writes is what `hetplan solve --state` reads.
+
+    Exit 7 where something of the last apply should run and does not, with a line for each.
+    """
     with Output("status", quiet=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.durable import write_durably
@@ -142,13 +146,50 @@ def status(
                 out.people.table(("load", "workers", "model", "status", "qps", "used", "ms"), rows)
                 where = f"queries go to {deployment.endpoint()}/v1/APP"
                 out.people.line(where if deployment.routed else "no router runs: queries go nowhere")
-            for one in seen:
-                if one.status != "ready":
-                    why = f": {one.why}" if one.why else ""
-                    out.warn(f"{one.name}: {one.status}, started again {one.restarts} times{why}")
+            missing = deployment.missing(seen)
+            for line in missing:
+                out.warn(line)
             reason = f"{len(seen)} units run" if seen else "nothing runs"
-            if not rows:
+            if missing:
+                reason += f"; {len(missing)} things are not as they should be: apply the plan again"
+            if not rows or missing:
                 out.people.line(reason)
+            out.end(Exit.APPLY_FAILED if missing else Exit.OK, reason)
+
+
+def keep(
+    hosts: HostsFileOption,
+    systemd: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write units for systemd into this folder; start nothing.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the keepers of this machine where they are missing; with them comes back all that was applied.
+
+    With `--systemd` the machine's systemd does that from then on, also when it starts.
+    """
+    with Output("keep", as_json=as_json) as out:
+        from hetplan.executor.deployment import Deployment
+        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.executor.local import Local
+        from hetplan.executor.systemd import unit_name, unit_text
+        from hetplan.profiles.plan_file import write_atomically
+        from hetplan.registry import target
+
+        read = read_hosts(hosts)
+        with Deployment(read, targets=target) as deployment:
+            kept = {name: one for name, one in deployment.targets.items() if isinstance(one, Local)}
+            for name, one in kept.items():
+                if systemd is None:
+                    one.keep()
+                    continue
+                path = systemd / unit_name(read, name)
+                write_atomically(path, unit_text(read, one).encode())
+                out.send({"unit": str(path)})
+                out.people.line(f"written: {path}")
+            done = "units for systemd" if systemd is not None else "keepers run"
+            reason = f"{len(kept)} {done}" if kept else "no target of kind local: nothing to keep here"
+            out.people.line(reason)
             out.end(Exit.OK, reason)
 
 
@@ -165,7 +206,7 @@ def down(
         from hetplan.registry import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
-            seen = deployment.observe()
+            seen = _seen(out, deployment, acts=yes)
             for one in seen:
                 out.send({"unit": one.name, "status": one.status})
             if not yes:
@@ -175,3 +216,16 @@ def down(
                 reason = f"{len(seen)} units stopped; nothing is left" if seen else "nothing ran; nothing is left"
             out.people.line(reason)
             out.end(Exit.OK, reason)
+
+
+def _seen(out: Output, deployment: Deployment, *, acts: bool) -> tuple[Seen, ...]:
+    """What runs; who is to end it is not kept from it by a target that does not answer."""
+    from hetplan.executor.target import TargetFailed
+
+    try:
+        return deployment.observe()
+    except TargetFailed as error:
+        if not acts:
+            raise
+        out.warn(str(error))
+        return ()

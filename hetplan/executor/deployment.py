@@ -110,6 +110,27 @@ class Deployment:
         self._check(made)
         return made
 
+    def missing(self, seen: Sequence[Seen] | None = None) -> list[str]:
+        """What should run by the record of the last apply and does not, or is not as it should be; a line for each."""
+        record = Record.read(self._record_path)
+        if record is None or not record.units:
+            return []
+        here = {one.name: one for one in (self.observe() if seen is None else seen)}
+        lines = []
+        for unit in map(Unit.from_dict, record.units):
+            one = here.get(unit.name)
+            if one is None:
+                lines.append(f"{unit.name} does not run")
+            elif one.status != "ready" or one.why:
+                again = f", started again {one.restarts} times" if one.restarts else ""
+                lines.append(f"{one.name}: {one.status}{again}{f': {one.why}' if one.why else ''}")
+        routed = self.targets[self.hosts.router_target].routed()
+        if routed is None:
+            lines.append("the router does not run: queries go nowhere")
+        elif routed.get("router_status", "ready") != "ready":
+            lines.append(f"the router is {routed['router_status']}")
+        return lines
+
     def difference(self, plan: Plan, *, period: str | None = None) -> Difference:
         """What an apply would change; nothing is touched."""
         seen = self.observe()

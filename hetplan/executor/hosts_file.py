@@ -62,6 +62,9 @@ class RouterSettings(Model):
     address: str | None = Field(default=None, description="the name clients use, where it is not `bind`")
     seed: Count = 0
     retries: Count = Field(default=1, description="how often a query is sent again when its worker dies")
+    frozen_s: Positive = Field(
+        default=1.0, description="what a worker has that is silent for so long is tried at another, within `retries`"
+    )
     timeout_s: Positive = Field(default=60.0, description="a query without an answer by then is given back")
     most_waiting: PositiveCount = Field(default=100_000, description="queries beyond this are refused with 503")
 
@@ -121,6 +124,7 @@ class _Match(Model):
     node: Names = ()
     app: Names = ()
     hardware: Names = ()
+    retry: bool = Field(default=True, description="false: no query is sent twice, as a second answer would do harm")
 
     def fits(self, *, variant: str | None, node: str | None, app: str | None, hardware: str) -> bool:
         """Whether a load is served by this rule."""

@@ -1,32 +1,38 @@
 """The keeper of a machine: `python -m hetplan.executor.keeper FOLDER`, the parent of its workers and router.
 
 It starts, watches and ends processes, and starts again those that die or no longer answer. It takes orders as
-lines of JSON over a Unix socket in its folder, one answer per line. Its children are killed with it.
+lines of JSON over a Unix socket in its folder, one answer per line. Its processes go on without it: the next keeper of
+the folder finds their notes, watches those that run and starts again those that have ended. SIGTERM ends everything for
+good; SIGINT ends the processes and leaves their notes, so that the next keeper starts them again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import fcntl
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hetplan.executor.gpus import Device, Want, assign, visible, want_of
 from hetplan.executor.hosts_file import Machines
-from hetplan.executor.kept_process import KeptProcess, StartFailed, end_all
+from hetplan.executor.kept_process import KeptProcess, Note, StartFailed, end_all, notes
+from hetplan.executor.serving.http_server import BACKLOG
 from hetplan.executor.shares import LocalMeans, held, leave_cgroup
 from hetplan.executor.units import Unit
 
 __all__ = ["SOCKET", "Keeper", "Slot", "Slots", "main", "socket_path"]
 
 SOCKET = "keeper.sock"
+_DRAIN_S = 1.0
 _MOST_LINE = 64 * 1024 * 1024
 
 
@@ -109,21 +115,43 @@ class Keeper:
         self.router: KeptProcess | None = None
         self.routes: Mapping[str, Any] | None = None
         self.ended = asyncio.Event()
+        self._remembered = False
         self._acting = asyncio.Lock()
 
     async def run(self) -> None:
         """Listen until it is to end."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.ended.set)
+        loop.add_signal_handler(signal.SIGTERM, self.ended.set)
+        loop.add_signal_handler(signal.SIGINT, self._end_remembering)
+        self.adopt()
         with socket_path(self.folder) as path:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             server = await asyncio.start_unix_server(self._serve, path, limit=_MOST_LINE)
         await self.ended.wait()
         server.close()
-        await self._down({"drain_s": 1.0})
+        await self._down({"drain_s": _DRAIN_S})
         (self.folder / SOCKET).unlink(missing_ok=True)
+
+    def _end_remembering(self) -> None:
+        self._remembered = True
+        self.ended.set()
+
+    def adopt(self) -> None:
+        """Go on with what an earlier keeper left; processes of the folder that no note names are ended."""
+        for note in notes(self.folder):
+            kept = KeptProcess.adopted(note, self.folder, self.means)
+            if kept.is_router:
+                self.router, kept.spares = kept, True
+                kept.listener = _taken_over(note)
+                asked = {**kept.config["router"], "port": note.more["port"]}
+                self.routes = {**kept.config, "router": asked}
+            else:
+                unit, host = Unit.from_dict(kept.config["unit"]), Machines.model_validate(note.more["host"])
+                self.kept[unit.name], self.units[unit.name] = kept, unit
+                self.slots.taken[unit.name] = (_slot_of(note, kept), host)
+        everyone = [*self.kept.values(), *([self.router] if self.router is not None else [])]
+        end_all(self.folder, but=[kept.pid for kept in everyone if kept.pid is not None])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -141,9 +169,9 @@ class Keeper:
             asked = json.loads(line)
             do = {
                 "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
-                "health": self._health, "route": self._route, "down": self._down_and_end,
+                "health": self._health, "route": self._route, "down": self._down_and_end, "ping": self._ping,
             }[asked["do"]]  # fmt: skip
-            if asked["do"] in ("observe", "health", "down"):
+            if asked["do"] in ("observe", "health", "down", "ping"):
                 return {"result": await do(asked)}
             # What an apply asked for goes on when that apply is killed; the next one waits until it is done. `down`
             # does not: it ends whatever is under way.
@@ -155,6 +183,9 @@ class Keeper:
             return {"failed": f"{type(error).__name__}: {error}", "about": ""}
 
     # What it can do
+
+    async def _ping(self, _asked: Mapping[str, Any]) -> int:
+        return os.getpid()
 
     async def _observe(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
         seen = [
@@ -211,7 +242,7 @@ class Keeper:
         environment = {**host.environment, **share.environment, **slot.environment}
         kept = KeptProcess(
             unit.name, "hetplan.executor.serving.worker", config, self.folder, environment=environment,
-            quota=share.cpu_quota, means=self.means,
+            quota=share.cpu_quota, means=self.means, more={"host": host.model_dump(mode="json"), **_gpus_noted(slot)},
         )  # fmt: skip
         self.kept[unit.name], self.units[unit.name] = kept, unit
         try:
@@ -240,7 +271,7 @@ class Keeper:
         await asyncio.gather(*(self._forget(name, drain_s=asked["drain_s"]) for name in names))
 
     async def _forget(self, name: str, *, drain_s: float) -> None:
-        await self.kept[name].stop(drain_s)
+        await self.kept[name].stop(drain_s, remembered=self._remembered)
         self.kept.pop(name, None)
         self.units.pop(name, None)
         self.slots.give_back(name)
@@ -254,24 +285,15 @@ class Keeper:
     async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         routes = asked["routes"]
         if routes is None:
-            if self.router is not None:
-                await self.router.stop(asked["drain_s"])
-                self.router = self.routes = None
+            await self._end_router(asked["drain_s"])
+            self.routes = None
             return None
         # The process notes the port that it really got in its own copy.
         config = {**routes, "router": dict(routes["router"])}
         if self.router is not None and self.routes is not None and self.routes["router"] != routes["router"]:
-            await self.router.stop(asked["drain_s"])
-            self.router = None
+            await self._end_router(asked["drain_s"])
         if self.router is None:
-            router = KeptProcess("router", "hetplan.executor.serving.router", config, self.folder)
-            self.router = router
-            try:
-                await router.start(asked["limit_s"])
-            except BaseException:
-                await router.stop(0.0)
-                self.router = None
-                raise
+            await self._start_router(config, asked["limit_s"])
         elif self.routes is None or self.routes["revision"] != routes["revision"]:
             config["router"]["port"] = self.router.port
             before = self.router.config
@@ -281,8 +303,38 @@ class Keeper:
                 await self.router.change(before, asked["limit_s"])
                 raise
         self.routes = routes
+        assert self.router is not None
         await self.router.until_linked(routes["revision"], asked["limit_s"])
         return self._router_seen()
+
+    async def _start_router(self, config: Mapping[str, Any], limit_s: float) -> None:
+        """A router, and a second one that waits to take its place on the same socket."""
+        settings = config["router"]
+        router = KeptProcess(
+            "router", "hetplan.executor.serving.router", config, self.folder, more={"port": settings["port"]}
+        )
+        try:
+            router.listener = _listening(settings["bind"], settings["port"])
+            router.more["listener"] = router.listener.fileno()
+        except OSError as error:
+            why = f"{settings['bind']} port {settings['port']}: {error.strerror or error}"
+            raise StartFailed("router", why) from None
+        self.router = router
+        router.spares = True
+        try:
+            await router.start(limit_s)
+        except BaseException:
+            await self._end_router(0.0)
+            raise
+
+    async def _end_router(self, drain_s: float) -> None:
+        if self.router is None:
+            return
+        # First nobody is to come in any more: whoever waits at the socket would wait in vain.
+        if self.router.listener is not None:
+            self.router.listener.close()
+        await self.router.stop(drain_s, remembered=self._remembered)
+        self.router = None
 
     async def _down_and_end(self, asked: Mapping[str, Any]) -> None:
         await self._down(asked)
@@ -290,10 +342,53 @@ class Keeper:
 
     async def _down(self, asked: Mapping[str, Any]) -> None:
         """The router first, so that nothing is sent to workers that go."""
-        if self.router is not None:
-            await self.router.stop(asked["drain_s"])
-            self.router = None
+        await self._end_router(asked["drain_s"])
         await self._stop({"names": list(self.kept), "drain_s": asked["drain_s"]})
+
+
+def _listening(bind: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    return socket.create_server((bind, port), family=family, backlog=BACKLOG)
+
+
+_GET_FILE = 438
+"""The number of the system call `pidfd_getfd`."""
+
+
+def _taken_over(note: Note) -> socket.socket | None:
+    """The socket on which a running router listens, as a file of this process; None where the system does not allow it.
+
+    Without it everything works, but clients are refused between a router's death and the start of the next one.
+    """
+    file = note.more.get("listener")
+    if not note.runs or file is None:
+        return None
+    with suppress(OSError):
+        process = os.pidfd_open(note.pid)
+        taken = ctypes.CDLL(None, use_errno=True).syscall(_GET_FILE, process, file, 0)
+        os.close(process)
+        if taken >= 0:
+            os.set_inheritable(taken, False)
+            return socket.socket(fileno=taken)
+    return None
+
+
+def _gpus_noted(slot: Slot) -> dict[str, Any]:
+    if slot.gpus is None:
+        return {}
+    want, devices = slot.gpus
+    return {"want": asdict(want), "devices": [asdict(device) for device in devices]}
+
+
+def _slot_of(note: Note, kept: KeptProcess) -> Slot:
+    """What a noted unit has to itself."""
+    host, gpus = Machines.model_validate(note.more["host"]), None
+    if "want" in note.more:
+        devices = [Device(**{**one, "names": tuple(one["names"])}) for one in note.more["devices"]]
+        gpus = (Want(**note.more["want"]), devices)
+    cores = tuple(kept.config["cores"])
+    # Cores that all workers share are nobody's own.
+    return Slot(kept.port, (), () if cores == host.cores and not host.cores_per_worker else cores, {}, gpus)
 
 
 class socket_path:
@@ -315,18 +410,17 @@ class socket_path:
 
 
 def main(arguments: list[str]) -> None:
-    """The process: FOLDER CGROUP MPS_PIPE GPU_LIST."""
+    """The process: FOLDER CGROUP MPS_PIPE GPU_LIST [wait]; it may wait until no other keeper of the folder runs."""
     folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     means = LocalMeans(
         Path(arguments[1]) if arguments[1] else None, Path(arguments[2]), Path(arguments[3]) if arguments[3] else None
     )
     lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if arguments[4:] == ["wait"] else fcntl.LOCK_NB))
     except BlockingIOError:
         return
-    # A keeper that was killed may have left the children of its workers behind.
-    end_all(folder)
     asyncio.run(Keeper(folder, means).run())
 
 

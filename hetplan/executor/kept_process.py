@@ -1,4 +1,8 @@
-"""One process that the keeper keeps running: started, watched, asked how it is, started again, ended with its group."""
+"""One process that the keeper keeps running: started, watched, asked how it is, started again, ended with its group.
+
+A process outlives its keeper. What the next keeper needs to go on with it is in a note beside its configuration: which
+process it is, where it listens, how it was started.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,20 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hetplan.executor.shares import LocalMeans, enter_cgroup
 
-__all__ = ["MARK", "KeptProcess", "StartFailed", "end_all", "marked"]
+__all__ = ["MARK", "Adopted", "KeptProcess", "Note", "StartFailed", "end_all", "marked", "notes", "python_path"]
 
-_PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 2.0, 2.0, 3
+_LOOK_EVERY_S, _PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 0.5, 2.0, 2.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -30,19 +36,131 @@ class StartFailed(Exception):
         super().__init__(f"{about}: {why}")
 
 
+@dataclass(frozen=True)
+class Note:
+    """What is on disk of a process: enough for another keeper to go on with it. `more` is the keeper's own."""
+
+    name: str
+    module: str
+    pid: int
+    began: int
+    port: int
+    probe: int
+    limit_s: float
+    environment: Mapping[str, str]
+    quota: float | None
+    more: Mapping[str, Any]
+
+    @property
+    def runs(self) -> bool:
+        """Whether that very process is there, and no other that got its number."""
+        return _began(self.pid) == self.began
+
+    def config(self, folder: Path) -> dict[str, Any]:
+        """What the process was last told to do."""
+        content: dict[str, Any] = json.loads((folder / f"{self.name}.json").read_text())
+        return content
+
+
+def notes(folder: Path) -> list[Note]:
+    """The notes of a folder whose configuration can be read too."""
+    found = []
+    for path in sorted(folder.glob("*.kept")):
+        with suppress(OSError, ValueError, TypeError):
+            note = Note(**json.loads(path.read_text()))
+            note.config(folder)
+            found.append(note)
+    return found
+
+
+def _is_ready(process: asyncio.subprocess.Process) -> bool:
+    return process.returncode is None and not _is_stopped(process.pid)
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def _began(pid: int) -> int | None:
+    """When a process began, in ticks since the system did; None where it has ended or cannot be seen."""
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else int(rest[18])
+
+
+class Adopted:
+    """A process that another keeper started: it can be waited for and be sent signals as one of our own."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._file = os.pidfd_open(pid)
+        self._gone: asyncio.Future[int] = self._loop.create_future()
+        self._loop.add_reader(self._file, self._end)
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._file)
+        os.close(self._file)
+        self._file, self.returncode = -1, 0
+        self._gone.set_result(0)
+
+    async def wait(self) -> int:
+        """Until it has ended. With which code only its parent may know; 0 stands for it."""
+        return await asyncio.shield(self._gone)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        if self._file >= 0:
+            signal.pidfd_send_signal(self._file, number)
+
+
 class KeptProcess:
-    """A worker or a router. `config` is written to a file that the process reads; SIGHUP has it read it again."""
+    """A worker or a router. `config` is written to a file that the process reads; SIGHUP has it read it again.
+
+    `listener` is a socket that the process is to listen on instead of one of its own: the keeper holds it, so that
+    clients wait and are not refused while a process is started again. `more` is noted for the next keeper.
+    """
 
     def __init__(
         self, name: str, module: str, config: Mapping[str, Any], folder: Path, *,
         environment: Mapping[str, str] | None = None, quota: float | None = None, means: LocalMeans | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.module, self.config, self.folder = name, module, dict(config), folder
-        self.status, self.why, self.port, self.restarts = "starting", "", 0, 0
+        self.status, self.why, self.port, self.probe, self.restarts = "starting", "", 0, 0, 0
+        self.listener: socket.socket | None = None
+        self.spares = False
+        self.more = dict(more or {})
         self._environment, self._quota, self._means = dict(environment or {}), quota, means
         self._limit_s = 0.0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Adopted | None = None
+        self._spare: tuple[asyncio.subprocess.Process, int] | None = None
         self._watcher: asyncio.Task[None] | None = None
+
+    @classmethod
+    def adopted(cls, note: Note, folder: Path, means: LocalMeans) -> KeptProcess:
+        """The process of a note, watched from now on; one that has ended is started again."""
+        kept = cls(
+            note.name, note.module, note.config(folder), folder, environment=note.environment, quota=note.quota,
+            means=means, more=note.more,
+        )  # fmt: skip
+        kept.port, kept.probe, kept._limit_s = note.port, note.probe, note.limit_s
+        kept.status, kept.why = "failing", "it ended while no keeper was there"
+        with suppress(OSError):
+            if note.runs:
+                kept._process, kept.status, kept.why = Adopted(note.pid), "ready", ""
+        kept._watcher = asyncio.get_running_loop().create_task(kept._watch())
+        return kept
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     @property
     def is_router(self) -> bool:
@@ -112,13 +230,16 @@ class KeptProcess:
             await asyncio.sleep(0.02)
         raise StartFailed(self.name, f"no link to {', '.join(missing[:5]) or 'its units'} within {limit_s:g} s")
 
-    async def stop(self, drain_s: float) -> None:
-        """Let it finish what it has, then end it and all that it started."""
+    async def stop(self, drain_s: float, *, remembered: bool = False) -> None:
+        """Let it finish what it has, then end it and all that it started; with `remembered` its note stays."""
         self.status = "stopping"
         # Python 3.11's `wait_for` loses a cancellation that comes just as its wait ends: some need a second one.
         while self._watcher is not None and not self._watcher.done():
             self._watcher.cancel()
             await asyncio.wait([self._watcher], timeout=0.1)
+        await self._end_spare()
+        if not remembered:
+            self._note_path.unlink(missing_ok=True)
         process = self._process
         if process is None:
             return
@@ -133,43 +254,97 @@ class KeptProcess:
     async def health(self, limit_s: float) -> Mapping[str, Any]:
         """How it says it is: ready or not, and its counters."""
         try:
-            said = await asyncio.wait_for(_get(self._address, self.port, "/metrics"), limit_s)
+            said = await asyncio.wait_for(_get("127.0.0.1", self.probe, "/metrics"), limit_s)
             return {"ready": self.status == "ready", "why": self.why, **said}
         except (OSError, ValueError, TimeoutError) as error:
             return {"ready": False, "why": self.why or f"no answer: {error}", "loads": {}}
 
     async def ask(self, path: str) -> Any:
-        """A GET over HTTP."""
-        return await asyncio.wait_for(_get(self._address, self.port, path), _PROBE_LIMIT_S)
+        """A GET over HTTP, at the listener that is for the keeper alone."""
+        return await asyncio.wait_for(_get("127.0.0.1", self.probe, path), _PROBE_LIMIT_S)
 
     @property
-    def _address(self) -> str:
-        bind = (self.config["router"] if self.is_router else self.config)["bind"]
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(bind), str(bind))
+    def _note_path(self) -> Path:
+        return self.folder / f"{self.name}.kept"
 
     def _write(self) -> Path:
+        """The configuration as a file; one that says the same stays as it is, so that a full disk stops no restart."""
         path = self.folder / f"{self.name}.json"
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(self.config))
-        os.replace(temporary, path)
+        text = json.dumps(self.config)
+        with suppress(OSError):
+            if path.read_text() == text:
+                return path
+        _replace(path, text)
         return path
 
-    async def _spawn(self, limit_s: float) -> None:
-        config = self._write()
+    def _take_note(self) -> None:
+        """For the next keeper. On a full disk the process runs all the same; another keeper would start it anew."""
+        assert self._process is not None
+        pid = self._process.pid
+        note = Note(
+            self.name, self.module, pid, _began(pid) or 0, self.port, self.probe, self._limit_s, self._environment,
+            self._quota, self.more,
+        )  # fmt: skip
+        with suppress(OSError):
+            _replace(self._note_path, json.dumps(vars(note)))
+            self._write()
+
+    async def _execute(self, config: Path, *, waits: bool) -> tuple[asyncio.subprocess.Process, int]:
+        """A process, and where it reports to; one that waits has loaded what it needs and goes on when told to."""
         reads, writes = os.pipe()
-        with open(self.folder / f"{self.name}.log", "wb") as log:
-            try:
-                process = self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", self.module, str(config), "--report", str(writes), "--parent",
-                    str(os.getpid()), pass_fds=[writes], stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+        words = [str(config), "--report", str(writes), "--parent", "0"]
+        passed = [writes]
+        if self.listener is not None:
+            words += ["--listener", str(self.listener.fileno())]
+            passed.append(self.listener.fileno())
+        try:
+            with open(self.folder / f"{self.name}.log", "ab" if waits else "wb") as log:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", self.module, *words, *(["--waits"] if waits else []), pass_fds=passed,
+                    stdin=asyncio.subprocess.PIPE if waits else asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                     start_new_session=True,
-                    env={**os.environ, **self._environment, MARK: str(self.folder), "PYTHONPATH": _python_path()},
+                    env={**os.environ, **self._environment, MARK: str(self.folder), "PYTHONPATH": python_path()},
                 )  # fmt: skip
-            except OSError:
-                os.close(reads)
-                raise
-            finally:
-                os.close(writes)
+        except OSError:
+            os.close(reads)
+            raise
+        finally:
+            os.close(writes)
+        return process, reads
+
+    async def _next(self, config: Path) -> tuple[asyncio.subprocess.Process, int]:
+        """The spare process, told to go on; a new one where there is none."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return await self._execute(config, waits=False)
+        process, reads = spare
+        if _is_ready(process) and process.stdin is not None:
+            process.stdin.write(b"go\n")
+            return spare
+        self._kill_group(process.pid)
+        os.close(reads)
+        return await self._execute(config, waits=False)
+
+    async def _keep_spare(self) -> None:
+        """Have one that can take over; one that has died or was stopped cannot."""
+        if not self.spares:
+            return
+        if self._spare is not None and not _is_ready(self._spare[0]):
+            await self._end_spare()
+        if self._spare is None:
+            with suppress(OSError):
+                self._spare = await self._execute(self.folder / f"{self.name}.json", waits=True)
+
+    async def _end_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            self._kill_group(spare[0].pid)
+            await spare[0].wait()
+            os.close(spare[1])
+
+    async def _spawn(self, limit_s: float) -> None:
+        process, reads = await self._next(self._write())
+        self._process = process
         if self._quota is not None and self._means is not None:
             enter_cgroup(self._means, self.name, self._quota, process.pid)
         said: Mapping[str, Any] = {}
@@ -181,45 +356,55 @@ class KeptProcess:
             self._kill_group(process.pid)
             code = await process.wait()
             raise StartFailed(self.name, said.get("failed") or f"it ended with {code}{self._last_words()}")
-        self.port = said["port"]
+        self.port, self.probe = said["port"], said["probe"]
         # After a restart it comes back where its clients look for it.
         (self.config["router"] if self.is_router else self.config)["port"] = self.port
         self.status, self.why = "ready", ""
+        self._take_note()
 
     async def _watch(self) -> None:
         """Start it again whenever it ends or no longer answers."""
         wait = _FIRST_WAIT_S
+        await self._keep_spare()
         while True:
-            assert self._process is not None
-            why = await self._until_gone(self._process)
-            self._kill_group(self._process.pid)
-            code = await self._process.wait()
-            self.status, self.why = "failing", f"{why or f'it ended with {code}'}{self._last_words()}"
+            if self._process is not None:
+                why = await self._until_gone(self._process)
+                self._kill_group(self._process.pid)
+                code = await self._process.wait()
+                self.status, self.why = "failing", f"{why or f'it ended with {code}'}{self._last_words()}"
             while self.status == "failing":
                 self.restarts += 1
                 try:
                     await self._spawn(self._limit_s)
+                    await self._keep_spare()
                     wait = _FIRST_WAIT_S
                 except (StartFailed, OSError) as error:
                     self.status, self.why = "failing", str(error)
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, _LONGEST_WAIT_S)
 
-    async def _until_gone(self, process: asyncio.subprocess.Process) -> str:
-        missed = 0
+    async def _until_gone(self, process: asyncio.subprocess.Process | Adopted) -> str:
+        missed = stopped = 0
+        asked_s = time.monotonic()
         while True:
-            try:
-                await asyncio.wait_for(process.wait(), _PROBE_EVERY_S)
-            except TimeoutError:
-                try:
-                    await self.ask("/healthz")
-                    missed = 0
-                except (OSError, ValueError, TimeoutError):
-                    missed += 1
-                if missed >= _MOST_MISSED:
-                    return f"it did not answer {missed} times"
-            else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), min(_LOOK_EVERY_S, _PROBE_EVERY_S))
                 return ""
+            await self._keep_spare()
+            # One that was stopped will not answer, however long it is asked. A debugger stops one for a moment.
+            stopped = stopped + 1 if _is_stopped(process.pid) else 0
+            if stopped == _MOST_MISSED:
+                return "it was stopped"
+            if stopped or time.monotonic() < asked_s + _PROBE_EVERY_S:
+                continue
+            asked_s = time.monotonic()
+            try:
+                await self.ask("/healthz")
+                missed = 0
+            except (OSError, ValueError, TimeoutError):
+                missed += 1
+            if missed >= _MOST_MISSED:
+                return f"it did not answer {missed} times"
 
     def _last_words(self) -> str:
         words = ""
@@ -232,6 +417,12 @@ class KeptProcess:
     def _kill_group(leader: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 async def _report(file: int) -> Mapping[str, Any]:
@@ -259,7 +450,8 @@ async def _get(address: str, port: int, path: str) -> Any:
     return json.loads(body)
 
 
-def _python_path() -> str:
+def python_path() -> str:
+    """Where a process that is started finds this very package."""
     return os.pathsep.join([str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
@@ -285,11 +477,16 @@ def marked(folder: Path) -> list[int]:
     return sorted(found)
 
 
-def end_all(folder: Path, *, limit_s: float = 20.0) -> list[int]:
-    """Kill every process of the deployment that is left, looking until none is; the ids of those that were."""
+def end_all(folder: Path, *, limit_s: float = 20.0, but: Collection[int] = (), only: bytes = b"") -> list[int]:
+    """Kill every process of the deployment that is left, looking until none is; the ids of those that were.
+
+    `but` are processes that stay, with all that they started; `only` is a word of the command of those that go.
+    """
     ended: list[int] = []
     until = time.monotonic() + limit_s
-    while (left := marked(folder)) and time.monotonic() < until:
+    while (
+        left := [one for one in marked(folder) if not _belongs(one, but) and _has_word(one, only)]
+    ) and time.monotonic() < until:
         for process in left:
             try:
                 os.kill(process, signal.SIGKILL)
@@ -298,3 +495,22 @@ def end_all(folder: Path, *, limit_s: float = 20.0) -> list[int]:
             ended.append(process)
         time.sleep(0.02)
     return sorted(set(ended))
+
+
+def _has_word(process: int, word: bytes) -> bool:
+    with suppress(OSError):
+        return not word or word in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    return False
+
+
+def _belongs(process: int, to: Collection[int]) -> bool:
+    """Whether a process is one of these, is of the session of one, or was started by one."""
+    while process > 1 and to:
+        try:
+            parent, _, session = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1:4]
+        except OSError:
+            return False
+        if process in to or int(session) in to:
+            return True
+        process = int(parent)
+    return False

@@ -14,13 +14,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hetplan.executor.keeper import socket_path
-from hetplan.executor.kept_process import MARK, end_all, marked
+from hetplan.executor.kept_process import MARK, end_all, marked, notes, python_path
 from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
@@ -30,6 +30,12 @@ from hetplan.profiles.validate import validate
 __all__ = ["Local", "LocalSettings"]
 
 _KEEPER_LIMIT_S = 60.0
+_KEEPER_WORD = b"hetplan.executor.keeper"
+
+
+_ANSWER_S = 5.0
+"""A keeper does nothing that takes long before it answers: one that is silent for so long hangs."""
+_UNKEPT = "no keeper watches it; the next apply starts one"
 
 
 class _HungUp(TargetFailed):
@@ -58,6 +64,7 @@ class Local:
             self.hosts.path(settings.gpu_list) if settings.gpu_list else None,
         )  # fmt: skip
         self._connection: socket.socket | None = None
+        self._hangs = False
         self._buffer = b""
 
     def check(self, units: Sequence[Unit]) -> list[str]:
@@ -78,16 +85,26 @@ class Local:
         return list(dict.fromkeys(reasons))
 
     def observe(self) -> tuple[Seen, ...]:
-        """Asks the keeper; where none runs nothing does."""
+        """Asks the keeper; where none answers, what the notes of its processes say of those that run."""
         said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        if said is None:
+            return tuple(self._unkept())
         return tuple(
             Seen(
                 name=one["name"], content=one["content"], status=one["status"], restarts=one["restarts"],
                 why=one["why"], unit=(unit := Unit.from_dict(one["unit"])),
                 endpoint=Endpoint(self._address(unit), one["port"]) if one["port"] else None,
             )
-            for one in (said["units"] if said is not None else ())
+            for one in said["units"]
         )  # fmt: skip
+
+    def _unkept(self) -> Iterator[Seen]:
+        for note in notes(self.folder):
+            content = note.config(self.folder).get("unit")
+            if content is not None and note.runs:
+                unit = Unit.from_dict(content)
+                at = Endpoint(self._address(unit), note.port)
+                yield Seen(unit.name, unit.content, "ready", at, unit, why=_UNKEPT)
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Side by side, each a process of its own."""
@@ -104,17 +121,19 @@ class Local:
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Ends them, children included."""
+        self._keep()
         # The keeper first waits for a start that is under way for an apply which was killed.
         self._ask_if_runs("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """Asks each process itself."""
+        """Asks each process itself; a keeper that is missing is started."""
+        self._keep()
         said = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
         return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Starts the router, or has it follow these routes."""
-        if routes is None and not self._runs():
+        if routes is None and not self._runs() and not notes(self.folder):
             return
         self._ensure_keeper()
         drain_s = self.hosts.limits.drain_s
@@ -123,12 +142,21 @@ class Local:
     def routed(self) -> Mapping[str, Any] | None:
         """What the router follows; `router.port` is the port that it really has."""
         said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
-        if said is None or said["routes"] is None or said["router"] is None:
+        if said is None:
+            return self._routed_unkept()
+        if said["routes"] is None or said["router"] is None:
             return None
         return {**said["routes"], "router_port": said["router"]["port"], "router_status": said["router"]["status"]}
 
+    def _routed_unkept(self) -> Mapping[str, Any] | None:
+        for note in notes(self.folder):
+            config = note.config(self.folder)
+            if "router" in config and note.runs:
+                return {**config, "router_port": note.port, "router_status": "ready"}
+        return None
+
     def down(self, *, drain_s: float) -> None:
-        """Ends everything, the keeper last; what is left of earlier ones too."""
+        """Ends everything, the keeper last; what is left of earlier ones too. One that hangs is not waited for."""
         if self._runs():
             with suppress(TargetFailed):
                 self._ask("down", limit_s=self.hosts.limits.call_s, drain_s=drain_s)
@@ -154,22 +182,37 @@ class Local:
     # The keeper
 
     def _runs(self) -> bool:
-        return self._connection is not None or self._connect()
+        """Whether a keeper runs and answers; one that hangs is not waited for twice."""
+        return self._connection is not None or (not self._hangs and self._connect())
 
     def _connect(self) -> bool:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(_ANSWER_S)
         try:
             with socket_path(self.folder) as path:
                 connection.connect(path)
-        except OSError:
+            connection.sendall(b'{"do": "ping"}\n')
+            if not connection.recv(1 << 10):
+                raise ConnectionResetError("it ended")
+        except OSError as error:
+            self._hangs = isinstance(error, TimeoutError | BlockingIOError)
             connection.close()
             return False
         self._connection, self._buffer = connection, b""
         return True
 
+    def _keep(self) -> None:
+        """Where processes run that no keeper watches, start one."""
+        if not self._runs() and notes(self.folder):
+            self._ensure_keeper()
+
     def _ensure_keeper(self) -> None:
         if self._runs():
             return
+        if self._hangs:
+            # Its processes go on; the next keeper finds them.
+            end_all(self.folder, only=_KEEPER_WORD)
+            self._hangs = False
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         keeper = self._new_keeper()
         until = time.monotonic() + _KEEPER_LIMIT_S
@@ -182,13 +225,22 @@ class Local:
                 keeper = self._new_keeper()
             time.sleep(0.02)
 
+    def keep(self) -> None:
+        """See to it that a keeper runs, and with it all that was applied and not taken down."""
+        self._ensure_keeper()
+
+    def keeper_command(self, *more: str) -> list[str]:
+        """What starts the keeper of this target."""
+        means = self.means
+        settings = [str(means.cgroup or ""), str(means.mps_pipe), str(means.gpu_list or "")]
+        return [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), *settings, *more]
+
     def _new_keeper(self) -> subprocess.Popen[bytes]:
         with open(self.folder / "keeper.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), str(self.means.cgroup or ""),
-                 str(self.means.mps_pipe), str(self.means.gpu_list or "")],
+                self.keeper_command(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
-                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": _python_path()},
+                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": python_path()},
             )  # fmt: skip
 
     def _ask_if_runs(self, do: str, *, limit_s: float, **asked: Any) -> Any | None:
@@ -261,8 +313,3 @@ def _missing(model: Mapping[str, Any]) -> list[str]:
     if model.get("kind") == "command" and shutil.which(model["command"][0]) is None:
         return [f"there is no command {model['command'][0]}"]
     return []
-
-
-def _python_path() -> str:
-    package = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])

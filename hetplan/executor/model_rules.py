@@ -26,10 +26,12 @@ def served_by(
         if rule.fits(variant=load.variant, node=load.node, app=load.app, hardware=hardware):
             at = f"$.models[{number}]"
             if isinstance(rule, SleepModel):
-                return _sleep(rule, load, hardware, law, table, at)
-            if isinstance(rule, OnnxModel):
-                return _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
-            return _command(rule, {**names, "knobs": load.knobs}, at)
+                made = _sleep(rule, load, hardware, law, table, at)
+            elif isinstance(rule, OnnxModel):
+                made = _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
+            else:
+                made = _command(rule, {**names, "knobs": load.knobs}, at)
+            return made if rule.retry else {**made, "retry": False}
     wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",

@@ -29,7 +29,7 @@ def _unit(unit: Unit, at: Endpoint) -> dict[str, Any]:
             {
                 "id": load.id, "app": load.app, "node": load.node, "variant": load.variant, "servers": load.servers,
                 "max_batch": load.max_batch, "quality": load.quality, "expected": load.expected,
-                "outcomes": list(load.outcomes),
+                "outcomes": list(load.outcomes), "retry": bool(load.model.get("retry", True)),
             }
             for load in unit.loads
         ],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hetplan.executor.hosts_file import HostsFile, read_hosts
+from hetplan.executor.kept_process import marked
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
@@ -60,3 +63,21 @@ class Client:
     def get(self, path: str) -> Any:
         self.connection.request("GET", path)
         return json.loads(self.connection.getresponse().read())
+
+
+def processes_of(folder: Path, word: str) -> list[int]:
+    """The processes of a deployment's folder that were started with this word."""
+    found = []
+    for process in marked(folder):
+        with suppress(OSError):  # gone meanwhile
+            if word.encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0"):
+                found.append(process)
+    return found
+
+
+def wait_for(done: Callable[[], object], limit_s: float = 120.0) -> None:
+    """Until it has come to pass."""
+    until = time.monotonic() + limit_s
+    while not done():
+        assert time.monotonic() < until, "it never came to pass"
+        time.sleep(0.02)

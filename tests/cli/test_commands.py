@@ -25,8 +25,8 @@ from hetplan.planner.contract import Event
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 NEED_ARGUMENTS = [
-    *("apply", "check", "diff", "down", "export", "import", "load", "options", "profile", "schema", "show", "simulate"),
-    *("solve", "status", "verify", "watch"),
+    *("apply", "check", "diff", "down", "export", "import", "keep", "load", "options", "profile", "schema", "show"),
+    *("simulate", "solve", "status", "verify", "watch"),
 ]
 
 

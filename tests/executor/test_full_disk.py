@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cases.deployments import Client, make_plan, make_worker
+from cases.deployments import Client, make_plan, make_worker, processes_of, wait_for
 
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked
@@ -80,3 +82,16 @@ def test_down_works_on_a_full_disk(disk: Path, deploy: Callable[..., Deployment]
     deployment.down()
     assert marked((deployment.folder / "targets" / "here").resolve()) == []
     assert deployment.observe() == ()
+
+
+def test_a_worker_that_is_killed_on_a_full_disk_comes_back(disk: Path, deploy: Callable[..., Deployment]) -> None:
+    deployment = deploy(state_dir=str(disk / "state"))
+    endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
+    fill(disk)
+    folder = (deployment.folder / "targets" / "here").resolve()
+    for word in ("hetplan.executor.serving.worker", "hetplan.executor.serving.router"):
+        victim = processes_of(folder, word)[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda word=word, victim=victim: victim not in processes_of(folder, word))  # type: ignore[misc]
+    wait_for(lambda: not deployment.missing())
+    assert Client(endpoint).post()[1]["outcome"] == "served"

@@ -9,6 +9,7 @@ kind   from     content
 ASK    router   query, how long it has waited, time left to its deadline and to where it is given up, load, body
 BATCH  router   load, then several (query, waited, body): to be served together, at once
 DONE   worker   query, outcome, waited in the worker, service, size of its batch, load, step outcome, children, body
+PING   both     nothing; the worker sends it back at once, so that the router sees that it is not frozen
 ====== ======== ==================================================================================================
 
 Times are ms as single floats; a time that there is no limit for is infinite. `children` is JSON, empty where the model
@@ -29,6 +30,8 @@ __all__ = [
     "DROPPED",
     "FAILED",
     "MOST_FRAME",
+    "PING",
+    "PING_FRAME",
     "PROTOCOL",
     "SERVED",
     "Answered",
@@ -42,12 +45,13 @@ __all__ = [
     "read_done",
 ]
 
-PROTOCOL = "hetplan-frames/3"
-ASK, BATCH, DONE = 1, 2, 3
+PROTOCOL = "hetplan-frames/4"
+ASK, BATCH, DONE, PING = 1, 2, 3, 4
 SERVED, DROPPED, FAILED = 0, 1, 2
 MOST_FRAME = 80 * 1024 * 1024
 
 _HEAD = Struct("!IB")
+PING_FRAME = _HEAD.pack(0, PING)
 _ASK = Struct("!IffffB")
 _BATCH = Struct("!BI")
 _ITEM = Struct("!IffI")

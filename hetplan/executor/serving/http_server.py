@@ -22,9 +22,10 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
-__all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen"]
+__all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "listen_for_keeper"]
 
 _REASON = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+BACKLOG = 1024
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
@@ -306,6 +307,7 @@ class HttpConnection(asyncio.Protocol):
             self.server.held -= len(exchange.body)
             return
         self._pending.append(exchange)
+        exchange.keeps = exchange.keeps and not self.server.draining
         self._ending = not exchange.keeps
         if self.surplus and exchange.path not in self.limits.always:
             exchange.keeps, self._ending = False, True
@@ -469,6 +471,11 @@ class HttpConnection(asyncio.Protocol):
         """Hand an error of this program to the event loop, which logs it."""
         self.server.loop.call_exception_handler({"message": what, "exception": error, "protocol": self})
 
+    def end_if_idle(self) -> None:
+        """Close where no request is under way."""
+        if self._receive is None and self._state is _IDLE and not self._pending and self.transport is not None:
+            self.transport.close()
+
     def check_time(self, now: float) -> None:
         """Close what has taken too long."""
         waited, limits = now - self._since, self.limits
@@ -519,6 +526,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time()
         self.held = 0
+        self.draining = False
         self.heads: dict[bytes, _Head] = {}
         self.connections: set[HttpConnection] = set()
         self._surplus: dict[HttpConnection, None] = {}
@@ -531,16 +539,26 @@ class HttpServer:
         """The port that it listens on."""
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen on this address."""
+    async def start(self, host: str, port: int, sock: socket.socket | None = None) -> None:
+        """Listen on this address, or on a socket that listens already."""
+        if sock is not None:
+            self._server = await self.loop.create_server(lambda: HttpConnection(self), sock=sock, backlog=BACKLOG)
+            return
         self._server = await self.loop.create_server(
-            lambda: HttpConnection(self), host, port, backlog=1024, reuse_address=True
+            lambda: HttpConnection(self), host, port, backlog=BACKLOG, reuse_address=True
         )
 
     def close(self) -> None:
         """Take no more connections."""
         self._timer.cancel()
         self._server.close()
+
+    def drain(self) -> None:
+        """Take no more connections, close those without requests, and each of the others after its next answer."""
+        self._server.close()
+        self.draining = True
+        for connection in list(self.connections):
+            connection.end_if_idle()
 
     def admit(self, connection: HttpConnection) -> None:
         """Take a connection in. One above the limit is answered 503; of many such the one that came first is cut."""
@@ -592,13 +610,21 @@ def _target(url: bytes) -> tuple[str, str]:
 
 
 async def listen(
-    handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None
-) -> HttpServer:
+    handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None, *,
+    sock: socket.socket | None = None,
+) -> HttpServer:  # fmt: skip
     """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others."""
     limits = limits or HttpLimits()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
     server = HttpServer(handle, limits)
-    await server.start(host, port)
+    await server.start(host, port, sock)
+    return server
+
+
+async def listen_for_keeper(handle: Callable[[Exchange], None]) -> HttpServer:
+    """A small listener on this machine alone, so that clients who fill the other one hide nothing from the keeper."""
+    server = HttpServer(handle, HttpLimits(head_bytes=4096, body_bytes=0, connections=32))
+    await server.start("127.0.0.1", 0)
     return server

@@ -9,7 +9,16 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from hetplan.executor.serving.frames import DONE, PROTOCOL, Answered, FrameReader, ask_frame, batch_frame, read_done
+from hetplan.executor.serving.frames import (
+    DONE,
+    PING_FRAME,
+    PROTOCOL,
+    Answered,
+    FrameReader,
+    ask_frame,
+    batch_frame,
+    read_done,
+)
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.query_tree import Task
 
@@ -24,7 +33,7 @@ class Lane:
 
     __slots__ = (
         "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "judged", "link", "max_batch", "name", "node",
-        "outcomes", "owed_s", "quality", "servers", "standby", "unit", "variant", "worker",
+        "outcomes", "owed_s", "quality", "retry", "servers", "standby", "unit", "variant", "worker",
     )  # fmt: skip
 
     def __init__(self, link: Link, unit: Mapping[str, Any], load: Mapping[str, Any]) -> None:
@@ -41,6 +50,7 @@ class Lane:
         self.app, self.node, self.variant = load["app"], load["node"], load["variant"]
         self.servers, self.max_batch = load["servers"], load["max_batch"]
         self.outcomes: tuple[str, ...] = tuple(load.get("outcomes", ()))
+        self.retry: bool = load.get("retry", True)
         # A step that nobody judged does not change what the others come to, as in the simulator.
         self.judged = load["quality"] is not None
         self.quality: float = load["quality"] if self.judged else 1.0
@@ -88,6 +98,7 @@ class Link(asyncio.Protocol):
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
+        self._asked_s = 0.0
         self._out: list[bytes] = []
         self._greeted = bytearray()
         self._reader: FrameReader
@@ -112,6 +123,20 @@ class Link(asyncio.Protocol):
             )
         )
 
+    def silent_s(self, now: float) -> float:
+        """For how long the worker has said nothing though it has queries and was asked whether it is there."""
+        if not self.ready or not self.pending:
+            self._asked_s = 0.0
+        elif self._asked_s == 0.0:
+            self._asked_s = now
+            self._write(PING_FRAME)
+        return now - self._asked_s if self._asked_s else 0.0
+
+    def cut(self) -> None:
+        """Give the worker up: what it has is handed back, and it is linked again once it answers."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         """Close once nothing is under way on it any more."""
         self.closing = True
@@ -134,6 +159,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """The worker's consent first, then frames."""
+        self._asked_s = 0.0
         if self.ready:
             self._reader.feed(data)
             return
@@ -151,7 +177,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """Hand back what was under way and try again."""
-        self.ready, self._transport, self._out = False, None, []
+        self.ready, self._transport, self._out, self._asked_s = False, None, [], 0.0
         lost, self.pending = list(self.pending.items()), {}
         if not self.closing:
             self._task = self._loop.create_task(self._connect())

@@ -1,4 +1,6 @@
-"""What router and worker ask of the system: an end with their parent, short turns, a quiet collector, precise timers.
+"""What router and worker are told on their command line, and what they ask of the system.
+
+That is an end with their parent, open files, short turns, a quiet collector, precise timers.
 
 On a machine whose cores are busy with models, a thread that wakes up waits for the running one's turn to end, some
 3 ms each time. Linux (6.12 and newer) lets a thread ask for shorter turns: it gets no more time than before, but at
@@ -15,16 +17,21 @@ import ctypes
 import gc
 import os
 import platform
+import resource
 import signal
+import socket
 import sys
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from pathlib import Path
 from struct import pack
 from time import monotonic
 from typing import Any
 
-__all__ = ["PreciseTimer", "ask_for_short_turns", "end_with_parent", "spare_the_collector"]
+__all__ = ["Orders", "PreciseTimer", "ask_for_files", "ask_for_short_turns", "orders", "spare_the_collector"]
 
 _CALLS = {"x86_64": 314, "aarch64": 274}
 _TURN_NS = 100_000
@@ -41,8 +48,49 @@ def ask_for_short_turns() -> bool:
     return bool(ctypes.CDLL(None).syscall(call, 0, wish, 0) == 0)
 
 
-def end_with_parent(parent: int) -> None:
-    """Be killed when the parent dies, so that nothing is left of a deployment whose keeper was killed."""
+@dataclass(frozen=True)
+class Orders:
+    """CONFIG --report FD --parent PID [--listener FD] [--waits].
+
+    The process reports to `report` where it listens, or why it cannot. With a parent other than 0 it ends with it. Its
+    port may be a socket that it is handed. One that waits goes on when it reads a line, and ends where there is none.
+    """
+
+    config: Path
+    report: int
+    listener: socket.socket | None
+
+
+def orders(arguments: Sequence[str]) -> Orders:
+    """Read the command line, and wait where it says so."""
+    parser = ArgumentParser()
+    parser.add_argument("config", type=Path)
+    for name in ("--report", "--parent"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--listener", type=int)
+    parser.add_argument("--waits", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.parent:
+        _end_with(given.parent)
+    if given.waits and not sys.stdin.readline():
+        os._exit(0)
+    ask_for_files()
+    return Orders(given.config, given.report, socket.socket(fileno=given.listener) if given.listener else None)
+
+
+def ask_for_files() -> None:
+    """As many open files as the system allows this process: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+_MOST_FILES = 65_536
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the parent dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,7 +1,8 @@
-"""The router process: `python -m hetplan.executor.serving.router ROUTES --report FD --parent PID`.
+"""The router process: `python -m hetplan.executor.serving.router ROUTES --report FD --parent PID [--listener FD]`.
 
 Queries come in over HTTP (`POST /v1/{app}`), go to workers as the plan's dispatch says, and come back as one answer.
-SIGHUP has it read its routes again; queries under way finish where they are. SIGTERM lets it finish what it has.
+SIGHUP has it read its routes again; queries under way finish where they are. SIGTERM lets it finish what it has: it
+takes no more connections, and closes each after its next answer.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import count, takewhile
 from math import inf
 from pathlib import Path
 from random import Random
@@ -22,10 +24,10 @@ from typing import Any
 from hetplan.executor.serving.applications import Application, Asks
 from hetplan.executor.serving.choosers import NoWorker
 from hetplan.executor.serving.frames import FAILED, SERVED, Answered
-from hetplan.executor.serving.http_server import Exchange, listen
+from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane, Link
-from hetplan.executor.serving.process import ask_for_short_turns, end_with_parent, spare_the_collector
+from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import Counted, reply
@@ -54,13 +56,15 @@ class Router:
         self._changing = asyncio.Lock()
         self._reading: asyncio.Task[None] | None = None
 
-    async def run(self, report: int) -> None:
-        """Serve until it is to stop."""
+    async def run(self, report: int, listener: socket.socket | None = None) -> None:
+        """Serve until it is to stop, on this socket or on the address of its routes."""
         self._loop = asyncio.get_running_loop()
         try:
             self.follow(json.loads(self.routes_path.read_text()))
+            await self._until_linked(list(self.links.values()), _FIRST_LINK_LIMIT_S)
             settings = self.routes["router"]
-            server = await listen(self.handle, settings["bind"], settings["port"])
+            server = await listen(self.handle, settings["bind"], settings["port"], sock=listener)
+            probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             os.write(report, json.dumps({"failed": str(error)}).encode() + b"\n")
             return
@@ -69,19 +73,20 @@ class Router:
         stopped = asyncio.Event()
         self._loop.add_signal_handler(signal.SIGTERM, stopped.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._read_again)
-        os.write(report, json.dumps({"port": server.port}).encode() + b"\n")
+        os.write(report, json.dumps({"port": server.port, "probe": probe.port}).encode() + b"\n")
         os.close(report)
         while not stopped.is_set():
             try:
-                await asyncio.wait_for(stopped.wait(), 0.5)
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
             except TimeoutError:
                 self._time_out()
+                self._cut_frozen()
         self.draining = True
-        while self.under_way:
+        server.drain()
+        while self.under_way or server.connections:
             await asyncio.sleep(0.01)
             self._time_out()
-        await asyncio.sleep(0.02)
-        server.close()
+        probe.close()
 
     # What it follows
 
@@ -138,14 +143,17 @@ class Router:
         async with self._changing:
             try:
                 routes = json.loads(self.routes_path.read_text())
-                until = monotonic() + _LINK_LIMIT_S
-                links = [self._link(unit) for unit in routes["units"]]
-                while not all(link.ready for link in links) and monotonic() < until:
-                    await asyncio.sleep(0.005)
+                await self._until_linked([self._link(unit) for unit in routes["units"]], _LINK_LIMIT_S)
                 self.follow(routes)
                 self.refused = ""
             except (OSError, ValueError, KeyError) as error:
                 self.refused = f"{type(error).__name__}: {error}"
+
+    @staticmethod
+    async def _until_linked(links: Sequence[Link], limit_s: float) -> None:
+        until = monotonic() + limit_s
+        while not all(link.ready for link in links) and monotonic() < until:
+            await asyncio.sleep(0.005)
 
     def _link(self, unit: Mapping[str, Any]) -> Link:
         """The link to a unit, opened where there is none yet."""
@@ -168,7 +176,13 @@ class Router:
         if path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._arrive(exchange, self.apps.get(path[4:].lower()))
-        elif path not in ("/healthz", "/metrics"):
+        else:
+            self.look(exchange)
+
+    def look(self, exchange: Exchange) -> None:
+        """Answer how it is and what it counts."""
+        path = exchange.path
+        if path not in ("/healthz", "/metrics"):
             exchange.answer(404, b'{"why": "no such path"}')
         elif not exchange.allows("GET", "HEAD"):
             return
@@ -204,9 +218,9 @@ class Router:
         query = QueryState(app, exchange, at, tuple(at.items()), now, deadline, brief)
         if app.steps.joins:
             query.meetings = {}
-        if self.draining or self.under_way >= self.routes["router"]["most_waiting"]:
+        if self.under_way >= self.routes["router"]["most_waiting"]:
             app.tally.by_outcome["lost"] += 1
-            reply(query, "lost", now, "the router is stopping" if self.draining else "too many queries are under way")
+            reply(query, "lost", now, "too many queries are under way")
             return
         self.under_way += 1
         app.tally.under_way += 1
@@ -439,21 +453,34 @@ class Router:
         self._changed(link)
         for _, task in lost:
             task.attempts += 1
-            if task.attempts > self.routes["router"]["retries"]:
-                self._end(task, "lost", "the worker died")
+            if task.attempts > self.routes["router"]["retries"] or not task.lane.retry:
+                self._end(task, "lost", "the worker died or froze")
             else:
                 self._place(task)
+
+    def _cut_frozen(self) -> None:
+        """What a silent worker has is tried at another; where there is no other it is waited for."""
+        now, limit_s = monotonic(), self.routes["router"].get("frozen_s", 1.0)
+        for link in self.links.values():
+            if link.silent_s(now) < limit_s:
+                continue
+            had = {(task.lane.app, task.lane.node) for task in link.pending.values()}
+            others = {(lane.app, lane.node) for lane in self.lanes.values() if lane.link is not link and lane.open}
+            if had & others:
+                link.cut()
 
     def _time_out(self) -> None:
         """Answer the queries that have been under way for too long; what still comes of them is thrown away."""
         limit = monotonic() - self.routes["router"]["timeout_s"]
-        for query in [query for query in self._queries.values() if query.arrived_s < limit]:
+        # They are in the order in which they came.
+        for query in list(takewhile(lambda query: query.arrived_s < limit, self._queries.values())):
             query.outcome, query.why, query.open = "lost", "no answer in time", 1
             self._close(query)
 
 
-_LINK_LIMIT_S = 5.0
-"""How long new routes wait for their workers; whoever is not linked by then is left out until it is."""
+_LOOK_S = 0.1
+_FIRST_LINK_LIMIT_S, _LINK_LIMIT_S = 0.5, 5.0
+"""How long a new router, and new routes, wait for workers; whoever is not linked by then is left out until it is."""
 
 _PER_LOAD = ("arrived", "served", "dropped", "failed", "batches", "busy_ms", "queue_ms")
 
@@ -475,9 +502,9 @@ def _child_body(item: Any, query: QueryState) -> bytes:
 
 
 def main(arguments: list[str]) -> None:
-    """The process: ROUTES --report FD --parent PID."""
-    end_with_parent(int(arguments[4]))
-    asyncio.run(Router(Path(arguments[0])).run(int(arguments[2])))
+    """The process."""
+    ordered = orders(arguments)
+    asyncio.run(Router(ordered.config).run(ordered.report, ordered.listener))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 It holds the loads of one unit and serves them over HTTP (`POST /v1/{load}`, `GET /healthz`, `GET /metrics`) and over
 the router's link. SIGTERM lets it finish what it has; SIGHUP has it read its configuration again and change its loads
-in place. It ends with the process that started it.
+in place.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     ASK,
     BATCH,
     FAILED,
+    PING,
+    PING_FRAME,
     PROTOCOL,
     SERVED,
     Answered,
@@ -32,10 +34,10 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     read_ask,
     read_batch,
 )
-from hetplan.executor.serving.http_server import Exchange, listen
+from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.models import Model, Result, SleepModel
-from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, end_with_parent, spare_the_collector
+from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 
@@ -69,6 +71,7 @@ class Worker:
         try:
             await self._change(config)
             server = await listen(self.handle, config["bind"], config["port"])
+            probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             _report(report, {"failed": str(error)})
             return
@@ -79,7 +82,7 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(self._reload())))
         tasks: list[asyncio.Task[None]] = []
-        _report(report, {"port": server.port})
+        _report(report, {"port": server.port, "probe": probe.port})
         await stopped.wait()
         self.draining = True
         while not all(station.idle for station in (*self.stations, *self.leaving)):
@@ -87,6 +90,7 @@ class Worker:
         # What was just answered is still on its way out.
         await asyncio.sleep(0.02)
         server.close()
+        probe.close()
         for load in self.loads.values():
             load.model.close()
 
@@ -163,7 +167,13 @@ class Worker:
         elif path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._query(exchange, path[4:])
-        elif path not in ("/healthz", "/metrics"):
+        else:
+            self.look(exchange)
+
+    def look(self, exchange: Exchange) -> None:
+        """Answer how it is and what it counts."""
+        path = exchange.path
+        if path not in ("/healthz", "/metrics"):
             exchange.answer(404, b'{"why": "no such path"}')
         elif not exchange.allows("GET", "HEAD"):
             return
@@ -236,6 +246,8 @@ class _Link:
             station.put(lane, Job(query, now, finish, deadline, give_up), self.worker.loads[asked.load])
         elif kind == BATCH:
             self._batch(content, now)
+        elif kind == PING and self.connection.transport is not None:
+            self.connection.transport.write(PING_FRAME)
 
     def _batch(self, content: bytes, now: float) -> None:
         name, items = read_batch(content)
@@ -303,9 +315,9 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
 
 
 def main(arguments: list[str]) -> None:
-    """The process: CONFIG --report FD --parent PID."""
-    end_with_parent(int(arguments[4]))
-    asyncio.run(Worker(Path(arguments[0])).run(int(arguments[2])))
+    """The process."""
+    ordered = orders(arguments)
+    asyncio.run(Worker(ordered.config).run(ordered.report))
 
 
 if __name__ == "__main__":

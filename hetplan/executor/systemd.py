@@ -1,0 +1,68 @@
+"""The keepers of a machine as systemd units: started with the machine, and started again when they die.
+
+The unit's keeper waits until no other one runs for the folder, so it may be enabled while an apply's own keeper is
+there. Stopping the unit ends the processes and remembers them; starting it brings them up again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import ceil
+
+from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.kept_process import MARK, python_path
+from hetplan.executor.local import Local
+
+__all__ = ["unit_name", "unit_text"]
+
+
+def unit_name(hosts: HostsFile, target: str) -> str:
+    """The unit's file name.
+
+    >>> from hetplan.executor.hosts_file import read_hosts
+    >>> unit_name(read_hosts({"name": "shop", "targets": {"here": {"kind": "local"}},
+    ...     "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1}}}), "here")
+    'hetplan-shop-here.service'
+    """
+    return f"hetplan-{hosts.name}-{target}.service"
+
+
+def unit_text(hosts: HostsFile, target: Local) -> str:
+    """The unit that keeps what runs on this target."""
+    stop_s = ceil(2 * hosts.limits.drain_s) + 10
+    return f"""[Unit]
+Description=hetplan {hosts.name}: workers and router of target {target.name}
+After=network.target
+
+[Service]
+ExecStart={_line(target.keeper_command("wait"))}
+Environment={_word(f"{MARK}={target.folder}")}
+Environment={_word(f"PYTHONPATH={python_path()}")}
+WorkingDirectory=/
+Restart=always
+RestartSec=5
+# Only the keeper: what it keeps goes on without it, and the next one finds it.
+KillMode=process
+# Ends what it keeps and remembers it for the next start.
+KillSignal=SIGINT
+TimeoutStopSec={stop_s}
+LimitNOFILE=65536
+
+[Install]
+WantedBy={"multi-user.target" if sys.prefix.startswith(("/usr", "/opt")) else "default.target"}
+"""
+
+
+def _line(words: Sequence[str]) -> str:
+    return " ".join(_word(word) for word in words)
+
+
+def _word(word: str) -> str:
+    """A word as systemd reads it.
+
+    >>> _word("a b"), _word("50%"), _word("")
+    ('"a b"', '50%%', '""')
+    """
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if not word or " " in word else escaped
