@@ -200,7 +200,7 @@ def plan_for(
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
-    if solver is not None and ask.records and not any(record.engine == solver for record in ask.records):
+    if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if outcome.plan is None:

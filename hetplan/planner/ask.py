@@ -117,6 +117,11 @@ class Asking:
         record = self._record(family, run, about=about, limits=limits, solver=solver)
         return self._outcome(record)
 
+    def is_of(self, record: Record, solver: str) -> bool:
+        """Whether this engine gave a record's answers, or the one that takes what it refuses."""
+        named = self._engines.named(solver, record.form.kind)
+        return record.engine in (solver, getattr(named, "instead", "") or solver)
+
     def record_of(self, answer: Answer[Any]) -> tuple[Record, Certificate] | None:
         """The record and certificate behind an answer that this conversation gave."""
         for record in self.records:
@@ -153,7 +158,9 @@ class Asking:
         wanted = named or self._solver
         chosen = self._engines.named(wanted, form.kind) if wanted is not None else None
         if chosen is not None:
-            return [chosen], True
+            # What the named engine refuses goes to the one that its package has for such forms.
+            other = self._engines.named(getattr(chosen, "instead", ""), form.kind)
+            return [chosen] if other is None else [chosen, other], True
         if named is not None:
             raise NoSolver(form.kind, {named: "not registered for this kind of form"})
         return (one for one in self._engines.of(form.kind) if not getattr(one, "by_name_only", False)), False

@@ -14,7 +14,7 @@
     mathopt.py          "mathopt-scip"     an independent branch and bound
                         "mathopt-highs"    a third build of HiGHS
                         "glop", "mathopt-pdlp"    linear programs only
-    cp_sat.py           "cp-sat"           pure integer programs only
+    cp_sat.py           "cp-sat"           pure integer programs; where named, others by the next
                         "cp-sat-scaled"    mixed ones on a grid; by name only
     pyomo_bridge.py     "pyomo", "pyomo:<engine>"    whatever else a site has
 

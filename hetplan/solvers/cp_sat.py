@@ -1,8 +1,11 @@
 """OR-tools' CP-SAT, for pure integer programs, and on a grid for mixed ones.
 
 CP-SAT knows whole numbers only. Handed continuous columns through a bridge that truncates, it has been seen to return
-wrong "OPTIMAL" answers; so `cp-sat` takes only forms that can be written exactly in whole numbers, and refuses the
-rest saying what is in the way. `cp-sat-scaled` searches a mixed program on a grid of whole numbers instead.
+wrong "OPTIMAL" answers; so `cp-sat` takes only forms that can be written exactly in whole numbers: every coefficient,
+scaled, is within a few last digits of a whole number, and no row leaves 64 bits. Where it is named and that fails,
+`cp-sat-scaled` searches the program on a grid of whole numbers instead. No word of it is taken for that: the whole
+columns of the best point are kept, the others solved again on the true data, `certify` judges the point, and a tree of
+linear programs proves how good it is.
 
 The search is CP-SAT's interleaved one, which depends on the seed but not on the threads. `limits.work` counts its
 deterministic seconds (about one of a slow core's).
@@ -10,7 +13,7 @@ deterministic seconds (about one of a slow core's).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["CpSat", "CpSatScaled", "Searched", "search"]
 
 
+GRID_WORK = 3
+"""Deterministic seconds that a search on a grid may take where no limit is set."""
+
+
 class CpSat(MilpEngine):
     """CP-SAT on forms that are whole in every column and every coefficient."""
 
@@ -38,6 +45,7 @@ class CpSat(MilpEngine):
     package: ClassVar[str] = "ortools"
     module: ClassVar[str] = "ortools.sat"
     extra: ClassVar[str] = "ortools"
+    instead: ClassVar[str] = "cp-sat-scaled"
 
     def _refuses(self, form: Milp) -> str:
         try:
@@ -91,7 +99,9 @@ class CpSatScaled(MilpEngine):
             return Highs()._run(form, limits, start=start, on_event=on_event)
         grid = integer_grid(form)
         hint = None if start is None else (start - grid.lower) / grid.step
-        searched = search(grid.program, limits, start=hint, on_event=on_event)
+        # A grid of fine steps is never searched to its end: the work ends it, counted, so that the same point is found.
+        counted = limits if limits.work is not None else replace(limits, work=GRID_WORK)
+        searched = search(grid.program, counted, start=hint, on_event=on_event)
         if searched.point is None:
             return Found(Word.NOTHING, searched.stop, work=searched.work, detail="no point of the grid keeps all rows")
         on_grid = grid.lower + grid.step * searched.point

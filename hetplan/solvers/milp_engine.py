@@ -54,6 +54,8 @@ class MilpEngine:
     """Whether the same form, limits and versions give the same answer."""
     heuristic: ClassVar[bool] = False
     """Whether it only finds points: never a bound, never a proof."""
+    instead: ClassVar[str] = ""
+    """The engine that answers, where this one is named, the forms that it refuses."""
     by_name_only: ClassVar[bool] = False
     """Whether the engine runs only where it is named."""
     gives_rays: ClassVar[bool] = False

@@ -1,10 +1,14 @@
 """The programs of pipelines on engines of other kinds than the default."""
 
+from pathlib import Path
+
 import pytest
 
+import hetplan as hp
 from benchmarks.datasets import loki
 from benchmarks.datasets.sources import present
 from hetplan import registry
+from hetplan.errors import NoSolver
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.form import certify
@@ -29,3 +33,34 @@ def test_a_constraint_solver_on_a_grid_keeps_shares_whole():
     certificate = certify(form, answer)
     assert certificate.sound
     assert 100 * certificate.value == pytest.approx(82.4055, abs=0.01)
+
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_bound_is_proved():
+    pytest.importorskip("ortools")
+    files = (EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json")
+    outcome = hp.solve(*files, solver="cp-sat")
+    assert outcome.exit_code == 0, outcome.why
+    mine, default = outcome.plan.claims[0], hp.solve(*files).plan.claims[0]
+    assert mine.value == pytest.approx(default.value, rel=1e-6)
+    assert (mine.vouched, mine.gap) == ("certified", pytest.approx(0.0, abs=1e-4))
+
+
+def test_a_constraint_solver_that_is_named_answers_a_shipped_pipeline_and_claims_no_more_than_is_proved():
+    pytest.importorskip("ortools")
+    files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")
+    outcome = hp.solve(*files, solver="cp-sat", options={"size": "planned"})
+    assert outcome.exit_code == 0, outcome.why
+    mine, best = outcome.plan.claims[0], hp.solve(*files, options={"size": "planned"}).plan.claims[0].value
+    assert best - 0.005 <= mine.value <= best + 1e-9
+    assert mine.bound >= best - 1e-9
+    engines = {solve.solver.partition(" ")[0] for solve in outcome.plan.solves}
+    assert "cp-sat-scaled" in engines
+
+
+def test_an_engine_without_a_stand_in_still_refuses_what_it_cannot_take():
+    files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")
+    with pytest.raises(NoSolver, match="integer columns"):
+        hp.solve(*files, solver="mathopt-pdlp", options={"size": "planned"})
