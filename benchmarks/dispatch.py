@@ -155,16 +155,16 @@ def matchings(latency: list[list[float]], pmf: list[float], qos_ms: float, quick
 
 def prepared(rule: Matching, moment: Snapshot) -> Callable[[], None]:
     """A call that matches one moment without the conversions around it."""
-    from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+    from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 
     kind, count = moment.kind, moment.waited_ms.size
     first = np.searchsorted(kind, np.arange(moment.service_ms.shape[1] + 1)).astype(np.int64)
     order, mates = np.arange(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     costs = (np.asarray(rule.weight), rule.late_cost(), rule.limit_ms, rule.merges)
     service, ends = np.ascontiguousarray(moment.service_ms), np.where(moment.idle, IDLE, moment.busy_ms)
-    given = (0.0, order, count, -moment.waited_ms, order, service, first, kind, ends, costs, mates)
+    seen = Seen(0.0, order, count, -moment.waited_ms, order, service, first, kind, ends)
     room = scratch(kind.size, count)
-    return lambda: match(*given, room)
+    return lambda: match(seen, costs, mates, room)
 
 
 def growth(latency: list[list[float]], pmf: list[float], qos_ms: float, quick: bool) -> Iterator[dict[str, Any]]:

@@ -104,7 +104,7 @@ class Matching:
 
     def matched(self, snapshot: Snapshot) -> tuple[Pair, ...]:
         """All pairs, those with busy instances too; only the oldest 2n queries take part."""
-        from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+        from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 
         instances = snapshot.kind.size
         queries = min(snapshot.waited_ms.size, 2 * instances)
@@ -114,20 +114,19 @@ class Matching:
         kind = snapshot.kind[by_type]
         first = np.searchsorted(kind, np.arange(snapshot.service_ms.shape[1] + 1)).astype(np.int64)
         mates = np.full(queries, -1, dtype=np.int64)
-        match(
-            0.0,
-            np.arange(queries, dtype=np.int64),
-            queries,
-            -snapshot.waited_ms,
-            np.arange(queries, dtype=np.int64),
-            np.ascontiguousarray(snapshot.service_ms),
-            first,
-            kind,
-            np.where(snapshot.idle, IDLE, snapshot.busy_ms)[by_type],
-            (np.asarray(self.weight, dtype=np.float64), self.late_cost(), self.limit_ms, self.merges),
-            mates,
-            scratch(instances, queries),
+        seen = Seen(
+            now_ms=0.0,
+            waiting=np.arange(queries, dtype=np.int64),
+            queries=queries,
+            arrived_ms=-snapshot.waited_ms,
+            rows=np.arange(queries, dtype=np.int64),
+            service_ms=np.ascontiguousarray(snapshot.service_ms),
+            first=first,
+            kind=kind,
+            ends_ms=np.where(snapshot.idle, IDLE, snapshot.busy_ms)[by_type],
         )
+        costs = (np.asarray(self.weight, dtype=np.float64), self.late_cost(), self.limit_ms, self.merges)
+        match(seen, costs, mates, scratch(instances, queries))
         return tuple(Pair(k, int(by_type[mate])) for k, mate in enumerate(mates.tolist()) if mate >= 0)
 
     def cost(self, snapshot: Snapshot) -> Floats:

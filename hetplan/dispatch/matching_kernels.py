@@ -7,17 +7,39 @@ because a simulation calls them millions of times.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import bare_kernel, part
 
-__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "assign", "match", "pair_off", "scratch"]
+__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "Seen", "assign", "match", "pair_off", "scratch"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Scratch = tuple[Floats, Floats, Integers]
 Costs = tuple[Floats, Floats, float, bool]
+
+
+class Seen(NamedTuple):
+    """What a matching looks at: the first `queries` of `waiting`, oldest first, and the instances.
+
+    ``service_ms[rows[i], t]`` is the predicted service time of query i on type t; instances of type t are
+    ``first[t] <= j < first[t + 1]`` and ``kind[j]`` is t; ``ends_ms[j]`` is when instance j is expected to be free,
+    `IDLE` if it is free.
+    """
+
+    now_ms: float
+    waiting: Integers
+    queries: int
+    arrived_ms: Floats
+    rows: Integers
+    service_ms: Floats
+    first: Integers
+    kind: Integers
+    ends_ms: Floats
+
 
 IDLE = -1.0
 """In place of the time at which an instance will be free: it is free now."""
@@ -142,42 +164,37 @@ def busy_ms(ends_ms: float, now_ms: float) -> float:
 
 
 @part
-def write_costs(
-    now_ms: float,
-    waiting: Integers,
-    queries: int,
-    arrived_ms: Floats,
-    rows: Integers,
-    service_ms: Floats,
-    kind: Integers,
-    ends_ms: Floats,
-    weight: Floats,
-    late_cost: Floats,
-    limit_ms: float,
-    chosen: Integers,
-    columns: int,
-    cost: Floats,
-) -> None:
+def slack_of(seen: Seen, k: int, of_type: int, limit_ms: float) -> float:
+    """How long the k-th query may still wait for an instance of a type and be served in time."""
+    query = seen.waiting[k]
+    return float(limit_ms - (seen.now_ms - seen.arrived_ms[query]) - seen.service_ms[seen.rows[query], of_type])
+
+
+@part
+def write_costs(seen: Seen, costs: Costs, chosen: Integers, columns: int, cost: Floats) -> None:
     """Fill in what each pair costs (Eqs. 2, 5, 8): a row per query, or per instance where there are fewer of those."""
+    now_ms, queries, kind = seen.now_ms, seen.queries, seen.kind
+    waiting, rows, service_ms = seen.waiting, seen.rows, seen.service_ms
+    weight, late_cost, limit_ms, _ = costs
     beyond = 0.0
     if late_cost[0] < 0.0:
         # More than all pairs in time can cost together.
         for place in range(columns):
             instance = chosen[place]
-            busy = busy_ms(float(ends_ms[instance]), now_ms)
+            busy = busy_ms(float(seen.ends_ms[instance]), now_ms)
             for k in range(queries):
                 done = busy + service_ms[rows[waiting[k]], kind[instance]]
                 beyond = max(beyond, weight[kind[instance]] * done)
         beyond = (beyond + 1.0) * (min(queries, columns) + 1)
     for place in range(columns):
         instance = chosen[place]
-        busy = busy_ms(float(ends_ms[instance]), now_ms)
+        busy = busy_ms(float(seen.ends_ms[instance]), now_ms)
         of_type = kind[instance]
         for k in range(queries):
             query = waiting[k]
             done = busy + service_ms[rows[query], of_type]
             price = weight[of_type] * done
-            if not done + (now_ms - arrived_ms[query]) <= limit_ms:
+            if not done + (now_ms - seen.arrived_ms[query]) <= limit_ms:
                 price = price + beyond if beyond > 0.0 else late_cost[of_type]
             if queries <= columns:
                 cost[k, place] = price
@@ -186,23 +203,13 @@ def write_costs(
 
 
 @part
-def older_first(
-    now_ms: float,
-    waiting: Integers,
-    queries: int,
-    arrived_ms: Floats,
-    rows: Integers,
-    service_ms: Floats,
-    kind: Integers,
-    ends_ms: Floats,
-    limit_ms: float,
-    mates: Integers,
-) -> None:
+def older_first(seen: Seen, limit_ms: float, mates: Integers) -> None:
     """Of two queries on instances of one type, the older takes the one that is free sooner, if both stay as timely.
 
     Such an exchange never changes the cost: without a rule, rounding errors would decide who starts first.
     """
-    for younger in range(1, queries):
+    now_ms, kind, ends_ms = seen.now_ms, seen.kind, seen.ends_ms
+    for younger in range(1, seen.queries):
         if mates[younger] < 0:
             continue
         of_type = kind[mates[younger]]
@@ -210,9 +217,8 @@ def older_first(
             sooner, later = mates[younger], mates[older]
             if later < 0 or kind[later] != of_type or not ends_ms[later] > ends_ms[sooner]:
                 continue
-            one, other = waiting[older], waiting[younger]
-            slack_of_one = limit_ms - (now_ms - arrived_ms[one]) - service_ms[rows[one], of_type]
-            slack_of_other = limit_ms - (now_ms - arrived_ms[other]) - service_ms[rows[other], of_type]
+            slack_of_one = slack_of(seen, older, of_type, limit_ms)
+            slack_of_other = slack_of(seen, younger, of_type, limit_ms)
             both_timely = min(slack_of_one, slack_of_other) >= busy_ms(float(ends_ms[later]), now_ms)
             both_late = max(slack_of_one, slack_of_other) < busy_ms(float(ends_ms[sooner]), now_ms)
             if both_timely or both_late:
@@ -220,31 +226,19 @@ def older_first(
 
 
 @part
-def late_stand_back(
-    now_ms: float,
-    waiting: Integers,
-    queries: int,
-    arrived_ms: Floats,
-    rows: Integers,
-    service_ms: Floats,
-    first: Integers,
-    kind: Integers,
-    ends_ms: Floats,
-    limit_ms: float,
-    mates: Integers,
-    taken: Integers,
-) -> None:
+def late_stand_back(seen: Seen, limit_ms: float, mates: Integers, taken: Integers) -> None:
     """Queries that are late anyway keep to the first instances of their type, where that costs the same.
 
     Late pairs of one type cost alike, so which instance they hold is a tie. On any idle one they would start at once
     and hinder the timely; on the last to be free they would wait for ever. Keeping to one they are served in turn.
     """
+    now_ms, queries, kind, ends_ms = seen.now_ms, seen.queries, seen.kind, seen.ends_ms
     marked = False
     for k in range(queries):
         if mates[k] < 0:
             continue
         of_type = kind[mates[k]]
-        slack = limit_ms - (now_ms - arrived_ms[waiting[k]]) - service_ms[rows[waiting[k]], of_type]
+        slack = slack_of(seen, k, of_type, limit_ms)
         if slack >= busy_ms(float(ends_ms[mates[k]]), now_ms):
             continue
         if not marked:
@@ -254,7 +248,7 @@ def late_stand_back(
             for other in range(queries):
                 if mates[other] >= 0:
                     taken[mates[other]] = 1
-        for instance in range(first[of_type], mates[k]):
+        for instance in range(seen.first[of_type], mates[k]):
             if taken[instance] == 0 and slack < busy_ms(float(ends_ms[instance]), now_ms):
                 taken[instance], taken[mates[k]] = 1, 0
                 mates[k] = instance
@@ -262,35 +256,17 @@ def late_stand_back(
 
 
 @part
-def pair_off(
-    now_ms: float,
-    waiting: Integers,
-    queries: int,
-    arrived_ms: Floats,
-    rows: Integers,
-    service_ms: Floats,
-    first: Integers,
-    kind: Integers,
-    ends_ms: Floats,
-    costs: Costs,
-    mates: Integers,
-    room: Scratch,
-) -> None:
-    """Match the first `queries` of `waiting`, oldest first, with instances; ``mates[k]`` is the k-th's instance, or -1.
+def pair_off(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
+    """Match queries with instances; ``mates[k]`` is the instance of the k-th that waits, or -1.
 
-    ``service_ms[rows[i], t]`` is the predicted service time of query i on type t; instances of type t are
-    ``first[t] <= j < first[t + 1]`` and ``kind[j]`` is t; ``ends_ms[j]`` is when instance j is expected to be free,
-    `IDLE` if it is free. `costs` are: the weight of each type; what a late pair costs on each type (negative: late
-    pairs count before all else); the limit of Eq. 5 in ms; whether to merge alike instances.
+    `costs` are: the weight of each type; what a late pair costs on each type (negative: late pairs count before all
+    else); the limit of Eq. 5 in ms; whether to merge alike instances.
     """
-    weight, late_cost, limit_ms, merge = costs
-    cost, whole = room[0], room[2]
+    _, late_cost, limit_ms, merge = costs
+    queries, cost, whole = seen.queries, room[0], room[2]
     chosen = whole[4]
-    columns = candidates(queries, first, ends_ms, merge, chosen)
-    write_costs(
-        now_ms, waiting, queries, arrived_ms, rows, service_ms, kind, ends_ms,
-        weight, late_cost, limit_ms, chosen, columns, cost,
-    )  # fmt: skip
+    columns = candidates(queries, seen.first, seen.ends_ms, merge, chosen)
+    write_costs(seen, costs, chosen, columns, cost)
     assign_rows(min(queries, columns), max(queries, columns), room)
     if queries <= columns:
         for k in range(queries):
@@ -300,11 +276,9 @@ def pair_off(
             mates[k] = -1
         for place in range(columns):
             mates[whole[0, place]] = chosen[place]
-    older_first(now_ms, waiting, queries, arrived_ms, rows, service_ms, kind, ends_ms, limit_ms, mates)
+    older_first(seen, limit_ms, mates)
     if late_cost[0] >= 0.0:
-        late_stand_back(
-            now_ms, waiting, queries, arrived_ms, rows, service_ms, first, kind, ends_ms, limit_ms, mates, whole[1]
-        )
+        late_stand_back(seen, limit_ms, mates, whole[1])
 
 
 assign = bare_kernel(assign_rows)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import kernel, part
-from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, pair_off
+from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, Seen, pair_off
 from hetplan.dispatch.rule_kernels import earliest_completion, first_free
 
 __all__ = ["run_earliest", "run_matching", "run_queues"]
@@ -177,7 +177,8 @@ def run_matching(
             return late + doomed, done, end_ms
         if idle == 0 or waiting == 0:
             continue
-        pair_off(now_ms, window, waiting, arrival_ms, rows, predicted_ms, first, kind, expected_ms, costs, mates, room)
+        seen = Seen(now_ms, window, waiting, arrival_ms, rows, predicted_ms, first, kind, expected_ms)
+        pair_off(seen, costs, mates, room)
         stay = 0
         for k in range(waiting):
             query, instance = window[k], mates[k]

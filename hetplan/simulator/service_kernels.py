@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hetplan.compiled import part
-from hetplan.dispatch.matching_kernels import IDLE, pair_off
+from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_off
 from hetplan.simulator.draw_kernels import SERVICE, draw_exponential, draw_normal
 from hetplan.simulator.job_kernels import MEMORY_MS, append_job, flag_route, give_up, mark, remove_job, watch
 from hetplan.simulator.route_kernels import can_catch_up, cell_of, is_open, predicted_ms
@@ -369,20 +369,12 @@ def _pull_matching(world: World, route: int) -> None:
         return
     kinds = record["targets"]
     mates = wholes[MATES]
-    pair_off(
-        world.clock[0]["now"],
-        wholes[WAITING],
-        queries,
-        reals[ARRIVED],
-        wholes[WAITING],
-        predicted,
-        wholes[FIRST, : kinds + 1],
-        wholes[KIND, :instances],
-        reals[ENDS, :instances],
-        (reals[WEIGHT, :kinds], reals[LATE_COST, :kinds], record["limit"], record["merge"] == 1),
-        mates,
-        (cost, reals, wholes),
-    )
+    seen = Seen(
+        world.clock[0]["now"], wholes[WAITING], queries, reals[ARRIVED], wholes[WAITING], predicted,
+        wholes[FIRST, : kinds + 1], wholes[KIND, :instances], reals[ENDS, :instances],
+    )  # fmt: skip
+    costs = (reals[WEIGHT, :kinds], reals[LATE_COST, :kinds], record["limit"], record["merge"] == 1)
+    pair_off(seen, costs, mates, (cost, reals, wholes))
     for place in range(queries):
         instance = mates[place]
         if instance < 0 or reals[ENDS, instance] != IDLE:

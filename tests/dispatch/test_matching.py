@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.dispatch.matching import Matching, weights
-from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 from hetplan.dispatch.parts import parts_of_pool, split_pool
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
@@ -188,7 +188,8 @@ def test_the_same_mates_without_numba(interpreted: dict[str, ModuleType], penalt
             mates = np.full(queries, -1)
             costs = (weight, late_cost, 98.0, turn % 2 == 0)
             order = np.arange(queries)
-            run(100.0, order, queries, arrived, order, service, first, kind, ends, costs, mates, scratch(6, 12))
+            seen = Seen(100.0, order, queries, arrived, order, service, first, kind, ends)
+            run(seen, costs, mates, scratch(6, 12))
             found.append(mates.tolist())
         assert found[0] == found[1]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.dispatch.matching import Matching
-from hetplan.dispatch.matching_kernels import IDLE, match, scratch
+from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 from hetplan.dispatch.parts import parts_of_pool
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.queue_rules import Fcfs, Threshold
@@ -203,10 +203,10 @@ class MatchingChooser(_Central):
                     self._send(task.lane, [task])
 
     def _match(self, now_ms: float, queries: int, predicted: Any) -> None:
-        match(
-            now_ms, self._order, queries, self._arrived, self._rows, predicted, self._first, self._kind, self._ends,
-            self._costs, self._mates, self._room,
+        seen = Seen(
+            now_ms, self._order, queries, self._arrived, self._rows, predicted, self._first, self._kind, self._ends
         )  # fmt: skip
+        match(seen, self._costs, self._mates, self._room)
 
 
 def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> list[list[Lane]]:
