@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
@@ -18,6 +20,7 @@ from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROW
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
+from hetplan.profiles.workers import Worker
 
 __all__ = ["make_plan"]
 
@@ -116,7 +119,7 @@ def _assemble(
             solves=solves,
             unserved=draft.unserved,
             alternatives=tuple(dict(one) for one in draft.alternatives),
-            warnings=(*notices, *draft.warnings),
+            warnings=(*notices, *_taken_back(inputs, draft.workers), *draft.warnings),
             extensions=dict(draft.extensions),
         )
     )
@@ -270,6 +273,19 @@ def _not_found(ask: Asking) -> Found:
     """Without a proof: was it a limit that ended the search, or its own end?"""
     limited = any(answer.stop in (Stop.TIME, Stop.WORK) for record in ask.records for answer in record.answers)
     return Found.NOTHING if limited or ask.remaining <= 0 else Found.NOT_FOUND
+
+
+def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
+    """Offers under which machines may be taken back; no question keeps spare ones for that."""
+    rented: Counter[str] = Counter()
+    for worker in workers:
+        if worker.offer is not None:
+            rented[worker.offer] += worker.count + worker.standby
+    for offer, count in sorted(rented.items()):
+        often = inputs.profile.offers[offer].interruptions_per_hour
+        if often:
+            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: none is kept in spare"
+            yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
 
 
 def _notices(inputs: Inputs, ask: Asking) -> tuple[Notice, ...]:

@@ -114,6 +114,10 @@ def _pipeline(inputs: Inputs) -> Iterator[Obstacle]:
         yield _no_application()
     for name, app in inputs.slo.apps.items():
         at = f"$.apps.{name}"
+        if app.candidates:
+            text = f"{name} has candidate plans, which are for packing"
+            yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
+            continue
         if app.runs is None or app.runs.pipeline is None:
             text = f"{name} runs no pipeline"
             yield Obstacle(text, f"{at}.runs", 'Write "runs": {"pipeline": "..."}.', essential=True)
@@ -149,11 +153,17 @@ def _policy(inputs: Inputs) -> Iterator[Obstacle]:
             yield Obstacle(text, f"{at}.latency", 'Write [{"of": "response", "percentile": 99, "max_ms": 150}].')
         if demand.trace is None and (demand.rate_qps is None or demand.rate_qps == "max"):
             text = f"{name} has no load; a policy is made for one, or for a range"
-            yield Obstacle(text, f"{at}.demand.rate_qps", 'Write a rate, or {"low": 60, "high": 300}.')
+            yield Obstacle(text, f"{at}.demand.{_amount(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
         plain = not isinstance(demand.rate_qps, RateRange) and app.balancing is None and app.violations is None
         if not terms and plain and len(variants_of(inputs.profile, app.runs)) < 2:
             text = f"{name} has one model and states neither balancing nor violations"
             yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
+
+
+def _amount(app: App) -> str:
+    """The field that says how much an application asks for."""
+    stated = (name for name in ("history_qps", "series") if getattr(app.demand, name) is not None)
+    return next(stated, "rate_qps")
 
 
 def _unlike(app: App) -> str:
@@ -183,7 +193,7 @@ def _variants(inputs: Inputs) -> Iterator[Obstacle]:
             yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
         if rate is None or rate == "max" or isinstance(rate, RateRange):
             text = f"{name} states no load: demand.rate_qps as a number"
-            yield Obstacle(text, f"{at}.demand.rate_qps", "Write the queries per second.")
+            yield Obstacle(text, f"{at}.demand.{_amount(app)}", "Write the queries per second as rate_qps.")
         if app.demand.streams is not None or app.balancing is not None:
             field = "demand.streams" if app.demand.streams is not None else "balancing"
             yield Obstacle(f"{name} comes in streams, or under a balancing policy", f"{at}.{field}", ANOTHER)

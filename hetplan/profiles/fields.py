@@ -214,6 +214,8 @@ def parse_money(value: object) -> int:
         raise wrong("money is not negative", "Write the amount per hour, 0 or more.")
     if amount > 10**9:
         raise wrong("money is at most 1e9 per hour", "Is this a unit other than currency per hour? Divide it down.")
+    if 0 < amount < Decimal(1).scaleb(-9):
+        raise wrong("money is 0, or at least 1e-09 per hour", "Write 0, or check the unit: it is currency per hour.")
     # Finer than 1e-9 per hour is below any bill; rounding there cannot change a verdict.
     return int((amount * NANO).to_integral_value(ROUND_HALF_EVEN))
 

@@ -116,9 +116,21 @@ def _hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
             yield Violation("host", f"periods.{period}", f"{count} machines are placed on host {host}")
 
 
+def _taken_back(facts: Facts) -> Iterator[Violation]:
+    """Machines that may be taken back are warned of."""
+    said = {warning.at for warning in facts.plan.warnings if warning.code == "W-interruptions"}
+    offers = facts.inputs.profile.offers
+    for name in sorted(
+        {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
+    ):
+        if offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+            text = f"machines of {name} may be taken back, and no W-interruptions says so"
+            yield Violation("interruptions", "warnings", text)
+
+
 def check_resources(facts: Facts) -> list[Violation]:
     """Everything that can run out, period by period."""
-    found: list[Violation] = []
+    found: list[Violation] = [*_taken_back(facts)]
     for period in facts.plan.periods:
         workers = [worker for worker in facts.plan.workers if worker.period == period.id]
         found += _counts(facts, workers, period.id)

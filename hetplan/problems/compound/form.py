@@ -210,8 +210,6 @@ def _sought(
         if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
             why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
             faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
-    if app.network_ms_per_hop:
-        faults.in_slo(f"{at}.network_ms_per_hop", "links say what the network takes", "Leave it out.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
     faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))

@@ -9,13 +9,45 @@ from typing import Literal
 
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
 from hetplan.serving.price import machine_price
 
-__all__ = ["Found", "Item", "Query", "Tier", "Way", "Wish", "read_queries", "read_tiers", "read_wish", "waited_before"]
+__all__ = [
+    "REFUSED",
+    "Found",
+    "Item",
+    "Query",
+    "Tier",
+    "Way",
+    "Wish",
+    "read_queries",
+    "read_tiers",
+    "read_wish",
+    "waited_before",
+]
+
+REFUSED = {
+    "limits.cost_per_hour": ("compound plans do not keep this limit", "Leave it out."),
+    "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
+    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "change.slack": ("the room that is kept follows from the load", "State a higher load."),
+    "change.slack_qps": ("the room that is kept follows from the load", "State a higher load."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
+    "apps.*.demand.history_qps": ("compound queries come as streams", 'Write "streams".'),
+    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -143,29 +175,13 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
 
 def _refused(inputs: Inputs, faults: Faults) -> None:
     """What the format can say and this question cannot keep: said, never passed over."""
-    slo, limits = inputs.slo, inputs.slo.limits
-    for name, given in (("moves", limits.moves), ("cost_per_hour", limits.cost_per_hour)):
-        if given is not None:
-            faults.in_slo(f"$.limits.{name}", "compound plans do not keep this limit", "Leave it out.", value=given)
-    for name, (least, most) in limits.instances.items():
+    refuse(inputs.slo, REFUSED, faults)
+    for name, (least, most) in inputs.slo.limits.instances.items():
         if least > 0:
             faults.in_slo(
                 f"$.limits.instances.{name}", "compound plans take the machines that they need, and no least number",
                 f"Write [0, {'null' if most is None else most}].", value=least,
             )  # fmt: skip
-    if limits.survive.hosts or limits.survive.zones:
-        faults.in_slo("$.limits.survive", "no spare machines are planned for failures", "Leave it out.")
-    if slo.horizon.periods > 1:
-        faults.in_slo("$.horizon.periods", "compound queries are planned for one period", "Plan each on its own.")
-    for name, app in slo.apps.items():
-        for number, target in enumerate(app.latency):
-            if target.of != "response":
-                why = "compound queries have targets on the whole response"
-                faults.in_slo(f"$.apps.{name}.latency[{number}].of", why, "Leave it out.", value=target.of)
-        for key in ("series", "history_qps", "mix"):
-            if getattr(app.demand, key) is not None:
-                why = "compound queries come as streams, all of them alike"
-                faults.in_slo(f"$.apps.{name}.demand.{key}", why, 'Leave it out, and write "streams".')
 
 
 def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:

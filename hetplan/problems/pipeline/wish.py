@@ -13,6 +13,8 @@ from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
+from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
 from hetplan.problems.pipeline.rows import Goal
@@ -29,7 +31,28 @@ from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.targets import limit_ms, strictest, strictest_ms
 from hetplan.serving.times import statistic_of
 
-__all__ = ["Wish", "order_of", "read_wish"]
+__all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
+
+REFUSED = {
+    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
+    "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
+    "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
+    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+    "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 _Row = tuple[int, int, int, int, float, float]
 """A configuration: variant, hardware, batch, the place of its run, milliseconds, cost."""
@@ -56,7 +79,8 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
     faults.obstacles(ladder.pipeline(inputs))
-    _refused(inputs, faults)
+    refuse(inputs.slo, REFUSED, faults)
+    _judged(inputs, faults)
     fleet = read_fleet(inputs, faults)
     rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}
     weights = _weights(inputs, rates, faults)
@@ -91,25 +115,13 @@ def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     return ("quality", least) if stated in ([], ["quality"]) else cast(tuple[Goal, ...], tuple(stated))
 
 
-def _refused(inputs: Inputs, faults: Faults) -> None:
-    """What the format can say and this question cannot keep: said, never passed over."""
-    slo = inputs.slo
-    if slo.limits.survive.hosts or slo.limits.survive.zones:
-        faults.in_slo("$.limits.survive", "no spare servers for failures are planned", "Leave it out, or use headroom.")
-    if slo.horizon.periods > 1:
-        faults.in_slo("$.horizon.periods", "pipelines are planned for one period", "Plan every period on its own.")
-    for name, app in slo.apps.items():
-        at = f"$.apps.{name}"
-        if app.demand.mix is not None:
-            faults.in_slo(
-                f"{at}.demand.mix", "queries of a pipeline are alike", "Leave it out, or make each class an app."
-            )
-        if app.demand.series is not None:
-            faults.in_slo(f"{at}.demand.series", "pipelines are planned for one rate", "Write rate_qps.")
+def _judged(inputs: Inputs, faults: Faults) -> None:
+    """Every application says how long a response may take; accuracies multiply, so more of them is better."""
+    for name, app in inputs.slo.apps.items():
         if strictest(app) is None:
-            faults.in_slo(f"{at}.latency", "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
-        if app.quality is not None and app.quality.max is not None:
-            faults.in_slo(f"{at}.quality.max", "a ceiling on accuracy", "State a floor (min), or leave it out.")
+            at = f"$.apps.{name}.latency"
+            faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
+    higher_is_better(inputs, faults)
 
 
 def _rate(name: str, app: App, options: PipelineOptions, faults: Faults) -> float:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
+from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
@@ -25,6 +27,7 @@ from hetplan.serving.targets import limit_ms, strictest
 from hetplan.serving.times import statistic_of
 
 __all__ = [
+    "REFUSED",
     "AppWish",
     "Models",
     "Workers",
@@ -36,6 +39,31 @@ __all__ = [
     "read_workers",
     "repair",
 ]
+
+REFUSED = {
+    "limits.cost_per_hour": ("a policy is for given workers, whatever they cost", "Leave it out."),
+    "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
+    "limits.resources": ("a policy is for given workers, whatever they hold", "Say how many: instances."),
+    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "change.slack": ("the room that is kept follows from the load", "State a higher load."),
+    "change.slack_qps": ("the room that is kept follows from the load", "State a higher load."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
+    "apps.*.weight": ("each application has workers and policies of its own", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
+    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.demand.history_qps": ("a policy is made for stated loads", "Give rate_qps, or a range."),
+    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+    "apps.*.demand.mix": ("a policy serves queries that are alike", "Leave it out."),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 Floats = NDArray[np.float64]
 _LEAST_ARRIVALS = 1000
@@ -207,6 +235,8 @@ def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
 
 def read_apps(inputs: Inputs, faults: Faults) -> tuple[AppWish, ...]:
     """Every application of the SLO."""
+    refuse(inputs.slo, REFUSED, faults)
+    higher_is_better(inputs, faults)
     wishes = (_read_app(inputs, app_id, app, faults) for app_id, app in inputs.slo.apps.items())
     return tuple(wish for wish in wishes if wish is not None)
 
@@ -233,8 +263,6 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         )
     shape, times, notices = _arrivals(inputs, app_id, app, slo_ms / 1000.0, faults)
     loads = _loads(app_id, app, times, faults)
-    if app.quality is not None and app.quality.max is not None:
-        faults.in_slo(f"{at}.quality.max", "a policy's accuracy is better when higher", "State a min.")
     if len(faults.found) > before:
         return None
     return AppWish(
@@ -255,10 +283,6 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
 
 def _loads(app_id: str, app: App, times: Floats | None, faults: Faults) -> tuple[float, ...]:
     rate, at = app.demand.rate_qps, f"$.apps.{app_id}.demand.rate_qps"
-    if app.demand.history_qps is not None:
-        faults.in_slo(
-            f"$.apps.{app_id}.demand.history_qps", "a policy is made for stated loads", "Give rate_qps, or a range."
-        )
     if isinstance(rate, RateRange):
         if rate.low >= rate.high:
             faults.in_slo(

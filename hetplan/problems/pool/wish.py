@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.mix import AboveLargestBin
@@ -17,7 +18,28 @@ from hetplan.serving.demand import Classes, classes_of
 from hetplan.serving.runs import variants_of
 from hetplan.serving.targets import Target, response_targets
 
-__all__ = ["Wish", "read_wish"]
+__all__ = ["REFUSED", "Wish", "read_wish"]
+
+REFUSED = {
+    "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
+    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
+    "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
+    "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
+    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
+    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +86,7 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
         )
         faults.settle()
     classes, p = _read_mix(app, f"$.apps.{app_id}.demand.mix", faults)
-    _refused(slo, app_id, app, faults)
+    refuse(inputs.slo, REFUSED, faults)
     budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
     targets = _targets(app_id, app, faults)
     return Wish(app_id, app, names[0], classes.points, p, targets, budget, rate, then_cheapest)
@@ -82,24 +104,6 @@ def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
                 value=target.hop_ms,
             )
     return found
-
-
-def _refused(slo: Slo, app_id: str, app: App, faults: Faults) -> None:
-    """What the format can say and this question cannot keep: said, never passed over."""
-    if slo.limits.moves is not None:
-        faults.in_slo("$.limits.moves", "a pool is planned from nothing and counts no moves", "Leave it out.")
-    if slo.limits.survive.hosts or slo.limits.survive.zones:
-        faults.in_slo(
-            "$.limits.survive",
-            "the pool plans no spare machines for failures",
-            "Leave it out, and ask for a rate with the spare in it.",
-        )
-    if app.demand.history_qps is not None:
-        faults.in_slo(
-            f"$.apps.{app_id}.demand.history_qps",
-            "a pool is sized for a stated rate",
-            "Write the rate to be served as rate_qps.",
-        )
 
 
 def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | None, float | None, bool]:

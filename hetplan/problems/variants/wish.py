@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Growth,
@@ -41,7 +42,24 @@ from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.targets import limit_ms
 from hetplan.serving.times import statistic_of
 
-__all__ = ["Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
+__all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
+
+REFUSED = {
+    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
+    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
+    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
+    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -380,7 +398,7 @@ def _variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:
 def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
     slo = inputs.slo
-    _refused(slo, faults)
+    refuse(inputs.slo, REFUSED, faults)
     if options.sharing == "pooled" and len(slo.apps) != 1:
         faults.in_options(
             "sharing", f"pooled is the paper's one row, of one application; here are {len(slo.apps)}",
@@ -412,17 +430,7 @@ def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tup
     return tuple(found)
 
 
-def _refused(slo: Slo, faults: Faults) -> None:
-    if slo.limits.survive.hosts or slo.limits.survive.zones:
-        faults.in_slo("$.limits.survive", "no spare machines are planned for failures here", "Leave it out.")
-    if slo.horizon.periods > 1:
-        faults.in_slo("$.horizon.periods", "a snapshot is planned, one period", "Plan each period by itself.")
-
-
 def _limit_ms(name: str, app: App, faults: Faults) -> float:
-    for place, target in enumerate(app.latency):
-        if target.of != "response":
-            faults.in_slo(f"$.apps.{name}.latency[{place}].of", "only response times are judged", 'Write "response".')
     limit = limit_ms(app)
     if limit <= 0:
         faults.in_slo(

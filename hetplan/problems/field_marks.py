@@ -1,0 +1,120 @@
+"""Which fields of an SLO each question keeps, and which it refuses by name: one declaration, read by all.
+
+Every field of an SLO has one of these marks for each question (`mark_of`):
+
+=========  ==========================================================================================================
+mark       meaning
+=========  ==========================================================================================================
+kept       the plan, what it promises or what it warns of depends on it
+played     no plan depends on it; `simulate`, `apply` or `verify` do
+holds      holds for every plan of this question, whatever the file says
+refused    stated, it is an error that names it (`refuse`)
+\\-         about the file itself, or the user's own
+=========  ==========================================================================================================
+
+What a question refuses is declared beside its reader (`REFUSED` of its `wish.py`), which enforces it; what is only
+played, or holds, here. The table of `docs/formats.md` is made by `table`, and a test sets field by field: whoever adds
+a field to the format is asked what each question does with it. No solve imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from hetplan.problems.compound import wish as compound
+from hetplan.problems.pipeline import wish as pipeline
+from hetplan.problems.policy import wish as policy
+from hetplan.problems.pool import wish as pool
+from hetplan.problems.variants import wish as variants
+from hetplan.profiles.slo import Slo
+
+__all__ = ["QUESTIONS", "Mark", "fields_of_slo", "mark_of", "table"]
+
+Mark = Literal["kept", "played", "holds", "refused", "-"]
+
+_REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "pool": pool.REFUSED,
+    "pipeline": pipeline.REFUSED,
+    "variants": variants.REFUSED,
+    "policy": policy.REFUSED,
+    "compound": compound.REFUSED,
+}
+QUESTIONS = tuple(_REFUSED)
+ALL = " ".join(QUESTIONS)
+
+_PLAYED = {
+    "change.offline_below": ALL,
+    "apps.*.latency.*.percentile": "pool compound",
+    "apps.*.demand.rate_qps": "compound",
+    "apps.*.demand.arrivals": "pool pipeline variants compound",
+    "apps.*.demand.trace": "pool pipeline variants compound",
+    "apps.*.lifetime_s": "compound",
+}
+_HOLDS = {"limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound"}
+_ASIDE = {"format": ALL, "requires": ALL, "extensions": ALL}
+
+
+def fields_of_slo() -> tuple[str, ...]:
+    """Every field, "*" for ids and places in lists.
+
+    >>> fields_of_slo()[:4]
+    ('format', 'requires', 'objective', 'limits.cost_per_hour')
+    """
+    return tuple(_fields(Slo, ""))
+
+
+WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.demand.trace",
+         "apps.*.candidates", "apps.*.runs", "objective")  # fmt: skip
+"""Sections that are kept, or not, as a whole."""
+
+
+def _fields(model: type[BaseModel], before: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        at = f"{before}{field.alias or name}"
+        section, star = _section(field.annotation)
+        if section is None or at in WHOLE:
+            yield at
+        else:
+            yield from _fields(section, f"{at}.*." if star else f"{at}.")
+
+
+def _section(kind: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The section that a field holds, and whether it holds several."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind, False
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _section(inside[0])
+    if origin in (Union, UnionType):
+        found = [_section(one) for one in inside]
+        models = [one for one in found if one[0] is not None]
+        return models[0] if len(models) == 1 and len(inside) == 2 and type(None) in inside else (None, False)
+    if origin in (dict, tuple):
+        section, _ = _section(inside[1] if origin is dict else inside[0])
+        return section, True
+    return None, False
+
+
+def mark_of(question: str, field: str) -> Mark:
+    """What a question does with a field of an SLO.
+
+    >>> mark_of("pool", "limits.moves"), mark_of("variants", "limits.moves")
+    ('refused', 'kept')
+    """
+    if field in _REFUSED[question]:
+        return "refused"
+    marks: tuple[tuple[Mark, Mapping[str, str]], ...] = (("played", _PLAYED), ("holds", _HOLDS), ("-", _ASIDE))
+    return next((mark for mark, names in marks if question in names.get(field, "").split()), "kept")
+
+
+def table() -> str:
+    """What each question does with each field of an SLO, as a table in Markdown."""
+    rows = [f"| field | {' | '.join(QUESTIONS)} |", f"|---|{'---|' * len(QUESTIONS)}"]
+    for field in fields_of_slo():
+        marks = [mark_of(question, field) for question in QUESTIONS]
+        rows.append(f"| `{field}` | {' | '.join(f'**{m}**' if m == 'refused' else m for m in marks)} |")
+    return "\n".join(rows)

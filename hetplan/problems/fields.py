@@ -1,0 +1,43 @@
+"""Fields of an SLO that a question does not keep: refused by name where they are stated, never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from hetplan.problems.faults import Faults
+from hetplan.profiles.slo import Slo
+
+__all__ = ["refuse"]
+
+
+def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
+    """Name every stated field of `refused` ("apps.*.weight": why, remedy); a default that is written out is none."""
+    sections: dict[str, list[str]] = {}
+    for field in refused:
+        parent, _, name = field.rpartition(".")
+        sections.setdefault(parent, []).append(name)
+    for parent, names in sections.items():
+        for model, at in _sections(slo, parent.split("."), "$"):
+            for name in model.model_fields_set.intersection(names):
+                value = getattr(model, name)
+                if value != type(model).model_fields[name].get_default(call_default_factory=True):
+                    why, remedy = refused[f"{parent}.{name}"]
+                    faults.in_slo(f"{at}.{name}", why, remedy, value=value if isinstance(value, int | float) else "")
+
+
+def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel, str]]:
+    """Every section at these steps, with its path."""
+    if not steps:
+        if isinstance(held, BaseModel):
+            yield held, at
+    elif steps[0] != "*":
+        yield from _sections(getattr(held, steps[0], None), steps[1:], f"{at}.{steps[0]}")
+    elif isinstance(held, Mapping):
+        for name, one in held.items():
+            yield from _sections(one, steps[1:], f"{at}.{name}")
+    else:
+        for number, one in enumerate(held or ()):
+            yield from _sections(one, steps[1:], f"{at}[{number}]")

@@ -1,0 +1,378 @@
+"""Field by field: what the files say is kept, played or refused by name, as `hetplan.problems.field_marks` declares.
+
+Each field is set in a shipped example. A field that is kept changes the plan (or shows that there is none), one that is
+played changes what `simulate` plays, one that is refused is an error that names it, and the others change nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, table
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import plan_bytes, with_digest
+from hetplan.serving.of_plan import of_plan
+from hetplan.simulator.simulate import demands_of
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Files:
+    """An example, with options that make it quick to answer."""
+
+    question: str
+    profile: Json
+    slo: Json
+    state: Json | None = None
+    measured: Json | None = None
+    options: Json = field(default_factory=dict)
+
+    @property
+    def app(self) -> Json:
+        return next(iter(self.slo["apps"].values()))
+
+
+def _read(name: str) -> Json:
+    return json.loads((EXAMPLES / name).read_text())
+
+
+@cache
+def _text(question: str) -> tuple[Any, ...]:
+    state, measured, options = None, None, {}
+    if question == "variants":
+        state, options = _read("variants/state.json"), {"size": "planned"}
+    if question == "pipeline":
+        options = {"size": "planned"}
+    if question == "policy":
+        options = {"simulate": False, "queue_max": 6}
+    if question == "compound":
+        measured = _read("compound/measured.json")
+    return _read(f"{question}/profile.json"), _read(f"{question}/slo.json"), state, measured, options
+
+
+def files_of(question: str) -> Files:
+    profile, slo, state, measured, options = copy.deepcopy(_text(question))
+    if question == "policy":
+        slo["apps"]["images"]["demand"]["rate_qps"] = 300
+    return Files(question, profile, slo, state, measured, options)
+
+
+def put(document: Any, path: str, value: object) -> None:
+    """Set a value at a path of steps ("apps.a.latency.0.of")."""
+    *steps, last = path.split(".")
+    for step in steps:
+        document = document[int(step)] if isinstance(document, list) else document.setdefault(step, {})
+    document[int(last) if isinstance(document, list) else last] = value
+
+
+def seen(files: Files) -> tuple[str, Plan | None]:
+    """What comes of the files, as text: the plan without its digests, or why there is none."""
+    given = {"state": files.state, "measured": files.measured}
+    outcome = hp.solve(
+        files.profile, files.slo, question=files.question, options=files.options,
+        **{name: one for name, one in given.items() if one is not None},
+    )  # fmt: skip
+    if outcome.plan is None:
+        return f"{outcome.status}: {outcome.why}", None
+    document = json.loads(plan_bytes(outcome.plan))
+    del document["inputs"], document["digest"]
+    return f"{outcome.status}: {json.dumps(document, sort_keys=True)}", outcome.plan
+
+
+def seen_or_refused(files: Files) -> str:
+    try:
+        return seen(files)[0]
+    except hp.InputError as error:
+        return f"refused: {error}"
+
+
+def played(files: Files, plan: Plan) -> str:
+    """What a simulation of this plan would play under the files."""
+    inputs = load_inputs(files.profile, files.slo, state=files.state, measured=files.measured)
+    return repr((of_plan(plan, inputs), demands_of(plan, inputs)))
+
+
+HARDWARE = {"pool": "t4", "pipeline": "t4", "policy": "cpu4", "variants": "cpu", "compound": "a100"}
+LEAST = {"pool": [3, 4], "pipeline": [0, 5], "policy": [4, 4], "variants": [3, 4], "compound": [1, 1]}
+HIGH = {"pool": 45.0, "pipeline": 30.0, "policy": 60.0, "variants": 35.0, "compound": 1.0}
+"""Milliseconds of network that leave too little for something."""
+LIMIT = {"variants": 12.0}
+
+Try = Callable[[Files], None]
+
+
+def _rate(files: Files) -> None:
+    if files.question == "pool":
+        del files.slo["limits"]["cost_per_hour"], files.slo["objective"]
+    _instead({"rate_qps": 70.0})(files)
+
+
+def _app(path: str, value: object) -> Try:
+    return lambda files: put(files.app, path, value)
+
+
+def _slo(path: str, value: object) -> Try:
+    return lambda files: put(files.slo, path, value)
+
+
+def _instead(demand: Json) -> Try:
+    """This amount in place of the one that is stated."""
+
+    def change(files: Files) -> None:
+        rest = {key: one for key, one in files.app["demand"].items() if key not in ("rate_qps", "history_qps")}
+        files.app["demand"] = {**rest, **demand}
+
+    return change
+
+
+def _candidates(files: Files) -> None:
+    if files.question != "compound":
+        del files.app["runs"]
+    else:
+        for app in files.slo["apps"].values():
+            del app["runs"]
+            app["candidates"] = [{"demand": {"gpu": 0.5}}]
+    files.app["candidates"] = [{"demand": {"gpu": 1.0}}]
+
+
+def _runs(files: Files) -> None:
+    runs: Json = {
+        "pool": {"variants": ["ranker-s"]}, "policy": {"variants": ["net-nano", "net-base"]},
+        "variants": {"families": ["mobilenet"]},
+    }.get(files.question, {"pipeline": "other"})  # fmt: skip
+    if "pipeline" in runs:
+        name = files.app["runs"]["pipeline"]
+        other = copy.deepcopy(files.profile["pipelines"][name])
+        other["edges"] = other["edges"][:1]
+        kept = {end for edge in other["edges"] for end in (edge["from"], edge["to"])}
+        other["nodes"] = {node: one for node, one in other["nodes"].items() if node in kept}
+        files.profile["pipelines"]["other"] = other
+    if files.question == "pool":
+        files.profile["variants"]["ranker-s"] = copy.deepcopy(files.profile["variants"]["ranker-l"])
+        files.profile["variants"]["ranker-s"]["runs"].pop()
+    files.app["runs"] = runs
+
+
+def _mix(files: Files) -> None:
+    axis, bins = ("resolution", [[320.0]]) if files.question == "variants" else ("batch", [[16.0], [64.0]])
+    files.app["demand"]["mix"] = {"axes": [axis], "bins": bins, "share": [1.0 / len(bins)] * len(bins)}
+
+
+def _slower_target(files: Files) -> None:
+    limit = files.app["latency"][0]["max_ms"]
+    files.app["latency"][0]["max_ms"] = LIMIT.get(files.question, 0.7 * limit)
+
+
+def _agreeing(files: Files) -> None:
+    files.app["violations"] = {"max": 1 - files.app["latency"][0]["percentile"] / 100}
+
+
+def _only_listed(files: Files) -> None:
+    files.slo.setdefault("limits", {})["only_listed"] = files.question != "pipeline"
+    if files.question == "pipeline":
+        files.slo["limits"]["only_listed"] = True
+        del files.slo["limits"]["instances"]["l4"]
+
+
+def _objective(files: Files) -> None:
+    terms: Any = {
+        "pool": [{"max": "rate"}, {"min": "cost"}], "pipeline": [{"min": "servers"}], "policy": [{"max": "served"}],
+        "variants": [{"max": "rate"}], "compound": [{"min": "cost"}],
+    }  # fmt: skip
+    files.slo["objective"] = terms[files.question]
+
+
+def _links(files: Files) -> None:
+    files.profile.setdefault("tiers", ["device", "edge", "cloud"])
+    files.app["device"] = {"links": [{"between": ["device", "edge"], "bandwidth_mbps": 0.01, "latency_ms": 90.0}]}
+
+
+def _budget(files: Files) -> None:
+    if not files.profile.get("offers"):
+        files.profile["offers"] = {
+            name: {"hardware": name, "price_per_hour": "1"} for name in files.profile["hardware"]
+        }
+    files.slo.setdefault("limits", {})["cost_per_hour"] = "0.9"
+
+
+SLO_TRIES: dict[str, Try] = {
+    "objective": _objective,
+    "limits.cost_per_hour": _budget,
+    "limits.currency": lambda files: (_budget(files), put(files.slo, "limits.currency", "EUR"))[-1],
+    "limits.moves": _slo("limits.moves", 0),
+    "limits.instances": lambda files: put(
+        files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
+    ),
+    "limits.only_listed": _only_listed,
+    "limits.resources": _slo("limits.resources", {"gpu": 1, "cpu_cores": 4, "gpu_mem_gib": 2, "mem_gib": 64}),
+    "limits.survive.hosts": _slo("limits.survive", {"hosts": 1}),
+    "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
+    "change.slack": _slo("change.slack", 1.9),
+    "change.slack_qps": _slo("change.slack_qps", 25.0),
+    "change.load_weight_per_s": _slo("change.load_weight_per_s", 5.0),
+    "change.offline_below": _slo("change.offline_below", 0.9),
+    "horizon.period_s": _slo("horizon.period_s", 60.0),
+    "horizon.periods": _slo("horizon.periods", 3),
+    "apps.*.runs": _runs,
+    "apps.*.latency.*.of": _app("latency.0.of", "ttft"),
+    "apps.*.latency.*.percentile": _app("latency.0.percentile", 90.0),
+    "apps.*.latency.*.max_ms": _slower_target,
+    "apps.*.quality.min": _app("quality", {"min": 0.86}),
+    "apps.*.quality.max": _app("quality", {"max": 0.6}),
+    "apps.*.violations": _agreeing,
+    "apps.*.weight": _app("weight", 40.0),
+    "apps.*.late": _app("late", "drop"),
+    "apps.*.balancing": _app("balancing", "shortest_queue"),
+    "apps.*.network_ms_per_hop": lambda files: put(files.app, "network_ms_per_hop", HIGH[files.question]),
+    "apps.*.demand.rate_qps": _rate,
+    "apps.*.demand.history_qps": _instead({"history_qps": [70.0, 75.0]}),
+    "apps.*.demand.series": _instead({"series": [70.0]}),
+    "apps.*.demand.streams": _app("demand.streams", 3),
+    "apps.*.demand.arrivals": _app("demand.arrivals", {"process": "gamma", "shape": 0.2}),
+    "apps.*.demand.mix": _mix,
+    "apps.*.lifetime_s": _app("lifetime_s", 60.0),
+    "apps.*.deadline_s": _app("deadline_s", 5.0),
+    "apps.*.device": _links,
+    "apps.*.candidates": _candidates,
+}
+"""How each field of an SLO is set so that it matters. A new field needs a line here."""
+
+
+def _two_pipelines(files: Files) -> None:
+    files.slo["apps"] = {
+        name: {**files.app, "quality": {"min": 0.5}, "demand": {"rate_qps": rate}}
+        for name, rate in (("cameras", 200.0), ("doors", 100.0))
+    }
+    files.slo["limits"]["instances"] = {"t4": [0, 7], "l4": [0, 0]}
+
+
+def _sizes(files: Files) -> None:
+    for one in files.profile["tables"].values():
+        one["axes"] = {**one["axes"], "resolution": [320, 640]}
+        one["mean"] = [[ms, 4 * ms] for ms in one["mean"]]
+    for app in files.slo["apps"].values():
+        app["demand"]["mix"] = {"axes": ["resolution"], "bins": [[320.0], [640.0]], "share": [0.5, 0.5]}
+        app["latency"][0]["max_ms"] *= 4
+
+
+def _fewest(files: Files) -> None:
+    files.slo["objective"] = [{"min": "servers"}]
+    files.slo["limits"]["instances"] = {"cpu4": [6, 12]}
+    files.app["demand"]["rate_qps"] = 420.0
+    files.app["quality"] = {"min": 0.5}
+
+
+SCENES: dict[tuple[str, str], Try] = {
+    ("variants", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "estimated"),
+    ("pipeline", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "auto"),
+    ("variants", "apps.*.demand.mix"): _sizes,
+    ("policy", "apps.*.latency.*.percentile"): _fewest,
+    ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
+    ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
+    ("pipeline", "apps.*.weight"): _two_pipelines,
+}
+"""Where the example has no use for a field, what is set before."""
+
+ELSEWHERE = {
+    ("compound", "apps.*.lifetime_s"): "tests/simulator/test_holding.py",
+    ("compound", "apps.*.deadline_s"): "tests/problems/compound/test_search.py",
+}
+"""What takes more than one solve to see, and where it is tried."""
+
+UNTRIED = {"format", "requires", "extensions", "apps.*.demand.trace"}
+"""Fields with tests of their own: versions and features, data of the user's own, files beside the SLO."""
+
+FIELDS = [
+    (question, name)
+    for question in QUESTIONS
+    for name in fields_of_slo()
+    if name not in UNTRIED and (question, name) not in ELSEWHERE
+]
+
+
+@cache
+def _before(question: str) -> tuple[str, Plan | None]:
+    return seen(files_of(question))
+
+
+@pytest.mark.parametrize(("question", "name"), FIELDS)
+def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str) -> None:
+    files, mark = files_of(question), mark_of(question, name)
+    if (question, name) in SCENES:
+        SCENES[question, name](files)
+        before, plan = seen(files)
+    else:
+        before, plan = _before(question)
+    calm = copy.deepcopy(files)
+    SLO_TRIES[name](files)
+    if mark == "refused":
+        with pytest.raises(hp.InputError) as caught:
+            seen(files)
+        steps = [step for step in name.split(".") if step != "*"]
+        assert any(any(step in fault.path for step in steps[1:][-2:]) for fault in caught.value.faults)
+        assert all(fault.remedy for fault in caught.value.faults)
+        return
+    after = seen_or_refused(files)
+    if mark == "kept" and after.startswith("refused"):
+        assert any(step in after for step in name.split(".")[-2:]), "what says why a value cannot be kept reads it"
+    if mark == "kept":
+        assert after != before
+    if mark == "played":
+        assert plan is not None
+        assert after != before or played(files, plan) != played(calm, plan)
+    if mark in ("holds", "-"):
+        assert after == before
+
+
+def test_the_table_in_the_docs_is_the_declaration() -> None:
+    """`python -c "from hetplan.problems.field_marks import table; print(table())"` writes it anew."""
+    assert table() in (ROOT / "docs" / "formats.md").read_text()
+
+
+@pytest.mark.parametrize("question", ["pipeline", "policy"])
+def test_a_metric_that_is_better_when_lower_is_refused_where_the_highest_is_looked_for(question: str) -> None:
+    files = files_of(question)
+    (name,) = files.profile["metrics"]
+    files.profile["metrics"][name]["better"] = "lower"
+    with pytest.raises(hp.InputError, match=rf"\$\.metrics\.{name}\.better"):
+        seen(files)
+
+
+def test_machines_that_may_be_taken_back_are_named() -> None:
+    files = files_of("pool")
+    for offer in files.profile["offers"].values():
+        offer.pop("interruptions_per_hour", None)
+    _, calm = seen(files)
+    assert calm is not None
+    assert "W-interruptions" not in {warning.code for warning in calm.warnings}
+    name, count = calm.workers[0].offer, calm.workers[0].count
+    files.profile["offers"][name]["interruptions_per_hour"] = 0.5
+    _, plan = seen(files)
+    assert plan is not None
+    (said,) = [warning for warning in plan.warnings if warning.code == "W-interruptions"]
+    assert said.at == f"offers.{name}"
+    assert f"{0.5 * count:g} times an hour in all" in said.text
+    silent = plan.model_copy(update={"warnings": tuple(one for one in plan.warnings if one is not said)})
+    report = hp.verify(with_digest(silent), files.profile, files.slo)
+    assert [violation.code for violation in report.violations] == ["interruptions"]
+
+
+@pytest.mark.parametrize("price", ["0.0000000005", 4e-10, "1e-12"])
+def test_a_price_too_small_to_count_is_refused(price: object) -> None:
+    files = files_of("pool")
+    next(iter(files.profile["offers"].values()))["price_per_hour"] = price
+    with pytest.raises(hp.InputError, match="1e-09"):
+        seen(files)
