@@ -108,7 +108,10 @@ def mark_of(question: str, field: str) -> Mark:
     if field in _REFUSED[question]:
         return "refused"
     marks: tuple[tuple[Mark, Mapping[str, str]], ...] = (("played", _PLAYED), ("holds", _HOLDS), ("-", _ASIDE))
-    return next((mark for mark, names in marks if question in names.get(field, "").split()), "kept")
+    for mark, names in marks:
+        if question in names.get(field, "").split():
+            return mark
+    return "kept"
 
 
 def table() -> str:
