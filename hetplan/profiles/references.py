@@ -146,9 +146,10 @@ class References(Dangling):
         for hardware in slo.limits.instances:
             self.must_know("hardware", hardware, "limits", "instances", hardware)
         currencies = sorted({offer.currency for offer in self.profile.offers.values()})
-        if slo.limits.cost_per_hour is not None and currencies and slo.limits.currency not in currencies:
+        stated = slo.limits.cost_per_hour is not None or "currency" in slo.limits.model_fields_set
+        if stated and currencies and slo.limits.currency not in currencies:
             why = f"the currency of the offers, {currencies[0]}"
-            remedy = f'Convert the limit, and write "currency": "{currencies[0]}".'
+            remedy = f'Convert what the SLO says of money, and write "currency": "{currencies[0]}".'
             self.fault(("limits", "currency"), slo.limits.currency, why, remedy)
         for name, app in slo.apps.items():
             self._check_app(app, ("apps", name))
