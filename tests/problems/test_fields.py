@@ -233,6 +233,7 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.quality.min": _app("quality", {"min": 0.86}),
     "apps.*.quality.max": _app("quality", {"max": 0.6}),
     "apps.*.violations": _agreeing,
+    "apps.*.goodput": _app("goodput", 0.95),
     "apps.*.weight": _app("weight", 40.0),
     "apps.*.late": _app("late", "drop"),
     "apps.*.balancing": _app("balancing", "shortest_queue"),

@@ -44,6 +44,7 @@ REFUSED = {
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
+    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
     "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
     "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
     "apps.*.device": ("nothing runs on devices here", "Leave it out."),

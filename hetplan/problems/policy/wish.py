@@ -54,6 +54,7 @@ REFUSED = {
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has workers and policies of its own", "Leave it out."),
+    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
     "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
     "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
     "apps.*.device": ("nothing runs on devices here", "Leave it out."),

@@ -31,6 +31,7 @@ REFUSED = {
     "horizon.periods": ("one period is planned", "Plan each period by itself."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
+    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
     "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
     "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
     "apps.*.device": ("nothing runs on devices here", "Leave it out."),

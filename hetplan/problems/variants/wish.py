@@ -51,6 +51,7 @@ REFUSED = {
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
     "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
     "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
     "apps.*.device": ("nothing runs on devices here", "Leave it out."),
