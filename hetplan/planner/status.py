@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from hetplan.planner.tolerances import LARGEST_GAP, OPTIMAL_GAP, ROUNDING
+from hetplan.planner.tolerances import LARGEST_GAP, NO_GAP, OPTIMAL_GAP
 
 __all__ = ["Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
@@ -124,7 +124,7 @@ def _with_plan(finding: Finding) -> Verdict:
 
 
 def _within(reached: float | None, asked: float) -> bool:
-    return reached is not None and reached <= asked + ROUNDING
+    return reached is not None and reached <= asked + NO_GAP
 
 
 def plan_status(*, gap: float | None, scope: str, allowed: float, searched: bool = False) -> PlanStatus:

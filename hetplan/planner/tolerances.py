@@ -8,6 +8,7 @@ __all__ = [
     "GAP",
     "INTEGRALITY",
     "LARGEST_GAP",
+    "NO_GAP",
     "OPTIMAL_GAP",
     "PROOF_NUMBERS",
     "PROOF_ROWS",
@@ -41,7 +42,10 @@ LARGEST_GAP = 0.05
 """A plan with more than this between value and bound is called feasible, whatever gap was allowed."""
 
 ROUNDING = 1e-12
-"""What a gap of nothing may come to in floating point; a gap of 0 that is asked for is reached within this."""
+"""What a gap of nothing may come to in floating point."""
+
+NO_GAP = 1e-9
+"""What a gap of 0 that is asked for may come to: bounds are proved with rounding on the safe side."""
 
 PROOF_NUMBERS = 16_000
 """Trees of proofs with more numbers than this (some 256 KiB) stay out of the plan file (the solve says so)."""

@@ -40,6 +40,9 @@ __all__ = [
 KEPT = 1e-7
 """How much of an earlier level's value a later one may lose."""
 
+SAME = 1e-9
+"""A value this near to its bound is it: both were solved to a tolerance."""
+
 SLIPS = (0.0, 1e-5, 1e-4)
 """By how much capacities are tightened, in turn, until whole counts carry the demand exactly; the first is the rule."""
 
@@ -91,7 +94,7 @@ class Solved:
         value, answer = values.get(reported.about), reported.answer
         if value is None:
             return reported
-        if answer is not None and answer.bound is not None and abs(value - answer.bound) <= 1e-12:
+        if answer is not None and answer.bound is not None and abs(value - answer.bound) <= SAME:
             value = answer.bound  # the same number but for its last digit
         return replace(reported, value=value)
 

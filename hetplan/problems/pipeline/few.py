@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
+from typing import Any
 
 import numpy as np
 
+from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
@@ -22,7 +24,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, all_levels, at_levels, merged, prefixes
 
-__all__ = ["by_few_levels", "choices", "in_parts"]
+__all__ = ["best_of_all", "by_few_levels", "choices", "in_parts"]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""
@@ -40,6 +42,7 @@ class _Choice:
     """The configurations at one level per step, as programs over variants see them."""
 
     problem: Pipelines
+    levels: tuple[list[float], ...]
     trees: tuple[Tree, ...]
     forest: Forest
 
@@ -86,7 +89,7 @@ def _chosen(problem: Pipelines) -> list[_Choice] | None:
     for levels in product(*several):
         trees = tuple(at_levels(tree, own) for tree, own in zip(problem.served, levels, strict=True))
         if all(task.size for tree in trees for task in tree.tasks):
-            found.append(_Choice(problem, trees, [(tree, prefixes(tree)) for tree in map(merged, trees)]))
+            found.append(_Choice(problem, levels, trees, [(tree, prefixes(tree)) for tree in map(merged, trees)]))
     return found
 
 
@@ -116,6 +119,39 @@ def choices(tree: Tree) -> Iterator[list[float]]:
 
     for found in below(tree.roots, 0.0):
         yield [found[t] for t in range(len(tree.tasks))]
+
+
+def best_of_all(problem: Pipelines, ask: Ask, gap: float) -> tuple[list[list[float]], Reported] | None:
+    """Of all choices of levels the best with whole servers, and a bound on all; None where there are too many.
+
+    A choice whose program in parts reaches no more than what was found needs no whole servers. The bound is that of the
+    choice with the largest: no other can be better.
+    """
+    chosen = _chosen(problem)
+    if not chosen or problem.levels[0] != "quality":
+        return None
+    forms = [one.write(one.forest, problem.asked("quality", whole=False)).form for one in chosen]
+    parts = ask.all(forms, about="choices of latency levels, servers in parts")
+    best: tuple[float, int] | None = None
+    widest: Answer[Any] | None = None
+    for value, n in sorted((-one.value, n) for n, one in enumerate(parts) if one.value is not None):
+        if best is not None and -value <= best[0] + KEPT:
+            break
+        form = chosen[n].write(chosen[n].forest, problem.asked("quality")).form
+        answer = ask(form, gap=gap, about="whole servers at one choice of levels")
+        if answer.status is Status.INFEASIBLE:
+            continue
+        if answer.bound is None:
+            return None
+        if answer.value is not None and (best is None or answer.value > best[0]):
+            best = answer.value, n
+        if widest is None or answer.bound > (widest.bound or 0.0):
+            widest = answer
+    if best is None:
+        return None
+    note = f"of {len(chosen)} choices of one latency level per step that with the largest bound"
+    claim = Reported("quality", "max", "restriction", widest, value=best[0], note=note)
+    return [list(own) for own in chosen[best[1]].levels], claim
 
 
 def _at_the_best(problem: Pipelines, ask: Ask, choice: _Choice) -> Solved | None:

@@ -11,6 +11,7 @@ oracle proves the bound again). The levels that the mixture uses are the only on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
 from hetplan.problems.pipeline.exact import by_config, by_programs
+from hetplan.problems.pipeline.few import best_of_all
 from hetplan.problems.pipeline.form import levels_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Written
@@ -47,6 +49,9 @@ GAP = 5e-4
 PART_OF_A_SERVER = 0.1
 """On a small one a whole server is a larger part of it: the gap is at least this part of one."""
 
+LEVELS = 8
+"""Levels per step where none are asked for; with more, half as many are tried too, down to these."""
+
 SMALL = 20_000
 """Up to so many prefixes the exact program is asked where levels fail."""
 
@@ -55,6 +60,9 @@ TIGHT = 1e-4
 
 GAP_OF_SEVERAL = 2e-3
 """The same where several pipelines share the servers."""
+
+LOST = ((0.0,), (0.0, 0.15, 0.3))
+"""Shares of capacity that whole servers may cost on a small cluster, by which configurations are chosen, in turn."""
 
 MOST_STATES = 12_000_000
 """Above so many states of one pipeline the oracle would take longer than the program it spares."""
@@ -72,6 +80,43 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """Levels by stage 1, whole servers by stage 2; with more passes, levels around the choice and stage 2 again."""
     if is_beyond_all(problem, ask):
         return Infeasible(why=())
+    wanted = ask.limits.gap
+    if wanted is not None and wanted < GAP and (closed := _closed(problem, ask, wanted)) is not None:
+        return closed
+    made = [_by_so_many(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
+            for count in _counts(problem)]  # fmt: skip
+    found = [one for one in made if isinstance(one, Solved)]
+    best = found[0] if found else None
+    for one in found[1:]:
+        assert best is not None
+        best = one if _is_better(problem, one, best) else best
+    return made[0] if best is None else best
+
+
+def _counts(problem: Pipelines) -> list[int]:
+    """As many levels as are asked for, and before them half as many: twice as many never give a worse plan."""
+    most = int(getattr(problem.options, "levels", LEVELS))
+    coarser = [most]
+    while coarser[-1] // 2 >= LEVELS:
+        coarser.append(coarser[-1] // 2)
+    return coarser[::-1]
+
+
+def _closed(problem: Pipelines, ask: Ask, gap: float) -> Solved | None:
+    """The best there is with one level per step, where the choices of levels can all be looked at."""
+    found = best_of_all(problem, ask, gap)
+    if found is None:
+        return None
+    levels, claim = found
+    made = _whole_servers(problem, ask, levels, gap=gap)
+    if isinstance(made, Infeasible) or made.mode == "hardware":
+        return None if isinstance(made, Infeasible) else made
+    rest = tuple(made.valued(one) for one in made.reported if one.about != "quality")
+    return replace(made, reported=(made.valued(claim), *rest))
+
+
+def _by_so_many(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """So many levels per step, evenly over all, or around the choice of the pass before."""
     best: Solved | None = None
     backed: Answer[Any] | None = None
     levels: list[list[float]] | None = None
@@ -186,7 +231,7 @@ def _solve_levels(
 
 def _window(values: Vector, problem: Pipelines, around: float | None) -> Vector:
     """Levels of one task: evenly over all of them, or over those between the neighbours of the one chosen."""
-    most = int(getattr(problem.options, "levels", 8))
+    most = int(getattr(problem.options, "levels", LEVELS))
     coarse = thinned(values, most)
     if around is None or values.size <= most:
         return coarse
@@ -197,20 +242,62 @@ def _window(values: Vector, problem: Pipelines, around: float | None) -> Vector:
     return np.unique(np.append(fine, around))
 
 
-def _whole_servers(problem: Pipelines, ask: Ask, levels: list[list[float]]) -> Solved | Infeasible:
+def _whole_servers(
+    problem: Pipelines, ask: Ask, levels: list[list[float]], *, gap: float | None = None
+) -> Solved | Infeasible:
     """Stage 2: the levels as they are, servers whole."""
     trees = [at_levels(tree, own) for tree, own in zip(problem.served, levels, strict=True)]
+    if gap is None:
+        gap = max(GAP, PART_OF_A_SERVER / problem.wish.fleet.most.sum()) if len(trees) == 1 else GAP_OF_SEVERAL
+    best: Solved | None = None
+    if sum(task.size for tree in trees for task in tree.tasks) > problem.wish.fleet.most.sum():
+        # With more configurations than servers most are not in use, and an engine spends its time on which.
+        for lost in LOST:
+            best = _better(problem, best, _whole_at(problem, ask, _in_use(problem, ask, trees, lost), gap))
+        if best is not None and len(trees) > 1:
+            return best
+    found = _whole_at(problem, ask, trees, gap)
+    return _better(problem, best, found) or found
+
+
+def _better(problem: Pipelines, best: Solved | None, found: Solved | Infeasible) -> Solved | None:
+    """The better of two."""
+    if isinstance(found, Infeasible):
+        return best
+    return found if best is None or _is_better(problem, found, best) else best
+
+
+def _whole_at(problem: Pipelines, ask: Ask, trees: Sequence[Tree], gap: float) -> Solved | Infeasible:
+    """Whole servers of these configurations, which are in time together."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
 
     def write(some: Forest, asked: Asked) -> Written:
         return variant_form("budget", some, trees, problem.wish.fleet, asked)
 
-    fixed = replace(problem, of=tuple(trees))
-    gap = max(GAP, PART_OF_A_SERVER / problem.wish.fleet.most.sum()) if len(trees) == 1 else GAP_OF_SEVERAL
-    found = by_programs(fixed, ask, forest, write, scope="restriction", gap=gap)
+    found = by_programs(replace(problem, of=tuple(trees)), ask, forest, write, scope="restriction", gap=gap)
     if isinstance(found, Infeasible) and not found.why:
         return Infeasible(why=("whole servers at the levels of the relaxation do not carry the demand",), proved=False)
     return found
+
+
+def _in_use(problem: Pipelines, ask: Ask, trees: Sequence[Tree], lost: Sequence[float]) -> list[Tree]:
+    """Only the configurations that servers in parts use, all of them or as many as rounding may leave.
+
+    For the best accuracy with ever less capacity, and for the largest demand.
+    """
+    forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
+    kept = [[np.zeros(task.size, bool) for task in tree.tasks] for tree in trees]
+    wanted = [*(problem.asked("quality", slip=slip, whole=False) for slip in lost), problem.asked("rate", whole=False)]
+    for asked in wanted:
+        written = variant_form("in use", forest, trees, problem.wish.fleet, asked)
+        (answer,) = ask.all([written.form], about=f"{asked.goal} with servers in parts, for the configurations in use")
+        if answer.point is None:
+            continue
+        for masks, tree, columns in zip(kept, trees, written.x, strict=True):
+            ends = np.cumsum([task.size for task in tree.tasks])
+            for mask, own in zip(masks, np.split(columns, ends[:-1]), strict=True):
+                mask |= answer.point[own] > 1e-6
+    return [tree.keeping(masks) for tree, masks in zip(trees, kept, strict=True)]
 
 
 def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:

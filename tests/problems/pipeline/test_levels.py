@@ -1,0 +1,54 @@
+"""One latency level per step: closed where a gap of 0 is asked for, never worse by more levels, small clusters."""
+
+from pathlib import Path
+
+import pytest
+from cases.pipelines import fluid
+
+import hetplan as hp
+from benchmarks.datasets import loki_generator
+from hetplan.front_door import choose, pose
+from hetplan.problems.pipeline.few import choices
+from hetplan.problems.pipeline.tree import all_levels
+from hetplan.profiles.load import load_inputs
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
+STREET = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")
+SOCIAL = (EXAMPLE / "social-profile.json", EXAMPLE / "social-slo.json")
+
+
+@pytest.mark.parametrize("files", [STREET, SOCIAL], ids=["street", "social"])
+def test_a_gap_of_0_is_closed_at_the_exact_value(files):
+    closed = fluid(*files, formulation="budget", limits=hp.Limits(gap=0.0))
+    assert closed.exit_code == 0, (closed.reason, closed.why)
+    claim = closed.plan.claims[0]
+    assert claim.gap <= 1e-9
+    assert claim.value == pytest.approx(fluid(*files).plan.claims[0].value, abs=1e-6)
+
+
+def test_twice_the_levels_never_give_a_worse_plan():
+    reached = [fluid(*STREET, formulation="budget", options={"levels": n}).plan.claims[0].value for n in (8, 16, 32)]
+    assert reached == sorted(reached)
+
+
+def test_choices_of_levels_are_in_time_and_none_could_be_longer():
+    inputs = load_inputs(*STREET)
+    (tree,) = pose(inputs, choose(inputs)).served
+    found = list(choices(tree))
+    levels = all_levels(tree)
+    assert 1 < len(found) < 10
+    for chosen in found:
+        for sink in tree.sinks:
+            assert sum(chosen[t] for t in tree.path(sink)) <= tree.limit_ms[sink] + 1e-9
+        for t, ms in enumerate(chosen):
+            longer = [other for other in levels[t] if other > ms]
+            if longer:
+                moved = [*chosen[:t], longer[0], *chosen[t + 1 :]]
+                assert any(sum(moved[u] for u in tree.path(s)) > tree.limit_ms[s] + 1e-9 for s in tree.sinks)
+
+
+@pytest.mark.slow
+def test_a_bushy_pipeline_on_a_few_servers_has_a_good_plan():
+    files = loki_generator.inputs(loki_generator.T5, servers=20, utilisation=1.5)
+    claim = fluid(*files, formulation="budget").plan.claims[0]
+    assert claim.gap <= 0.01
