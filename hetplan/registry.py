@@ -141,6 +141,7 @@ IMPORTERS = {
     "melange": "hetplan.profiles.imports.melange:convert",
     "aibrix": "hetplan.profiles.imports.melange:convert",
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
+    "skypilot": "hetplan.profiles.imports.skypilot:convert",
     "vllm": "hetplan.profiles.imports.vllm:convert",
 }
 """Kind of foreign file -> its converter."""

@@ -31,6 +31,15 @@ class _Command:
 
 _COMMANDS = (
     _Command(
+        "init",
+        "init:init",
+        "Inputs",
+        (
+            "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
+            "hetplan init --latencies measured.csv --gpu t4=0.526 --gpu a10g=1.006 --rate 500 --p99 100 -o mine",
+        ),
+    ),
+    _Command(
         "solve",
         "solve:solve",
         "Plan",
@@ -130,6 +139,7 @@ _COMMANDS = (
 _WELCOME = """hetplan {version} - proved, verified deployment plans for ML inference on mixed hardware.
 
 What to do next:
+  hetplan init                                        begin with your own model, prices and latencies
   hetplan questions                                   what it can decide
   hetplan check profile.json slo.json                 look your files over
   hetplan solve profile.json slo.json -o plan.json    make a plan, proved and verified

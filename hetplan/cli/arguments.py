@@ -28,6 +28,7 @@ __all__ = [
     "Unchecked",
     "Wait",
     "method_from",
+    "read_settings",
 ]
 
 
@@ -91,7 +92,7 @@ def method_from(
     """
     method = _read_method(file) if file is not None else {}
     options = {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
-    options |= _settings(settings or [])
+    options |= read_settings(settings or [])
     return question or method.get("question"), formulation or method.get("formulation"), options
 
 
@@ -117,7 +118,8 @@ def _read_method(file: Path) -> dict[str, Any]:
     return method
 
 
-def _settings(settings: list[str]) -> dict[str, Any]:
+def read_settings(settings: list[str]) -> dict[str, Any]:
+    """The values of `--set NAME=VALUE`, with names in Python's spelling."""
     options: dict[str, Any] = {}
     faults = []
     for setting in settings:

@@ -30,8 +30,9 @@ def questions(as_json: AsJson = False) -> None:
 
 
 def _opening(question: type) -> str:
-    """A question's module opens with what it decides; its class with how to read it."""
-    return (sys.modules[question.__module__].__doc__ or "").strip().split("\n")[0]
+    """What a question decides: the first line of its package, or of its module where it is one file."""
+    package, _, room = question.__module__.rpartition(".")
+    return (sys.modules[package if room == "question" else question.__module__].__doc__ or "").strip().split("\n")[0]
 
 
 def _names() -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Profiles, SloFile, StateFile
+from hetplan.cli.arguments import AsJson, Profiles, Settings, SloFile, StateFile, read_settings
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
 
@@ -59,6 +61,7 @@ def import_file(
         Path,
         typer.Option("-o", "--output", metavar="FOLDER", help="Where profile.json and slo.json go; made if need be."),
     ] = Path(),
+    settings: Settings = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
 ) -> None:
     """Convert another tool's file.
@@ -74,7 +77,7 @@ def import_file(
             raise InputError.one(
                 file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
-        profile, slo = known[kind](file)
+        profile, slo = known[kind](file, **_filters(kind, known[kind], settings))
         targets = [(folder / "profile.json", profile), *([(folder / "slo.json", slo)] if slo is not None else [])]
         taken = [str(path) for path, _ in targets if path.exists() and not force]
         if taken:
@@ -90,6 +93,16 @@ def import_file(
             out.people.line(f"written to {path}")
         if slo is None:
             out.people.line("the file does not say what is wanted: write an slo.json (docs/formats.md)")
+
+
+def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:
+    """What `--set` says of an importer, by the parameters that it has."""
+    taken = [name for name, one in signature(convert).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    said = read_settings(settings or [])
+    if unknown := [name for name in said if name not in taken]:
+        remedy = f"It takes {', '.join(taken)}." if taken else f"{kind} takes no settings."
+        raise InputError.one(file="--set", value=unknown[0], why=f"no setting of {kind}", remedy=remedy)
+    return said
 
 
 def _bytes(data: dict[str, Any]) -> bytes:

@@ -180,7 +180,8 @@ def _variants(inputs: Inputs) -> Iterator[Obstacle]:
     if terms not in ([], ["cost"]):
         text = "variants are scaled at least cost, and the objective says otherwise"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
-    if not any(run.saturation_qps is not None for v in inputs.profile.variants.values() for run in v.runs):
+    runs = [run for variant in inputs.profile.variants.values() for run in variant.runs]
+    if not (any(run.saturation_qps is not None for run in runs) or _batched(inputs)):
         text = "no run states its saturation_qps"
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
         yield Obstacle(text, "$.variants", remedy, essential=True, ambiguous=True, file="profile")
@@ -197,6 +198,21 @@ def _variants(inputs: Inputs) -> Iterator[Obstacle]:
         if app.demand.streams is not None or app.balancing is not None:
             field = "demand.streams" if app.demand.streams is not None else "balancing"
             yield Obstacle(f"{name} comes in streams, or under a balancing policy", f"{at}.{field}", ANOTHER)
+
+
+def _batched(inputs: Inputs) -> bool:
+    """Whether batches are put together by the server: every application's models were measured over batches."""
+    apps, variants = inputs.slo.apps.values(), inputs.profile.variants
+    names = [name for app in apps for name in variants_of(inputs.profile, app.runs)]
+    tables = [
+        (run, inputs.profile.tables.get(run.latency or "")) for name in names if name in variants
+        for run in variants[name].runs
+    ]  # fmt: skip
+    return (
+        bool(tables)
+        and all(app.demand.mix is None for app in apps)
+        and all(table is not None and "batch" in table.axes.keys() - run.at.keys() for run, table in tables)
+    )
 
 
 def _pool(inputs: Inputs) -> Iterator[Obstacle]:

@@ -53,7 +53,7 @@ def test_a_command_without_its_arguments_shows_help_and_succeeds(name: str, run:
 def test_every_command_is_in_the_list(run: Callable[..., Any]) -> None:
     out = run("--help").out
     assert all(name in out for name in NAMES)
-    assert set(NEED_ARGUMENTS) | {"questions", "solvers", "doctor"} == set(NAMES)
+    assert set(NEED_ARGUMENTS) | {"questions", "solvers", "doctor", "init"} == set(NAMES)
 
 
 def test_the_version(run: Callable[..., Any]) -> None:

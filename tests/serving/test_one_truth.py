@@ -235,7 +235,7 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
         figures["rate"] = rate
     figures["hop"] = app.network_ms_per_hop
     for worker in plan.workers:
-        price = money._machine_nanos(facts, worker)
+        price = money.machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
         if price is not None:
             figures["price", worker.id] = int(price)
     for seat in facts.seats.values():
@@ -340,10 +340,11 @@ def compound_differences(seed: int) -> Iterator[str]:
             question="compound", method=Method(formulation="by-hand"), inputs=InputHashes(profile="", slo=""),
             workers=(worker,),
         )  # fmt: skip
+        facts = gather(plan, inputs)
         said = {
             "solver": tier.machine_price * NANO,
             "simulator": worker_price(inputs, worker),
-            "verifier": money._machine_nanos(gather(plan, inputs), worker),
+            "verifier": money.machine_nanos(facts, worker, [facts.seats["l"]]),
         }
         if any(value is None or float(value) != pytest.approx(said["solver"], rel=1e-9) for value in said.values()):
             yield f"profile {seed}: a machine of {tier.name} costs {said}"
@@ -377,8 +378,8 @@ COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
         lambda app: max(targets.response_targets(app), key=lambda target: target.max_ms),
     ),
     "verifier: offers by the unit are paid once": (
-        "hetplan.verifier.money._machine_nanos",
-        lambda facts, worker: facts.inputs.profile.offers[worker.offer].price_per_hour,
+        "hetplan.verifier.money.machine_nanos",
+        lambda facts, worker, seats: facts.inputs.profile.offers[worker.offer].price_per_hour,
     ),
 }  # fmt: skip
 

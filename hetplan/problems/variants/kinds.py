@@ -12,7 +12,7 @@ from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run
+from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.loads import fitting_runs, offer_of, same_point
 from hetplan.serving.price import Price, machine_price, price_of
@@ -185,11 +185,12 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
             text = "a run with a table of rates states no latency to hold against an SLO: left out"
             reading.notices.append(Notice(code="W-no-latency", at=at[2:], text=text))
             continue
-        batch = run.at.get("batch", 1.0)
-        if batch != int(batch):
-            reading.faults.in_profile(f"{at}.at.batch", "a batch is a whole number", "Write 1, 2, 4, ...", value=batch)
+        batches = _batches(reading, variant, run)
+        if batches[0] != int(batches[0]):
+            text = "a batch is a whole number"
+            reading.faults.in_profile(f"{at}.at.batch", text, "Write 1, 2, 4, ...", value=batches[0])
             continue
-        knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
+        knobs = _knobs(run)
         slowdown = _slowdown(reading, run)
         for number in reading.of_hardware.get(run.hardware, []):
             price, whole = _price(reading, run, reading.types[number])
@@ -197,10 +198,30 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
             none_there = reading.types[number].count == 0 and not (whole or reading.types[number].provides)
             if none_there or not _fits(reading, needs, number, at):
                 continue
-            yield Kind(
-                name, number, place, run.hardware, at_of(run), int(batch), knobs, price.nanos, run.load_s,
-                run.saturation_qps, quality, needs, slowdown, price.share,
-            )  # fmt: skip
+            for batch in batches:
+                yield Kind(
+                    name, number, place, run.hardware, at_of(run), int(batch), knobs, price.nanos, run.load_s,
+                    run.saturation_qps, quality, needs, slowdown, price.share,
+                )  # fmt: skip
+
+
+def _knobs(run: Run) -> dict[str, float]:
+    return {axis: value for axis, value in run.at.items() if axis != "batch"}
+
+
+def _batches(reading: _Reading, variant: Variant, run: Run) -> list[float]:
+    """The batch sizes to choose from: the run's own; where neither it nor a sibling says one, each that was measured.
+
+    A stated saturation holds at one batch, and where queries come in sizes the axis `batch` is that size.
+    """
+    sized = any(
+        app.demand.mix is not None and "batch" in app.demand.mix.axes for app in reading.inputs.slo.apps.values()
+    )
+    alike = [one for one in variant.runs if one.hardware == run.hardware and _knobs(one) == _knobs(run)]
+    if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
+        return [run.at.get("batch", 1.0)]
+    measured = reading.inputs.profile.tables[run.latency or ""].axes.get("batch", ())
+    return [batch for batch in measured if batch == int(batch) >= 1] or [1.0]
 
 
 def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:

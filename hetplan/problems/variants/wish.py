@@ -519,7 +519,8 @@ class _Pairs:
         times = [law.ms(point, kind.batch, stat) for point in one.classes.points]
         qps = kind.saturation_qps
         if qps is None:
-            self.derived.add(kind.id)
+            if "batch" in kind.at or "batch" not in law.axes:
+                self.derived.add(kind.id)
             mean = "mean" if "mean" in law.statistics else stat
             means = times if stat == mean else [law.ms(point, kind.batch, mean) for point in one.classes.points]
             together = kind.batch if "batch" in law.axes and "batch" not in one.classes.points[0] else 1

@@ -6,6 +6,8 @@ from cases.variants import counts, machines, money, solve, table2
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.front_door import choose
+from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 
@@ -167,3 +169,37 @@ def test_whole_machines_at_the_price_of_their_offer():
     assert found.exit_code == 0, found.violations
     assert counts(found) == {"b": 2, "c": 1}
     assert money(found, "cost_per_hour") * 3600 == pytest.approx(22)
+
+
+def test_a_run_without_a_batch_may_serve_each_that_was_measured():
+    table = {"quantity": "latency_ms", "axes": {"batch": [1, 4, 8]}, "mean": [5, 8, 11]}
+    profile = {
+        "format": "hetplan/profile/1.1",
+        "hardware": {"gpu": {"kind": "gpu"}},
+        "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1"}},
+        "tasks": {"t": {}},
+        "variants": {"m": {"task": "t", "runs": [{"hardware": "gpu", "latency": "m"}]}},
+        "tables": {"m": table},
+    }
+    wish = {
+        "format": "hetplan/slo/1.0",
+        "apps": {
+            "a": {
+                "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 60}], "demand": {"rate_qps": 600}
+            }
+        },
+    }  # fmt: skip
+    # One by one a machine serves 200 a second, so three are needed; eight at a time 727.
+    [worker] = hp.solve(profile, wish, options={"size": "planned"}).require().workers
+    assert (worker.count, worker.loads[0].serve.max_batch) == (1, 8)
+    kinds = read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds
+    assert [kind.batch for kind in kinds] == [1, 4, 8]
+    # A stated batch is the only one; so is the batch at which a saturation was measured.
+    profile["variants"]["m"]["runs"][0]["at"] = {"batch": 4}
+    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [4]
+    profile["variants"]["m"]["runs"][0] |= {"at": {}, "saturation_qps": 150}
+    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [1]
+    # Where queries come in sizes, the axis is the size of a query.
+    del profile["variants"]["m"]["runs"][0]["saturation_qps"]
+    wish["apps"]["a"]["demand"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
+    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [1]

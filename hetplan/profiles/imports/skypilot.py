@@ -1,0 +1,129 @@
+"""SkyPilot's catalogues (``catalogs/v*/CLOUD/vms.csv``): machines and prices, on demand and spot.
+
+The columns read are ``InstanceType``, ``AcceleratorName``, ``AcceleratorCount``, ``vCPUs``, ``MemoryGiB``, ``GpuInfo``,
+``Price``, ``SpotPrice``, ``Region`` and, where a cloud has it, ``AvailabilityZone``, in any order. A catalogue has
+thousands of rows, so `convert` takes filters: a region, names of accelerators or of instance types (or their parts).
+
+An on-demand price is the same in all zones of a region, so it is one offer; a spot price is an offer per zone. Nothing
+is known of stock or of interruptions, and nothing is written of them. Price files merge with profiles:
+``hetplan solve measured.json prices.json slo.json``.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from hetplan.errors import Fault, InputError
+
+__all__ = ["convert"]
+
+_NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "Region")
+Row = Mapping[str, str]
+
+
+def convert(
+    path: str | os.PathLike[str], *, region: str = "", only: str = "", spot: bool = True
+) -> tuple[dict[str, Any], None]:
+    """The hardware and offers of a catalogue; `only` holds accelerators or parts of instance types, between commas."""
+    file = os.fspath(path)
+    rows = list(_chosen(_rows(Path(path), file), region, [one.strip() for one in only.split(",") if one.strip()]))
+    if not rows:
+        raise InputError.one(
+            file=file, why=f"no row of region {region or 'any'} with {only or 'any machine'}",
+            remedy="Loosen the filters: --set region=..., --set only=T4,A10G.",
+        )  # fmt: skip
+    faults = [fault for line, row in rows for fault in _wrong(row, file, line)]
+    if faults:
+        raise InputError(faults)
+    regions = {row["Region"] for _, row in rows}
+    hardware, offers = {}, {}
+    for _, row in rows:
+        name = _id(row["InstanceType"])
+        hardware[name] = _hardware(row)
+        where = "" if len(regions) == 1 else f"-{_id(row['Region'])}"
+        zone = _id(row.get("AvailabilityZone") or row["Region"])
+        if row["Price"]:
+            offers[f"{name}{where}"] = _offer(name, row["Price"])
+        if spot and row.get("SpotPrice"):
+            offers[f"{name}-spot-{zone}"] = {**_offer(name, row["SpotPrice"]), "zone": zone}
+    return {
+        "format": "hetplan/profile/1.0",
+        "sources": {"prices": {"kind": "imported", "tool": "SkyPilot catalogue", "note": f"{Path(file).name}"}},
+        "hardware": dict(sorted(hardware.items())),
+        "offers": dict(sorted(offers.items())),
+    }, None
+
+
+def _rows(path: Path, file: str) -> list[tuple[int, Row]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError.one(
+            file=file, why=f"it cannot be read: {error}", remedy="Give a catalogue's vms.csv."
+        ) from None
+    reader = csv.DictReader(text.splitlines(), restkey="", restval="")
+    missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError.one(
+            file=file,
+            path="line 1",
+            why=f"the columns {', '.join(missing)}",
+            remedy="Give a SkyPilot catalogue's vms.csv.",
+        )
+    return list(enumerate(reader, start=2))
+
+
+def _chosen(rows: Iterable[tuple[int, Row]], region: str, only: list[str]) -> Iterator[tuple[int, Row]]:
+    for line, row in rows:
+        if region and row["Region"] != region:
+            continue
+        named = row["AcceleratorName"].lower()
+        if only and not any(one.lower() == named or one.lower() in row["InstanceType"].lower() for one in only):
+            continue
+        yield line, row
+
+
+def _wrong(row: Row, file: str, line: int) -> Iterator[Fault]:
+    if not row["InstanceType"] or not row["Region"]:
+        yield Fault(file, f"line {line}", "", "an instance type and a region", "Take the line out.")
+    for name in ("AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "SpotPrice"):
+        cell = row.get(name, "")
+        try:
+            right = not cell or (Decimal(cell).is_finite() and Decimal(cell) >= 0)
+        except InvalidOperation:
+            right = False
+        if not right:
+            yield Fault(file, f"line {line}, {name}", cell, "a number of at least 0", "Correct the cell.")
+
+
+def _hardware(row: Row) -> dict[str, Any]:
+    count = float(row["AcceleratorCount"] or 0) if row["AcceleratorName"] else 0.0
+    provides = {
+        "gpu": count, "gpu_mem_gib": count * _gib(row.get("GpuInfo", "")),
+        "cpu_cores": float(row["vCPUs"] or 0), "mem_gib": float(row["MemoryGiB"] or 0),
+    }  # fmt: skip
+    return {"kind": "gpu" if count else "cpu", "provides": {name: value for name, value in provides.items() if value}}
+
+
+def _gib(info: str) -> float:
+    """The memory of one accelerator, as the catalogue has it (a Python literal); 0 where it does not say."""
+    try:
+        said = ast.literal_eval(info) if info else {}
+        return float(said["Gpus"][0]["MemoryInfo"]["SizeInMiB"]) / 1024.0
+    except (ValueError, SyntaxError, KeyError, IndexError, TypeError):
+        return 0.0
+
+
+def _offer(name: str, price: str) -> dict[str, Any]:
+    return {"hardware": name, "price_per_hour": format(Decimal(price).normalize(), "f"), "currency": "USD"}
+
+
+def _id(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.strip().lower()).strip("-._")[:48]

@@ -1,0 +1,127 @@
+"""`hetplan init`: files that solve at once, everything assumed is said, and nothing wrong is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+
+SAID = ["--model", "resnet50", "--gpu", "t4=0.526", "--gpu", "a10g=1.006:3", "--ms", "t4:1=6,4=14,8=24,16=45"]
+SAID += ["--ms", "a10g:1=4,4=8,8=12,16=21", "--rate", "500", "--p99", "100"]
+TABLE = """Model,GPU,Batch size,p50_ms,p99 (ms),accuracy,price
+small,t4,1,5,6,0.70,0.526
+small,t4,8,20,22,0.70,0.526
+large,t4,1,9,11,0.80,0.526
+large,t4,8,50,55,0.80,0.526
+"""
+
+
+def test_what_it_writes_is_solved_with_the_batches_that_were_measured(run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("init", *SAID, "-o", str(tmp_path / "mine"))
+    assert ran.code == 0, ran.err
+    assert "Assumed" in ran.out
+    assert f"hetplan solve {tmp_path / 'mine' / 'profile.json'}" in ran.out
+    outcome = hp.solve(tmp_path / "mine" / "profile.json", tmp_path / "mine" / "slo.json")
+    plan = outcome.require()
+    assert plan.question == "variants"
+    # One query at a time four T4s are needed (2.104); by batches of sixteen one A10G is enough.
+    assert [(worker.hardware, worker.count) for worker in plan.workers] == [("a10g", 1)]
+    assert plan.workers[0].loads[0].serve.max_batch == 16
+
+
+def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_path: Path) -> None:
+    table = tmp_path / "measured.csv"
+    table.write_text(TABLE.replace("p99 (ms)", "p99_ms"))
+    ran = run(
+        "init", "--latencies", str(table), "--rate", "40", "--p95", "80", "--quality", "0.75", "-o", str(tmp_path)
+    )
+    assert ran.code == 0, ran.err
+    profile = json.loads((tmp_path / "profile.json").read_text())
+    assert profile["tables"]["large-t4"]["p99"] == [11, 55]
+    assert profile["offers"]["t4"]["price_per_hour"] == "0.526"
+    slo = json.loads((tmp_path / "slo.json").read_text())
+    assert slo["apps"]["app"]["latency"] == [{"of": "response", "percentile": 95, "max_ms": 80}]
+    plan = hp.solve(tmp_path / "profile.json", tmp_path / "slo.json").require()
+    assert {load.variant for worker in plan.workers for load in worker.loads} == {"large"}
+
+
+def test_files_that_are_there_are_kept(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "slo.json").write_text("mine")
+    ran = run("init", *SAID, "-o", str(tmp_path))
+    assert ran.code == 2
+    assert "there already" in ran.err
+    assert (tmp_path / "slo.json").read_text() == "mine"
+    assert not (tmp_path / "profile.json").exists()
+    assert run("init", *SAID, "-o", str(tmp_path), "--force").code == 0
+    assert (tmp_path / "slo.json").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"--rate": None}, "--rate"),
+        ({"--rate": "nan"}, "--rate"),
+        ({"--rate": "0"}, "--rate"),
+        ({"--p99": None}, "--p99"),
+        ({"--p99": "-1"}, "--p99"),
+        ({"--p99": "inf"}, "--p99"),
+        ({"--gpu": "t4=free"}, "--gpu"),
+        ({"--gpu": "t4=1:many"}, "--gpu"),
+        ({"--gpu": "=1"}, "--gpu"),
+        ({"--gpu": "h100=4"}, "h100"),
+        ({"--ms": "t4:0=6"}, "--ms"),
+        ({"--ms": "t4:1=soon"}, "--ms"),
+        ({"--ms": "t4:1=nan"}, "--ms"),
+        ({"--ms": ":1=6"}, "--ms"),
+        ({"--quality": "0.9"}, "--quality"),
+        ({"--budget": "much"}, "cost_per_hour"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    changes: dict[str, str | None], said: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    given: dict[str, str | None] = {"--gpu": "t4=0.5", "--ms": "t4:1=6", "--rate": "5", "--p99": "50", **changes}
+    words = [word for name, value in given.items() if value is not None for word in (name, value)]
+    ran = run("init", *words, "-o", str(tmp_path / "mine"))
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1"),
+        ("model,hardware,batch,mean_ms\n", "a line of latencies"),
+        ("model,hardware,speed\nm,t4,3\n", "no such column: speed"),
+        ("model,batch,mean_ms\nm,1,3\n", "the column hardware"),
+        ("model,hardware,batch,mean_ms\nm,t4,1.5,3\n", "line 2, batch"),
+        ("model,hardware,batch,mean_ms\nm,t4,1,fast\n", "line 2, mean_ms"),
+        ("model,hardware,batch,mean_ms\nm,t4,1,nan\n", "line 2, mean_ms"),
+        ("model,hardware,batch,mean_ms\nm,t4,1,\n", "a time in ms"),
+        ("model,hardware,batch,mean_ms\nm,,1,3\n", "the hardware of this line"),
+        ("model,hardware,batch,mean_ms,p99_ms\nm,t4,1,3,\nm,t4,2,,5\n", "one statistic"),
+    ],
+)
+def test_a_wrong_cell_is_named(text: str, said: str, run: Callable[..., Any], tmp_path: Path) -> None:
+    table = tmp_path / "measured.csv"
+    table.write_text(text)
+    ran = run("init", "--latencies", str(table), "--rate", "4", "--p99", "80", "-o", str(tmp_path / "mine"))
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_semicolons_and_a_second_statistic(run: Callable[..., Any], tmp_path: Path) -> None:
+    table = tmp_path / "measured.csv"
+    table.write_text("hardware;batch;mean_ms;std_ms\nT4 (16 GB);1;3;0.2\nT4 (16 GB);2;5;0.3\n")
+    ran = run("init", "--model", "m", "--latencies", str(table), "--rate", "4", "--p99", "80", "-o", str(tmp_path))
+    assert ran.code == 0, ran.err
+    profile = json.loads((tmp_path / "profile.json").read_text())
+    assert profile["tables"]["m-t4-16-gb"]["std"] == [0.2, 0.3]
+    assert "always takes the time" not in ran.out
