@@ -69,7 +69,14 @@ def draft(
                 if one.load_qps == 0 and b not in missing
             ]
         ),
-        warnings=(*v.notices, *_unlimited(v), *_queueing(v, x, flows), *way.notices, *warnings),
+        warnings=(
+            *v.notices,
+            *_unlimited(v),
+            *_understated(v, placed),
+            *_queueing(v, x, flows),
+            *way.notices,
+            *warnings,
+        ),
         extensions={COUNTERS: counters} if counters else {},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
@@ -166,6 +173,25 @@ def steady_nanos(v: Snapshot, placed: Placed) -> int:
             if kinds[load.id].part is None
         )
     )
+
+
+def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
+    """Prices of runs that sum to less than the machines cost that hold them."""
+    types = [
+        v.kinds[v.items[placed.item_of[worker.loads[0].id]].kind].type for worker in placed.workers if worker.loads
+    ]
+    if v.level != "machine" or any(v.types[t].offer is None for t in types):
+        return []
+    counts = [worker.count for worker in placed.workers if worker.loads]
+    machines = sum(n * machine_nanos(v.inputs, v.types[t]) for t, n in zip(types, counts, strict=True))
+    paid = steady_nanos(v, placed) - placed.idle_nanos
+    if paid >= machines:
+        return []
+    text = (
+        f"runs are paid by their own prices, {paid / NANO:.6g} an hour in all; whole, the machines that hold them cost "
+        f"{machines / NANO:.6g} under their offers"
+    )
+    return [Notice(code="W-run-price", at="promises", text=text)]
 
 
 def _unlimited(v: Snapshot) -> list[Notice]:

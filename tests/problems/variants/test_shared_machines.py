@@ -250,3 +250,27 @@ def test_many_loads_on_large_machines_are_counted_in_total() -> None:
     least = math.ceil(sum(10 * run[0][2]["gpu"] for run in ways.values()) / 8 - 1e-9)
     assert bill(plan) <= 8.0 * (least + 1)
     assert plan.claims[0].scope == "relaxation"
+
+
+def test_machines_with_room_left_are_named() -> None:
+    files = documents({"node": (20.0, {"gpu": 8})}, {"m": [("node", 100.0, {"gpu": 1})]}, {"m": 90})
+    plan = solved(files).require()
+    (said,) = [warning for warning in plan.warnings if warning.code == "W-idle-machine"]
+    assert "7 of 8 gpu idle" in said.text
+    files[1]["apps"]["app-m"]["demand"]["rate_qps"] = 800
+    assert "W-idle-machine" not in {warning.code for warning in solved(files).require().warnings}
+    files[1]["apps"]["app-m"]["demand"] = {"rate_qps": 90, "mix": {"axes": ["batch"], "bins": [[8]], "share": [1]}}
+    pool = hp.solve(*files[:1], {"format": "hetplan/slo/1.0", "apps": files[1]["apps"]}, question="pool").require()
+    assert any("7 of 8 gpu idle" in warning.text for warning in pool.warnings if warning.code == "W-idle-machine")
+
+
+def test_prices_of_runs_below_those_of_their_machines_are_named() -> None:
+    files = documents(HALF, {"m": [("card", 500.0, {"gpu": 0.5})]}, {"m": 100}, stock=3)
+    (run,) = files[0]["variants"]["m"]["runs"]
+    run["price_per_hour"] = "0.2"
+    plan = solved(files).require()
+    assert bill(plan) == 0.2
+    (said,) = [warning for warning in plan.warnings if warning.code == "W-run-price"]
+    assert "0.526" in said.text
+    run["price_per_hour"] = "0.6"
+    assert "W-run-price" not in {warning.code for warning in solved(files).require().warnings}
