@@ -35,6 +35,8 @@ MOST_JOINED = 4
 NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
 DIGITS = 6
+HAIR = 1e-7
+"""An engine's tolerance: nearer to a rounded number, that one is tried."""
 UNTRIED = " (not tried)"
 
 Step = str | int
@@ -176,7 +178,7 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
         return value
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - DIGITS + 1)
     near = round(value / unit)
-    if abs(near * unit - value) > 1e-12 * abs(value):
+    if abs(near * unit - value) > HAIR * abs(value):
         near = math.ceil(value / unit) if up else math.floor(value / unit)
     found = float(f"{near * unit:.{DIGITS}g}")
     return found if found != beside else float(f"{(near + (1 if up else -1)) * unit:.{DIGITS + 1}g}")
