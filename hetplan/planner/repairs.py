@@ -172,7 +172,7 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
     """To so many digits that it can be printed, on the side that helps, and other than what is stated.
 
     >>> _rounded(40.000000004, up=True, beside=40.0), _rounded(0.69999999, up=False, beside=0.8)
-    (40.0001, 0.699999)
+    (40.0001, 0.7)
     """
     if value == 0 or not math.isfinite(value):
         return value
