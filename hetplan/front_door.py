@@ -16,7 +16,7 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools
+from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
 from hetplan.planner.draft import Repair
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
@@ -130,6 +130,7 @@ def simulate(
     from hetplan.simulator.simulate import simulator_of
 
     tried = read_plan(plan, trust_digest=True)
+    how["on_event"] = logged(how.get("on_event"))
     return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
@@ -200,7 +201,7 @@ def plan_for(
     limits = limits or Limits()
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
-    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
+    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
