@@ -142,6 +142,9 @@ IMPORTERS = {
     "aibrix": "hetplan.profiles.imports.melange:convert",
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
     "vllm": "hetplan.profiles.imports.vllm:convert",
+    "datasheet": "hetplan.profiles.imports.datasheet:convert",
+    "sageserve": "hetplan.profiles.imports.sageserve:convert",
+    "token-trace": "hetplan.profiles.imports.token_traces:convert",
 }
 """Kind of foreign file -> its converter."""
 
