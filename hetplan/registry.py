@@ -146,6 +146,9 @@ IMPORTERS = {
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
     "skypilot": "hetplan.profiles.imports.skypilot:convert",
     "vllm": "hetplan.profiles.imports.vllm:convert",
+    "datasheet": "hetplan.profiles.imports.datasheet:convert",
+    "sageserve": "hetplan.profiles.imports.sageserve:convert",
+    "token-trace": "hetplan.profiles.imports.token_traces:convert",
 }
 """Kind of foreign file -> its converter."""
 

@@ -30,6 +30,7 @@ from hetplan.serving.tokens import (
     instances_on,
     law_of_engine,
     limits_of,
+    link_between,
 )
 
 __all__ = ["Kind", "Supply", "Wish", "read_wish"]
@@ -260,9 +261,8 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
     found = set[float]()
     for one in roles["prefill"]:
         for other in roles["decode"]:
-            tiers = {profile.hardware[kind.hardware].tier for kind in (one, other)}
-            links = [link for link in profile.links if set(link.between) == tiers]
-            if not links:
+            link = link_between(profile, one.hardware, other.hardware)
+            if link is None:
                 why = f"KV moves from {one.name} to {other.name}, and no link between their tiers is known"
                 faults.in_profile("$.links", why, "Give both hardware a tier, and add the link between the two.")
             elif one.engine.kv_bytes_per_token is None:
@@ -270,7 +270,7 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
                 remedy = "Write the bytes of KV of one token."
                 faults.in_profile(f"$.engines.{one.run.engine}.kv_bytes_per_token", why, remedy)
             else:
-                found.add(one.engine.kv_bytes_per_token * 8.0 / (links[0].bandwidth_mbps * 1e3))
+                found.add(one.engine.kv_bytes_per_token * 8.0 / (link.bandwidth_mbps * 1e3))
     if len(found) > 1:
         why = "prefilling and decoding machines are joined by links of different speed"
         faults.in_profile("$.links", why, "Plan for one kind of link at a time.")
