@@ -162,11 +162,12 @@ class _Deployed:
 
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
+        from hetplan.executor.secrets import token_of
 
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        metrics = router_metrics(endpoint)
+        metrics = router_metrics(endpoint, token=token_of(self.deployment.hosts))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items()}

@@ -24,13 +24,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from hetplan.errors import Cancelled, Fault, InputError
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.routing_table import routing_table
+from hetplan.executor.secrets import token_of, unguarded
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
 from hetplan.executor.target import ApplyFailed, Setting, Target, TargetFailed
 from hetplan.executor.units import Endpoint, Seen, Unit
@@ -163,7 +164,7 @@ class Deployment:
 
     def state(self, *, over_s: float = 1.0) -> State:
         """What runs, and what was observed of it during `over_s` seconds; the shape that `solve --state` reads."""
-        return observed_state(self.observe(), self.endpoint(), over_s=over_s)
+        return observed_state(self.observe(), self.endpoint(), over_s=over_s, token=token_of(self.hosts))
 
     # Acting
 
@@ -225,7 +226,7 @@ class Deployment:
         return DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s)
 
     def _check(self, made: Wanted) -> None:
-        faults = []
+        faults = [Fault("hosts.toml", "$", "", why, "") for why in unguarded(self.hosts, made.units.values())]
         for name, target in self.targets.items():
             units = [unit for unit in made.units.values() if unit.target == name]
             faults += [Fault("hosts.toml", f"$.targets.{name}", "", why, "") for why in target.check(units)]
@@ -441,25 +442,26 @@ def _bound(call: Callable[..., T], *arguments: Any, **named: Any) -> Callable[[]
 _COUNTED = ("arrived", "served", "dropped", "failed", "batches")
 
 
-def router_metrics(endpoint: str, *, limit_s: float = 5.0) -> dict[str, Any] | None:
+def router_metrics(endpoint: str, *, limit_s: float = 5.0, token: str | None = None) -> dict[str, Any] | None:
     """The router's counters (`GET /metrics`); None where no router answers."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        with urlopen(f"{endpoint}/metrics", timeout=limit_s) as answer:
+        with urlopen(Request(f"{endpoint}/metrics", headers=headers), timeout=limit_s) as answer:
             said: dict[str, Any] = json.loads(answer.read())
             return said
     except (URLError, OSError, ValueError):
         return None
 
 
-def observed_state(seen: Sequence[Seen], endpoint: str, *, over_s: float = 1.0) -> State:
+def observed_state(seen: Sequence[Seen], endpoint: str, *, over_s: float = 1.0, token: str | None = None) -> State:
     """Workers in the plan's shape, and per load its status, rate, utilisation, latency and counters.
 
     Rates are those of `over_s` seconds, in which the router is asked twice; of its whole life where that is 0.
     """
-    before = router_metrics(endpoint) if over_s > 0 else None
+    before = router_metrics(endpoint, token=token) if over_s > 0 else None
     if before is not None:
         time.sleep(over_s)
-    after = router_metrics(endpoint)
+    after = router_metrics(endpoint, token=token)
     units = [one.unit for one in seen if one.unit is not None]
     status: dict[str, str] = {}
     servers: dict[str, int] = {}

@@ -26,6 +26,7 @@ __all__ = [
     "ModelRule",
     "OnnxModel",
     "RouterSettings",
+    "Security",
     "SleepModel",
     "TargetEntry",
     "TimeLimits",
@@ -67,6 +68,20 @@ class RouterSettings(Model):
     )
     timeout_s: Positive = Field(default=60.0, description="a query without an answer by then is given back")
     most_waiting: PositiveCount = Field(default=100_000, description="queries beyond this are refused with 503")
+
+
+class Security(Model):
+    """Who may use listeners that other machines reach: whoever has the token."""
+
+    token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
+    token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")
+    open: bool = Field(default=False, description="true: listeners that other machines reach need no token")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Security:
+        if self.token_file is not None and self.token_env is not None:
+            raise wrong("the token is in a file or in the environment", "Name one of them.", at=("token_env",))
+        return self
 
 
 class TargetEntry(Model):
@@ -188,6 +203,7 @@ class HostsFile(Model):
     slo: str | None = Field(default=None, description="the SLO file: pipelines of applications, deadlines")
     limits: TimeLimits = Field(default_factory=TimeLimits)
     router: RouterSettings = Field(default_factory=RouterSettings)
+    security: Security = Field(default_factory=Security)
     targets: Named[TargetEntry] = Field(min_length=1)
     hosts: Named[Machines] = Field(min_length=1)
     models: tuple[ModelRule, ...] = ()

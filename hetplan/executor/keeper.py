@@ -25,6 +25,7 @@ from typing import Any
 from hetplan.executor.gpus import Device, Want, assign, visible, want_of
 from hetplan.executor.hosts_file import Machines
 from hetplan.executor.kept_process import KeptProcess, Note, StartFailed, end_all, notes
+from hetplan.executor.secrets import mark_of, token_in_environment
 from hetplan.executor.serving.http_server import BACKLOG
 from hetplan.executor.shares import LocalMeans, held, leave_cgroup
 from hetplan.executor.units import Unit
@@ -116,6 +117,7 @@ class Keeper:
         self.routes: Mapping[str, Any] | None = None
         self.ended = asyncio.Event()
         self._remembered = False
+        self._mark = mark_of(token_in_environment())
         self._acting = asyncio.Lock()
 
     async def run(self) -> None:
@@ -184,8 +186,8 @@ class Keeper:
 
     # What it can do
 
-    async def _ping(self, _asked: Mapping[str, Any]) -> int:
-        return os.getpid()
+    async def _ping(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"pid": os.getpid(), "token": self._mark}
 
     async def _observe(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
         seen = [

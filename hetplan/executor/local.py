@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import MARK, end_all, marked, notes, python_path
+from hetplan.executor.secrets import environment_of, mark_of, token_of
 from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
@@ -66,6 +67,7 @@ class Local:
         self._connection: socket.socket | None = None
         self._hangs = False
         self._buffer = b""
+        self._mark = ""
 
     def check(self, units: Sequence[Unit]) -> list[str]:
         """Shares that nothing enforces, missing files and commands, cores that are not there."""
@@ -192,8 +194,10 @@ class Local:
             with socket_path(self.folder) as path:
                 connection.connect(path)
             connection.sendall(b'{"do": "ping"}\n')
-            if not connection.recv(1 << 10):
+            said = connection.recv(1 << 10)
+            if not said:
                 raise ConnectionResetError("it ended")
+            self._mark = json.loads(said)["result"]["token"]
         except OSError as error:
             self._hangs = isinstance(error, TimeoutError | BlockingIOError)
             connection.close()
@@ -208,6 +212,9 @@ class Local:
 
     def _ensure_keeper(self) -> None:
         if self._runs():
+            if self._mark != mark_of(token_of(self.hosts)):
+                why = "it was started with another token; hetplan down, then apply again"
+                raise TargetFailed(self.name, "keeper", why)
             return
         if self._hangs:
             # Its processes go on; the next keeper finds them.
@@ -240,7 +247,7 @@ class Local:
             return subprocess.Popen(
                 self.keeper_command(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
-                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": python_path()},
+                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": python_path(), **environment_of(self.hosts)},
             )  # fmt: skip
 
     def _ask_if_runs(self, do: str, *, limit_s: float, **asked: Any) -> Any | None:

@@ -13,6 +13,7 @@ from math import ceil
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kept_process import MARK, python_path
 from hetplan.executor.local import Local
+from hetplan.executor.secrets import TOKEN_FILE, environment_of
 
 __all__ = ["unit_name", "unit_text"]
 
@@ -30,6 +31,8 @@ def unit_name(hosts: HostsFile, target: str) -> str:
 
 def unit_text(hosts: HostsFile, target: Local) -> str:
     """The unit that keeps what runs on this target."""
+    # A token of an apply's own environment is not known to systemd: the unit then needs a drop-in that sets it.
+    secret = {name: value for name, value in environment_of(hosts).items() if name == TOKEN_FILE}
     stop_s = ceil(2 * hosts.limits.drain_s) + 10
     return f"""[Unit]
 Description=hetplan {hosts.name}: workers and router of target {target.name}
@@ -39,7 +42,7 @@ After=network.target
 ExecStart={_line(target.keeper_command("wait"))}
 Environment={_word(f"{MARK}={target.folder}")}
 Environment={_word(f"PYTHONPATH={python_path()}")}
-WorkingDirectory=/
+{"".join(f"Environment={_word(f'{name}={value}')}{chr(10)}" for name, value in secret.items())}WorkingDirectory=/
 Restart=always
 RestartSec=5
 # Only the keeper: what it keeps goes on without it, and the next one finds it.

@@ -573,3 +573,32 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:
         del reader
 
     serve(client, lambda exchange: exchange.answer(200, b"x" * 30_000_000), HttpLimits(body_s=0.2))
+
+
+# Who may come in
+
+
+def test_without_the_token_no_body_is_read() -> None:
+    async def client(server: HttpServer) -> tuple[bytes, int]:
+        reader, writer = await dial(server)
+        writer.write(b"POST /v1/a HTTP/1.1\r\ncontent-length: 1000000\r\nauthorization: Bearer no\r\n\r\n" + b"x" * 1000)
+        answer = await reader.read()
+        writer.close()
+        return answer, server.held
+
+    async def run() -> tuple[bytes, int]:
+        server = await listen(echo, "127.0.0.1", 0, token="0123456789abcdef")
+        try:
+            return await asyncio.wait_for(client(server), 60)
+        finally:
+            server.close()
+
+    answer, held = asyncio.run(run())
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"www-authenticate: Bearer" in answer
+    assert held == 0
+
+
+def test_a_large_body_comes_whole_and_its_memory_goes_back() -> None:
+    body = bytes(range(256)) * 4096 * 2
+    assert bodies(talk(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body)) == [b"POST / " + body]

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from hmac import compare_digest
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -26,6 +27,9 @@ __all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "
 
 _REASON = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 BACKLOG = 1024
+_LARGE = 256 * 1024
+"""A body of more bytes is gathered in one piece."""
+_WHO = b"www-authenticate: Bearer\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
@@ -41,7 +45,7 @@ class HttpLimits:
 
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024 * 1024
-    held_bytes: int = 512 * 1024 * 1024
+    held_bytes: int = 192 * 1024 * 1024
     """Bodies that are being read or wait for their answers, all connections together."""
     connections: int = 8192
     unanswered: int = 256
@@ -330,6 +334,7 @@ class HttpConnection(asyncio.Protocol):
         self._url = self._method = b""
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
+        self._large: bytearray | None = None
         self._head = self._read = self._stuck = 0
 
     def on_url(self, piece: bytes) -> None:
@@ -357,6 +362,8 @@ class HttpConnection(asyncio.Protocol):
         headers = self._headers
         if version != "1.1" and version != "1.0":
             self._stop(400, "this server speaks HTTP/1.1")
+        if self.server.guard and not self._may_come_in():
+            self._stop(401, "this listener asks for a token: authorization: Bearer TOKEN", _WHO)
         if "content-length" in headers:
             self._may_hold(int(headers["content-length"]))
         if "expect" in headers and version == "1.1":
@@ -372,7 +379,13 @@ class HttpConnection(asyncio.Protocol):
         self._may_hold(size)
         self._read += size
         self.server.held += size
-        self._body.append(piece)
+        if self._read <= _LARGE:
+            self._body.append(piece)
+            return
+        # In one piece of memory, which goes back to the system whole.
+        if self._large is None:
+            self._large, self._body = bytearray().join(self._body), []
+        self._large += piece
 
     def on_message_complete(self) -> None:
         """A request is whole; one that asks for an upgrade and has a body is not: the parser stops before its body."""
@@ -383,7 +396,9 @@ class HttpConnection(asyncio.Protocol):
             return
         self._state, self._continue, self._moved = _IDLE, False, True
         whole = body[0] if len(body) == 1 else b"".join(body)
-        self._read, self._body = 0, []
+        if self._large is not None:
+            whole = bytes(self._large)
+        self._drop_body()
         method = parser.get_method().decode("ascii")
         exchange = Exchange(self, method, self._url, self._headers, whole, self._version)
         exchange.keeps = parser.should_keep_alive()
@@ -396,10 +411,19 @@ class HttpConnection(asyncio.Protocol):
         head = b"%b %b HTTP/%b\r\n" % (self._method, self._url, self._version.encode())
         return head + "".join(kept).encode("latin-1") + b"\r\n"
 
+    def _may_come_in(self) -> bool:
+        said = self._headers.get("authorization", "").encode("latin-1")
+        return compare_digest(said, self.server.guard) or _target(self._url)[0] in self.limits.always
+
+    def _drop_body(self) -> None:
+        self._read, self._body, self._large = 0, [], None
+
     def _may_hold(self, size: int) -> None:
         if self._read + size > self.limits.body_bytes:
             self._stop(413, f"a body has at most {self.limits.body_bytes} bytes")
-        if self.server.held + size > self.limits.held_bytes:
+        # The last part is for small bodies: whoever sends large ones keeps nobody else out.
+        most = self.limits.held_bytes * (1.0 if self._read + size <= _LARGE else 0.9)
+        if self.server.held + size > most:
             self._stop(503, "the server holds as many bytes as it may", _RETRY)
 
     def _stop_head(self) -> None:
@@ -496,7 +520,7 @@ class HttpConnection(asyncio.Protocol):
         """Answer what cannot be taken, in its turn, and close."""
         self._refusal, self._ending = refusal, True
         self.server.held -= self._read
-        self._read, self._body = 0, []
+        self._drop_body()
         exchange = Exchange(self, "GET", b"/", {}, b"", "1.1")
         exchange.refused = True
         self._pending.append(exchange)
@@ -521,10 +545,11 @@ class HttpConnection(asyncio.Protocol):
 class HttpServer:
     """A listener: its connections, what they hold together, and the clock that closes what takes too long."""
 
-    def __init__(self, handle: Callable[[Exchange], None], limits: HttpLimits) -> None:
+    def __init__(self, handle: Callable[[Exchange], None], limits: HttpLimits, token: str | None = None) -> None:
         self.handle, self.limits = handle, limits
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time()
+        self.guard = f"Bearer {token}".encode() if token else b""
         self.held = 0
         self.draining = False
         self.heads: dict[bytes, _Head] = {}
@@ -611,14 +636,17 @@ def _target(url: bytes) -> tuple[str, str]:
 
 async def listen(
     handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None, *,
-    sock: socket.socket | None = None,
+    sock: socket.socket | None = None, token: str | None = None,
 ) -> HttpServer:  # fmt: skip
-    """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others."""
+    """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others.
+
+    With a token, requests that do not bring it are refused with 401 before their body is read.
+    """
     limits = limits or HttpLimits()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
-    server = HttpServer(handle, limits)
+    server = HttpServer(handle, limits, token)
     await server.start(host, port, sock)
     return server
 

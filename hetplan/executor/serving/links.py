@@ -25,7 +25,7 @@ from hetplan.executor.serving.query_tree import Task
 __all__ = ["Lane", "Link"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
-_GREETING = f"GET /link HTTP/1.1\r\nhost: worker\r\nupgrade: {PROTOCOL}\r\nconnection: upgrade\r\n\r\n".encode()
+_GREETING = f"GET /link HTTP/1.1\r\nhost: worker\r\nupgrade: {PROTOCOL}\r\nconnection: upgrade\r\n"
 
 
 class Lane:
@@ -90,11 +90,13 @@ class Link(asyncio.Protocol):
     def __init__(
         self, name: str, address: str, port: int, *, on_done: Callable[[Link, Answered], None],
         on_ready: Callable[[Link], None], on_lost: Callable[[Link, list[tuple[int, Task]]], None],
+        token: str | None = None,
     ) -> None:  # fmt: skip
         self.name, self.address, self.port = name, address, port
         self.ready = False
         self.closing = False
         self.pending: dict[int, Task] = {}
+        self._who = f"authorization: Bearer {token}\r\n" if token else ""
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
@@ -155,7 +157,7 @@ class Link(asyncio.Protocol):
         self._transport = transport
         self._greeted = bytearray()
         self._reader = FrameReader(self._take)
-        self._transport.write(_GREETING)
+        self._transport.write(f"{_GREETING}{self._who}\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
         """The worker's consent first, then frames."""

@@ -23,6 +23,7 @@ import socket
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -30,6 +31,8 @@ from pathlib import Path
 from struct import pack
 from time import monotonic
 from typing import Any
+
+from hetplan.executor.secrets import own_token
 
 __all__ = ["Orders", "PreciseTimer", "ask_for_files", "ask_for_short_turns", "orders", "spare_the_collector"]
 
@@ -59,6 +62,7 @@ class Orders:
     config: Path
     report: int
     listener: socket.socket | None
+    token: str | None
 
 
 def orders(arguments: Sequence[str]) -> Orders:
@@ -75,7 +79,9 @@ def orders(arguments: Sequence[str]) -> Orders:
     if given.waits and not sys.stdin.readline():
         os._exit(0)
     ask_for_files()
-    return Orders(given.config, given.report, socket.socket(fileno=given.listener) if given.listener else None)
+    give_memory_back()
+    listener = socket.socket(fileno=given.listener) if given.listener else None
+    return Orders(given.config, given.report, listener, own_token())
 
 
 def ask_for_files() -> None:
@@ -87,6 +93,15 @@ def ask_for_files() -> None:
 
 
 _MOST_FILES = 65_536
+
+
+def give_memory_back() -> None:
+    """Have large pieces of memory go back to the system when they are freed, however many there were before."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 256 * 1024)
+
+
+_MMAP_THRESHOLD = -3
 
 
 def _end_with(parent: int) -> None:

@@ -21,6 +21,7 @@ from random import Random
 from time import monotonic
 from typing import Any
 
+from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.applications import Application, Asks
 from hetplan.executor.serving.choosers import NoWorker
 from hetplan.executor.serving.frames import FAILED, SERVED, Answered
@@ -38,8 +39,8 @@ __all__ = ["Router", "main"]
 class Router:
     """Applications, the lanes that serve them, and the queries under way."""
 
-    def __init__(self, routes_path: Path) -> None:
-        self.routes_path = routes_path
+    def __init__(self, routes_path: Path, token: str | None = None) -> None:
+        self.routes_path, self.token = routes_path, token
         self.routes: Mapping[str, Any] = {}
         self.apps: dict[str, Application] = {}
         self.links: dict[tuple[str, str, int], Link] = {}
@@ -63,7 +64,7 @@ class Router:
             self.follow(json.loads(self.routes_path.read_text()))
             await self._until_linked(list(self.links.values()), _FIRST_LINK_LIMIT_S)
             settings = self.routes["router"]
-            server = await listen(self.handle, settings["bind"], settings["port"], sock=listener)
+            server = await listen(self.handle, settings["bind"], settings["port"], sock=listener, token=self._guard)
             probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             os.write(report, json.dumps({"failed": str(error)}).encode() + b"\n")
@@ -87,6 +88,11 @@ class Router:
             await asyncio.sleep(0.01)
             self._time_out()
         probe.close()
+
+    @property
+    def _guard(self) -> str | None:
+        """The token that its own clients need: on this machine alone they need none."""
+        return None if is_loopback(self.routes["router"]["bind"]) else self.token
 
     # What it follows
 
@@ -159,7 +165,9 @@ class Router:
         """The link to a unit, opened where there is none yet."""
         key = (unit["name"], unit["address"], unit["port"])
         if key not in self.links:
-            self.links[key] = Link(*key, on_done=self._done, on_ready=self._changed, on_lost=self._lost)
+            self.links[key] = Link(
+                *key, token=self.token, on_done=self._done, on_ready=self._changed, on_lost=self._lost
+            )
         return self.links[key]
 
     def _changed(self, link: Link) -> None:
@@ -504,7 +512,7 @@ def _child_body(item: Any, query: QueryState) -> bytes:
 def main(arguments: list[str]) -> None:
     """The process."""
     ordered = orders(arguments)
-    asyncio.run(Router(ordered.config).run(ordered.report, ordered.listener))
+    asyncio.run(Router(ordered.config, ordered.token).run(ordered.report, ordered.listener))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.frames import (  # fmt: skip
     ASK,
     BATCH,
@@ -49,8 +50,8 @@ _NAMES = {SERVED: "served", FAILED: "failed"}
 class Worker:
     """The loads of one unit behind one port."""
 
-    def __init__(self, config_path: Path) -> None:
-        self.config_path = config_path
+    def __init__(self, config_path: Path, token: str | None = None) -> None:
+        self.config_path, self.token = config_path, token
         self.config: Mapping[str, Any] = {}
         self.loads: dict[str, HeldLoad] = {}
         self.lanes: dict[str, tuple[Station, Lane]] = {}
@@ -70,7 +71,8 @@ class Worker:
             os.sched_setaffinity(0, config["cores"])
         try:
             await self._change(config)
-            server = await listen(self.handle, config["bind"], config["port"])
+            guard = None if is_loopback(config["bind"]) else self.token
+            server = await listen(self.handle, config["bind"], config["port"], token=guard)
             probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             _report(report, {"failed": str(error)})
@@ -317,7 +319,7 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
 def main(arguments: list[str]) -> None:
     """The process."""
     ordered = orders(arguments)
-    asyncio.run(Worker(ordered.config).run(ordered.report))
+    asyncio.run(Worker(ordered.config, ordered.token).run(ordered.report))
 
 
 if __name__ == "__main__":
