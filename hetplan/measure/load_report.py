@@ -7,6 +7,9 @@ answered; requests that the run did not send do not count.
 
 Judged are the wishes about response time and the promises that a simulation or a measurement made. A line is broken
 when its measured interval lies wholly on the wrong side; promises by models without queueing are only put beside.
+
+Simulation and measurement disagree where a line's two intervals are further apart than a tolerance, in whichever
+direction: then the profile, the hop or the machine is not what the plan was made for.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ STRETCHES = 10
 TAIL_REQUESTS = 20
 """With fewer requests beyond a percentile its interval says little, and the report says so."""
 _REFUSED = ("dropped", "lost")
+_POINT = 0.01
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,28 @@ class LoadLine:
     measured: Figure | None
     verdict: Verdict
 
+    @property
+    def name(self) -> str:
+        """The quantity and its percentile."""
+        return self.quantity if self.percentile is None else f"{self.quantity} p{self.percentile:g}"
+
+    def disagrees(self, tolerance: float) -> bool:
+        """Whether simulated and measured intervals are further apart than this share, or than a point of violations.
+
+        >>> line = LoadLine("a", "response_ms", 99.0, "", None, "", (100, 95, 105), Figure(130, 120, 140), Verdict.KEPT)
+        >>> line.disagrees(0.1), line.disagrees(0.2)
+        (True, False)
+        """
+        if self.simulated is None or self.measured is None or not math.isfinite(tolerance):
+            return False
+        value, low, high = self.simulated
+        low, high = (value if math.isnan(end) else end for end in (low, high))
+        found = self.measured
+        least, most = (found.value if math.isnan(end) else end for end in (found.low, found.high))
+        if self.quantity == "response_ms" and self.percentile is not None:
+            return least > high * (1.0 + tolerance) or most < low * (1.0 - tolerance)
+        return self.quantity == "violations" and (least > high + _POINT or most < low - _POINT)
+
     def __str__(self) -> str:
         share = f" p{self.percentile:g}" if self.percentile is not None else ""
         found = "not measured" if self.measured is None else f"measured {self.measured.value:.6g}"
@@ -277,6 +303,12 @@ class LoadReport:
     apps: Mapping[str, AppMeasured]
     lines: tuple[LoadLine, ...]
     warnings: tuple[tuple[str, str, str], ...] = ()
+    tolerance: float = math.inf
+
+    @property
+    def disagreeing(self) -> tuple[LoadLine, ...]:
+        """The lines about response times and violations whose simulation is not what was measured."""
+        return tuple(line for line in self.lines if line.disagrees(self.tolerance))
 
     @property
     def broken(self) -> tuple[LoadLine, ...]:
@@ -295,6 +327,8 @@ class LoadReport:
             "plan": self.plan,
             "duration_s": self.duration_s,
             "ok": self.ok,
+            "tolerance": self.tolerance if math.isfinite(self.tolerance) else None,
+            "disagreeing": [f"{line.app}: {line.name}" for line in self.disagreeing],
             "lines": [line.as_dict() for line in self.lines],
             "apps": {name: app.as_dict() for name, app in self.apps.items()},
             "warnings": [{"code": code, "at": at, "text": text} for code, at, text in self.warnings],
@@ -316,6 +350,7 @@ def load_report(
     duration_s: float,
     slo: Slo | None = None,
     simulated: Simulated | None = None,
+    tolerance: float = math.inf,
 ) -> LoadReport:
     """The report of a load: wishes of the SLO first, then promises, then the figures that neither is about."""
     apps = {app.app: app for app in measured}
@@ -323,7 +358,7 @@ def load_report(
     lines = [line for app in measured for line in _wishes(app, slo, beside)]
     lines += [_promise(promise, apps, beside, lines) for promise in plan.promises]
     lines += [line for app in measured for line in _figures(app, beside, lines)]
-    return LoadReport(plan.digest, duration_s, apps, tuple(lines), tuple(_warnings(measured)))
+    return LoadReport(plan.digest, duration_s, apps, tuple(lines), tuple(_warnings(measured)), tolerance)
 
 
 def judge(found: Figure, relation: str, promised: float) -> Verdict:

@@ -7,6 +7,10 @@ percentile there is no upper end, and its interval is infinite.
 **Stopping.** A cell is done when the half-widths of the intervals of p50 and p99, relative to the values, are small
 enough. Looking after every measurement would stop at lucky moments, so looks are 20% apart.
 
+**A busy machine** shows in how long the model's threads were ready to run and had no core (the system counts that):
+`waited`, as a share of the time of the runs. Above `MUCH_WAITED` the profile warns, above the rule's `most_waited` the
+cell counts as not measured, for its times are those of the machine's other work.
+
 **Outliers** are kept in every figure, for a server will meet them too; they are counted and listed, with how many of
 them fell together with a preemption (the machine gave the core to somebody else meanwhile).
 """
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MUCH_WAITED",
     "Cell",
     "CellFigures",
     "cores_of_this_process",
@@ -192,6 +197,7 @@ class Cell:
     point: Mapping[str, float]
     samples_ms: tuple[float, ...] = ()
     preempted: tuple[int, ...] = ()
+    waited: float | None = None
     bytes_out: float | None = None
     fanout: float | None = None
     score: float | None = None
@@ -224,17 +230,25 @@ def measure_cell(
             run()
             if cancel.is_set():
                 return None
-        samples, preempted, answers = _samples(subject, run, rule, cancel)
+        with _Waiting() as waiting:
+            samples, preempted, answers = _samples(subject, run, rule, cancel, waiting)
     except MeasurementFailed as error:
         return Cell(cell.variant, cell.hardware, cell.point, failed=str(error))
     if cancel.is_set():
         return None
+    if waiting.share is not None and waiting.share > rule.most_waited:
+        why = (
+            f"the machine is busy: for {100 * waiting.share:.0f}% of the time the model waited for a core. Measure "
+            f"when nothing else runs, or raise repeats.most_waited ({rule.most_waited:g})"
+        )
+        return Cell(cell.variant, cell.hardware, cell.point, waited=waiting.share, failed=why)
     return Cell(
         variant=cell.variant,
         hardware=cell.hardware,
         point=cell.point,
         samples_ms=tuple(samples),
         preempted=tuple(preempted),
+        waited=waiting.share,
         bytes_out=_mean([one.bytes_out for one in answers]),
         fanout=_mean([one.fanout for one in answers]),
         score=_mean([one.score for one in answers]),
@@ -246,8 +260,53 @@ def measure_cell(
     )
 
 
+MUCH_WAITED = 0.05
+"""The share of waiting from which figures are called those of a busy machine."""
+
+
+class _Waiting:
+    """How long this process's threads were ready to run and had no core, during the runs."""
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+        self._waited_ns = self._took_ns = self._before_ns = 0
+
+    def __enter__(self) -> _Waiting:
+        with suppress(OSError):
+            for thread in os.listdir("/proc/self/task"):
+                self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._before_ns = self._total_ns()
+
+    def end(self, took_ns: int) -> None:
+        """A run has ended."""
+        self._waited_ns += self._total_ns() - self._before_ns
+        self._took_ns += took_ns
+
+    @property
+    def share(self) -> float | None:
+        """Of the time of the runs; None where the system does not count it."""
+        if not self._files or not self._took_ns:
+            return None
+        return float(f"{min(self._waited_ns / self._took_ns, 1.0):.3g}")
+
+    def _total_ns(self) -> int:
+        total = 0
+        for file in self._files:
+            with suppress(OSError):  # a thread that has ended
+                total += int(os.pread(file, 100, 0).split()[1])
+        return total
+
+
 def _samples(
-    subject: Subject, run: Any, rule: Repeats, cancel: threading.Event
+    subject: Subject, run: Any, rule: Repeats, cancel: threading.Event, waiting: _Waiting
 ) -> tuple[list[float], list[int], list[Answer]]:
     samples: list[float] = []
     preempted: list[int] = []
@@ -259,9 +318,12 @@ def _samples(
             if (rest_s := next(rests)) > 0.0:
                 cancel.wait(rest_s)
             switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+            waiting.begin()
             began = time.perf_counter_ns()
             raw = run()
-            took_ms = (time.perf_counter_ns() - began) / 1e6
+            took_ns = time.perf_counter_ns() - began
+            waiting.end(took_ns)
+            took_ms = took_ns / 1e6
             if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw != switches:
                 preempted.append(len(samples))
             answer = subject.read(raw)

@@ -169,6 +169,8 @@ def _details(cells: Sequence[Cell], figures: Mapping[tuple[float, ...], CellFigu
     listed = []
     for cell in cells:
         said = {"at": dict(cell.point), **figures[_place(cell.point)].as_dict()}
+        if cell.waited is not None:
+            said["waited"] = cell.waited
         if cell.operators_ms:
             said["operators_ms"] = dict(cell.operators_ms)
         if cell.fanout is not None:

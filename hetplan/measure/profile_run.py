@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.profile_cell import (
+    MUCH_WAITED,
     Cell,
     cores_of_this_process,
     figures_of,
@@ -145,7 +146,15 @@ class Measurements:
 
     def warnings(self) -> list[tuple[str, str, str]]:
         """(code, where, text) of all that could not be measured."""
-        return [("W-not-measured", where, why) for where, why in self.failed]
+        busy = [cell for cell in self.cells if not cell.failed and (cell.waited or 0.0) > MUCH_WAITED]
+        said = [
+            (
+                "W-busy", f"{cell.variant} on {cell.hardware} at {_shown(cell.point)}",
+                f"for {100 * (cell.waited or 0.0):.0f}% of the time it waited for a core: other work makes it slow",
+            )
+            for cell in busy
+        ]  # fmt: skip
+        return [("W-not-measured", where, why) for where, why in self.failed] + said
 
 
 def measure(

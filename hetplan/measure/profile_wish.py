@@ -89,6 +89,7 @@ class Repeats(Model):
     min_runs: PositiveCount = 30
     max_runs: PositiveCount = 5000
     max_s: PositiveAmount = 20.0
+    most_waited: Fraction = Field(default=0.25, description="share of a run's time without a core; more is refused")
     p50_within: PositiveAmount | None = Field(default=0.02, description="half-width of its interval / value")
     p99_within: PositiveAmount | None = 0.1
     confidence: Annotated[Fraction, Field(gt=0, lt=1)] = 0.95

@@ -22,6 +22,7 @@ class Exit(IntEnum):
     CHECK_FAILED = 6
     APPLY_FAILED = 7
     DIFFERENT = 8
+    DISAGREES = 9
     INTERRUPTED = 130
 
 

@@ -581,7 +581,9 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut() -> None:
 def test_without_the_token_no_body_is_read() -> None:
     async def client(server: HttpServer) -> tuple[bytes, int]:
         reader, writer = await dial(server)
-        writer.write(b"POST /v1/a HTTP/1.1\r\ncontent-length: 1000000\r\nauthorization: Bearer no\r\n\r\n" + b"x" * 1000)
+        writer.write(
+            b"POST /v1/a HTTP/1.1\r\ncontent-length: 1000000\r\nauthorization: Bearer no\r\n\r\n" + b"x" * 1000
+        )
         answer = await reader.read()
         writer.close()
         return answer, server.held

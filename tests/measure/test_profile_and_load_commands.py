@@ -24,6 +24,7 @@ MEASURE = """
 format = "hetplan/measure/1.0"
 [hardware.cpu-1]
 [repeats]
+most_waited = 1
 warm_up = 1
 min_runs = 3
 max_runs = 4
@@ -193,7 +194,7 @@ def load_words(folder: Path, router: str, *more: object) -> list[object]:
 
 
 def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
-    code, told, lines = run(*load_words(planned, router, "--simulations", "2"))
+    code, told, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "inf"))
     assert code == 0, told
     report = lines[-1]["report"]
     wish = report["lines"][0]
@@ -219,12 +220,29 @@ def test_a_wish_that_is_broken_is_exit_6(planned: Path, router: str) -> None:
 
 
 def test_the_table_for_people_names_all_three(planned: Path, router: str) -> None:
-    words = [word for word in load_words(planned, router, "--simulations", "2") if word != "--json"]
-    code, told, _ = run(*words)
+    words = load_words(planned, router, "--simulations", "2", "--tolerance", "inf")
+    code, told, _ = run(*(word for word in words if word != "--json"))
     assert code == 0
     assert "promised" in told
     assert "against simulation" in told
     assert "response_ms p90" in told
+
+
+def test_a_simulation_that_is_not_what_was_measured_is_exit_9(planned: Path, router: str) -> None:
+    """Every reply takes 400 ms, where the profile says 5 and 10."""
+    Router.after_s = 0.4
+    code, told, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "50"))
+    assert code == 9, told
+    assert "simulation and measurement disagree by more than 50%: rank response_ms p50" in lines[-1]["exit"]["reason"]
+    assert "rank: response_ms p50" in lines[-1]["report"]["disagreeing"]
+    assert lines[-1]["report"]["tolerance"] == 0.5
+
+
+def test_fields_for_a_gateway_are_sent(planned: Path, router: str) -> None:
+    words = load_words(planned, router, "--simulations", "0", "--header", "authorization: Bearer me")
+    assert run(*words)[0] == 0
+    assert all(b"\r\nauthorization: Bearer me\r\n" in request for request in Router.seen)
+    assert run(*load_words(planned, router, "--header", "nonsense"))[0] == 2
 
 
 def test_nobody_there(planned: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import subprocess
 import sys
 import threading
 import types
@@ -28,6 +29,7 @@ HEAD = """
 format = "hetplan/measure/1.0"
 [hardware.cpu-1]
 [repeats]
+most_waited = 1
 warm_up = 1
 min_runs = 3
 max_runs = 5
@@ -381,3 +383,40 @@ def test_prices_merge_from_a_file_of_their_own(folder: Path) -> None:
     both, _, faults = merge([("measured.json", profile_document(wish, found)), ("prices.json", prices)])
     assert faults == []
     assert load_profile(both).offers["o"].hardware == "cpu-1"
+
+
+BUSY = """
+import time
+def load():
+    def prepare(point):
+        def run():
+            until = time.process_time() + 0.02
+            while time.process_time() < until:
+                pass
+        return run
+    return prepare
+"""
+
+
+def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Path) -> None:
+    """Three others take the model's core: its times are three times as long and more."""
+    (folder / "measured_busy.py").write_text(BUSY)
+    core = cores_of_this_process()[0]
+    spin = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    variant = '[variants.v]\ntask = "classify"\ncallable = "measured_busy:load"\naxes = {batch = [1]}\n'
+    others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(3)]
+    try:
+        _, found = measured(folder, variant)
+        cell = found.cells[0]
+        assert cell.waited is not None
+        assert cell.waited > 0.3
+        assert [code for code, _, why in found.warnings() if "waited for a core" in why] == ["W-busy"]
+        (folder / "measure.toml").write_text((HEAD + variant).replace("most_waited = 1", "most_waited = 0.3"))
+        refused = measure(*read_wish(folder / "measure.toml"))
+        ((code, where, why),) = refused.warnings()
+        assert (code, where) == ("W-not-measured", "v on cpu-1 at batch 1")
+        assert "the machine is busy: for" in why
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
