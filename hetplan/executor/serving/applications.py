@@ -15,6 +15,7 @@ from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.pipelines import Backups, drops
 from hetplan.executor.serving.choosers import Chooser, EarliestChooser, ShareChooser, TurnChooser
 from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.metrics import Histogram
 from hetplan.executor.serving.query_tree import Steps, Task
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch import BackupEntry
@@ -37,6 +38,8 @@ class Tally:
     by_outcome: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OUTCOMES, 0))
     edges: dict[str, list[int]] = field(default_factory=dict)
     """Per "variant/child": queries that the variant answered, and queries that it sent on to the child."""
+    seconds: Histogram = field(default_factory=Histogram)
+    """From the arrival to the answer, of the queries that were answered."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from time import monotonic
 
 from hetplan.executor.serving.applications import Application
 from hetplan.executor.serving.links import Lane
+from hetplan.executor.serving.metrics import KIND, Page, load_metrics
 from hetplan.executor.serving.query_tree import QueryState
 
 __all__ = ["Counted", "reply"]
@@ -73,17 +74,39 @@ class Counted:
 
     def prometheus(self) -> tuple[bytes, bytes]:
         """As (content type, body) in Prometheus' text format."""
-        lines = [
-            f'hetplan_queries{{app="{app}",what="{name}"}} {value}'
-            for app, values in self._by_app().items()
-            for name, value in values.items()
-        ]
-        lines += [
-            f'hetplan_load{{load="{load}",what="{name}"}} {value:g}'
-            for load, values in self.loads.items()
-            for name, value in values.items()
-        ]
-        return b"text/plain; version=0.0.4", ("\n".join(lines) + "\n").encode()
+        page, apps = Page(), self._by_app()
+        page.add("hetplan_router_info", "gauge", "The routes that are followed.", [({"revision": self.revision}, 1)])
+        page.add("hetplan_uptime_seconds", "gauge", "Seconds since the router began.", [({}, self.uptime_s)])
+        page.add(
+            "hetplan_queries_arrived_total", "counter", "Queries that have come in.",
+            [({"app": app}, values["arrived"]) for app, values in apps.items()],
+        )  # fmt: skip
+        page.add(
+            "hetplan_queries_total", "counter", "Queries that have ended, by what became of them.",
+            [
+                ({"app": name, "outcome": outcome}, count)
+                for name, app in self.apps.items()
+                for outcome, count in app.tally.by_outcome.items()
+            ],
+        )  # fmt: skip
+        for key, about in (
+            ("under_way", "Queries that are not answered yet."), ("waiting", "Queries that wait for a worker."),
+            ("rate_qps", "Queries per second, as the load monitor sees them."),
+        ):  # fmt: skip
+            gauge = [({"app": app}, values[key]) for app, values in apps.items()]
+            page.add(f"hetplan_queries_{key}", "gauge", about, gauge)
+        page.add_times(
+            "hetplan_query_seconds", "From a query's arrival to its answer, of those that were answered.",
+            [({"app": name}, app.tally.seconds) for name, app in self.apps.items()],
+        )  # fmt: skip
+        named = {lane.name: {"app": lane.app, "load": lane.name, "model": lane.variant} for lane in self.lanes}
+        load_metrics(page, {load: (named.get(load, {"load": load}), counts) for load, counts in self.loads.items()})
+        up = {lane.unit: float(lane.link.ready) for lane in self.lanes}
+        page.add(
+            "hetplan_worker_up", "gauge", "Whether the router is linked to the worker.",
+            [({"worker": unit}, ready) for unit, ready in up.items()],
+        )  # fmt: skip
+        return KIND, page.bytes()
 
     def json(self) -> tuple[bytes, bytes]:
         """As (content type, body) in JSON."""

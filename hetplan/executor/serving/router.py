@@ -28,6 +28,7 @@ from hetplan.executor.serving.frames import FAILED, SERVED, Answered
 from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane, Link
+from hetplan.executor.serving.metrics import wants_prometheus
 from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
@@ -203,7 +204,8 @@ class Router:
             counted = Counted(
                 monotonic() - self.since_s, self.routes["revision"], self.apps, self.loads, self.lanes.values()
             )
-            kind, body = counted.prometheus() if "prometheus" in exchange.query else counted.json()
+            asked = wants_prometheus(exchange.query, exchange.headers.get("accept", ""))
+            kind, body = counted.prometheus() if asked else counted.json()
             exchange.answer(200, body, kind=kind)
 
     def _arrive(self, exchange: Exchange, app: Application | None) -> None:
@@ -451,6 +453,8 @@ class Router:
         self.under_way -= 1
         app.tally.under_way -= 1
         app.tally.by_outcome[outcome] += 1
+        if outcome in ("served", "late"):
+            app.tally.seconds.add(now - query.arrived_s)
         reply(query, outcome, now, query.why)
 
     def _lost(self, link: Link, lost: list[tuple[int, Task]]) -> None:

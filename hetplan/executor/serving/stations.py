@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from hetplan.dispatch.pipelines import drops
 from hetplan.executor.serving.frames import DROPPED, FAILED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
+from hetplan.executor.serving.metrics import Histogram
 from hetplan.executor.serving.models import Model, Result
 from hetplan.executor.serving.query_body import Query
 
@@ -62,6 +63,8 @@ class HeldLoad:
     max_wait_s: float
     expected: ServiceLaw | None
     counters: Counters = field(default_factory=Counters)
+    seconds: Histogram = field(default_factory=Histogram)
+    """From the begin of a batch to its end."""
 
     def mean_s(self, query: Query, size: int) -> float:
         """How long a batch of this size should take; 0 where nobody knows."""
@@ -131,6 +134,7 @@ class Station:
             took = monotonic() - began
             self.busy -= 1
             load.counters.busy_ms += 1000.0 * took
+            load.seconds.add(took)
             self.start()
             for job, result in zip(jobs, results, strict=True):
                 if result.outcome == FAILED:

@@ -37,6 +37,7 @@ from hetplan.executor.serving.frames import (  # fmt: skip
 )
 from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import ServiceLaw
+from hetplan.executor.serving.metrics import KIND, Page, load_metrics, wants_prometheus
 from hetplan.executor.serving.models import Model, Result, SleepModel
 from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
@@ -185,7 +186,26 @@ class Worker:
             exchange.answer(503 if self.draining else 200, json.dumps(said).encode())
         else:
             loads = {name: asdict(load.counters) for name, load in self.loads.items()}
+            if wants_prometheus(exchange.query, exchange.headers.get("accept", "")):
+                exchange.answer(200, self._metrics(loads), kind=KIND)
+                return
             exchange.answer(200, json.dumps({"since_s": monotonic() - self.since_s, "loads": loads}).encode())
+
+    def _metrics(self, loads: Mapping[str, Mapping[str, float]]) -> bytes:
+        page, unit = Page(), self.config["unit"]
+        page.add(
+            "hetplan_uptime_seconds", "gauge", "Seconds since the worker began.", [({}, monotonic() - self.since_s)]
+        )
+        said = {
+            load["id"]: {"app": load["app"], "load": load["id"], "model": load["variant"]} for load in unit["loads"]
+        }
+        named = {name: ({"worker": unit["name"], **said[name]}, counts) for name, counts in loads.items()}
+        load_metrics(page, named)
+        page.add_times(
+            "hetplan_service_seconds", "From the begin of a batch to its end.",
+            [(labels, self.loads[name].seconds) for name, (labels, _) in named.items()],
+        )  # fmt: skip
+        return page.bytes()
 
     def _query(self, exchange: Exchange, name: str) -> None:
         place = self.lanes.get(name)
