@@ -3,7 +3,7 @@
 A group becomes a ConfigMap (what its workers hold), a headless Service (a name that leads to each of its pods) and a
 Deployment. The router becomes a ConfigMap with the routes, a Deployment and a Service. ConfigMaps never change: a new
 content has a new name, so a pod that starts again reads what its Deployment was made for. A Deployment and the pods of
-its template carry a digest of all that hosts.toml and the plan make of them: by it pods of an older template are told
+its template carry a digest of all that hosts.toml and the plan make of them: by it pods of an older template differ
 from new ones, and a changed image, amount or selector is seen.
 
 Only names, numbers and what hosts.toml says go in; a command, an image or a selector never comes from a plan.
