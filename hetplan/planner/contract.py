@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["Ask", "Engines", "Event", "Obstacle", "Options", "Problem", "Solver", "Tools", "logged"]
+__all__ = ["Ask", "Engines", "Event", "Obstacle", "Options", "Problem", "Size", "Solver", "Tools", "logged"]
 
 X = TypeVar("X")
+
+Size = Literal["planned", "estimated", "simulated", "auto"]
+"""Option `size` of every question."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Tools
@@ -25,7 +25,6 @@ __all__ = [
     "SEEDS",
     "Played",
     "Shown",
-    "Size",
     "check_simulator",
     "plan_to_simulate",
     "play",
@@ -33,8 +32,6 @@ __all__ = [
     "with_shown",
 ]
 
-Size = Literal["planned", "estimated", "simulated", "auto"]
-"""Option `size` of every question."""
 SEEDS = 5
 """Simulations behind a promise."""
 SEARCHED = (2, 30_000)

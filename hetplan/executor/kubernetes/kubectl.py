@@ -149,7 +149,7 @@ def _conflicts(said: str) -> str:
     """Which fields somebody else owns, and what can be done; "" where the failure is another.
 
     >>> _conflicts('Apply failed with 1 conflict: conflict with "kubectl-set" using apps/v1: .spec.replicas')
-    'kubectl-set owns .spec.replicas. Leave it to kubectl-set, or set take_over = true in the target\'s settings'
+    "kubectl-set owns .spec.replicas. Leave it to kubectl-set, or set take_over = true in the target's settings"
     """
     found = [(owner, " ".join(fields.replace("- ", "").split())) for owner, fields in _CONFLICT.findall(said)]
     if "conflict" not in said or not found:

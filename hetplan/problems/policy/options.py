@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hetplan.planner.contract import Options
-from hetplan.problems.simulated import Size
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", "SingleOptions"]
 

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hetplan.planner.contract import Options
-from hetplan.problems.simulated import Size
+from hetplan.planner.contract import Options, Size
 from hetplan.profiles.fields import wrong
 
 __all__ = [

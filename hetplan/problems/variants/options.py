@@ -6,11 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["GreedyOptions", "PaperOptions", "SimpleOptions", "VariantsOptions"]
 
-Size = Literal["planned", "estimated", "simulated", "auto"]
 Machines = Literal["shared", "whole"]
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
