@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 import hetplan as hp
 from hetplan import registry
-from hetplan.profiles.plan_file import plan_schema
 from hetplan.profiles.plan_meaning import meaning_of
+from hetplan.profiles.read_plan import plan_schema
 from hetplan.verifier.check import verify_plan
 
 EXAMPLES = {
@@ -41,6 +41,7 @@ EXAMPLES = {
     "compound": ("compound/profile.json", "compound/slo.json", {"measured": "compound/measured.json"}),
     "compound-candidates": ("compound/candidates-profile.json", "compound/candidates-slo.json", {}),
     "end-to-end": ("end-to-end/profile.json", "end-to-end/slo.json", {}),
+    "llm": ("llm/profile.json", "llm/slo.json", {}),
     "policy": ("policy/profile.json", "policy/slo.json", {}),
 }
 SLOW = {"policy": 200, "end-to-end": 4}

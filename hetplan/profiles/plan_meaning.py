@@ -22,14 +22,14 @@ workers[].queue workers[].loads[].id workers[].loads[].app workers[].loads[].nod
 workers[].loads[].at.* workers[].loads[].artifact workers[].loads[].knobs.* workers[].loads[].instances
 workers[].loads[].share.gpu workers[].loads[].share.cpu_cores workers[].loads[].share.enforce
 workers[].loads[].outcomes.* workers[].loads[].serve.max_batch workers[].loads[].serve.max_wait_ms
-workers[].loads[].serve.concurrency
+workers[].loads[].serve.concurrency workers[].loads[].serve.most_seqs workers[].loads[].serve.most_tokens
 routing.*[].when.* routing.*[].after.* routing.*[].prefix[] routing.*[].node routing.*[].to.*
 dispatch.*.rule dispatch.*.late dispatch.*.candidate dispatch.*.demand.* dispatch.*.machines.*[] dispatch.*.knobs.*
 dispatch.*.placement.* dispatch.*.share.* dispatch.*.slo_ms dispatch.*.xi dispatch.*.weight.* dispatch.*.penalty
 dispatch.*.penalty_ms dispatch.*.split_above dispatch.*.predict.* dispatch.*.prefer[] dispatch.*.threshold
 dispatch.*.base dispatch.*.balancing dispatch.*.keyed dispatch.*.budget_ms.* dispatch.*.backup[].to
 dispatch.*.backup[].node dispatch.*.backup[].left_qps dispatch.*.backup[].latency_ms dispatch.*.backup[].quality
-dispatch.*.estimate.window_ms
+dispatch.*.estimate.window_ms dispatch.*.output_tokens dispatch.*.limit.* dispatch.*.ttft_ms
 policies.*[].workers policies.*[].slo_ms policies.*[].rate_qps policies.*[].queue_max policies.*[].slack_ms[]
 policies.*[].models[] policies.*[].choice.* policies.*[].batch.* policies.*[].otherwise.model
 policies.*[].otherwise.batch

@@ -47,7 +47,7 @@ from hetplan.verifier.demand import classes_of, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.pipeline import Paths
-from hetplan.verifier.promises import QUESTIONS, Computed, plain_name
+from hetplan.verifier.promises import Computed, plain_name
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -64,7 +64,7 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
 
     `computed` holds what was recomputed of the applications that can be followed.
     """
-    if facts.plan.question not in QUESTIONS:
+    if facts.plan.question not in _QUEUE:
         return []
     parts = (_actions, _queues, _loads, _routes, _rules, _budgets, _promises, _claims, _valid, _warnings, _machines)
     return [*(found for part in parts for found in part(facts)), *_execution(facts, computed)]

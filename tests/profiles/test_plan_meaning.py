@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hetplan.profiles.plan_file import plan_schema
 from hetplan.profiles.plan_meaning import CLAIMS, LEAVES, REMARKS, RUNS, meaning_of
+from hetplan.profiles.read_plan import plan_schema
 
 
 def leaves(schema: dict[str, Any], known: dict[str, Any], at: str = "") -> Iterator[str]:
