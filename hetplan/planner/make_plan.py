@@ -237,8 +237,10 @@ def _proof(record: Record, *, always: bool) -> dict[str, Any] | None:
     """
     answer, certificate = record.answers[-1], record.certificates[-1]
     form = record.form
-    if not isinstance(form, Milp) or len(record.answers) > 1:
+    if len(record.answers) > 1:
         return None
+    if not isinstance(form, Milp):
+        return form.written_proof(answer) if certificate.vouched is Vouched.CERTIFIED else None
     tree = answer.proof.get("tree")
     if isinstance(tree, BoundTree) and (always or certificate.vouched is Vouched.CERTIFIED):
         numbers = int((tree.leaves != 0.0).sum()) + tree.splits.size

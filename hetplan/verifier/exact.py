@@ -321,7 +321,7 @@ _SAYS: dict[str, tuple[str, tuple[str, ...]]] = {
 _SAYS_OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     **{("policy", name): ("=", ("stationary/1", "simulation/1")) for name in ("goodput", "quality", "violations")},
     ("policy", "utilisation"): ("=", ("stationary/1",)),
-    ("compound", "response_ms"): ("<=", _ARITHMETIC),
+    ("compound", "response_ms"): ("<=", ("no-queueing", "measured")),
     ("compound", "quality"): ("=", ("measured",)),
     **{("compound", name): ("=", _ARITHMETIC) for name in ("goodput", "served", "candidates_per_hour")},
 }
@@ -376,7 +376,7 @@ _SCOPES = {
     ("compound", ""): ("problem", "restriction"),
     ("pool", "fluid_rate_qps"): ("restriction",),
     ("pool", ""): ("problem", "relaxation"),
-    ("pipeline", ""): ("problem", "restriction"),
+    ("pipeline", ""): ("problem", "relaxation", "restriction"),
     ("variants", ""): ("problem", "relaxation"),
 }
 
