@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from hetplan.planner.answer import relative_gap
 from hetplan.profiles.plan import Claim, Solve
-from hetplan.verifier import compound, pool_bounds
+from hetplan.verifier import compound, pipeline_bounds, pool_bounds
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import ClaimAgain, Violation, Word
 from hetplan.verifier.rows import NoProof, NotRebuilt
@@ -20,7 +20,11 @@ __all__ = ["check_proofs"]
 
 Prover = Callable[[Facts, Claim, Solve], float]
 
-_REBUILT: dict[str, Prover] = {"pool": pool_bounds.proved, "compound": compound.proved}
+_REBUILT: dict[str, Prover] = {
+    "pool": pool_bounds.proved,
+    "pipeline": pipeline_bounds.proved,
+    "compound": compound.proved,
+}
 """Questions whose mathematics is written down again."""
 
 SHORT = 1e-8

@@ -44,6 +44,7 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Seat, gather, run_of
+from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -337,7 +338,7 @@ def _slowed(reading: _Reading) -> Iterator[Violation]:
             yield Violation("variants-slowdown", at, f"runs beside {beside:g} others, measured up to {most:g}")
             continue
         point = {name: beside if name == "co_load" else held.run.at.get(name, 0.0) for name in table.axes}
-        factor = float(table.read([point]).values[0])
+        factor = float(read(table, "mean", point, 1)[0][0])
         for app in held.qps:
             routes = reading.plan.routing.get(app, ())
             if not any(held.load.id in route.to for route in routes):
