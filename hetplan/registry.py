@@ -114,7 +114,10 @@ CHECKS = {
 TOOLS = {
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
-    "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
+    "pool": {
+        "simulate": "hetplan.simulator.pool_allowable:allowable_rate",
+        "simulate_plan": "hetplan.simulator.simulate:simulate",
+    },
     "llm": {
         "play_tokens": "hetplan.simulator.tokens:play",
         "draw_tokens": "hetplan.simulator.tokens:draw",
