@@ -9,7 +9,7 @@ that, and so is one that takes other service times for granted than were played 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -299,6 +299,8 @@ class RunSummary:
     stretches: Mapping[str, tuple[AppFigures, ...]]
     utilisation: Mapping[str, float]
     busiest: float
+    """The most work of any group, as a share of what it does at full batches: one that takes whatever waits is nearly
+    always busy, long before it has all the work that it can do."""
     busiest_of: Mapping[str, float]
     """By application: of the workers that its queries go to."""
     waiting: Mapping[str, float]
@@ -317,10 +319,12 @@ def summary_of(
     stretches: int = 0,
     pooled: bool = False,
     serving: Mapping[str, Collection[str]],
+    work_of: Callable[[str, float], float] = lambda _, __: 1.0,
 ) -> RunSummary:
     """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group.
 
-    `serving` names the groups that an application's queries go to.
+    `serving` names the groups that an application's queries go to. `work_of` says which part of a group's busy time it
+    would have needed at full batches, by the mean of its batches.
     """
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
@@ -336,7 +340,11 @@ def summary_of(
     busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
     use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
     utilisation = {name: float(value) for name, value in zip(result.groups, use, strict=True)}
-    together = float(busy.sum() / opened.sum()) if opened.sum() > 0 else 0.0
+    batch = {name: result.served[name] / max(result.batches[name], 1) for name in result.groups}
+    needed = busy * np.array([work_of(name, batch[name]) for name in result.groups])
+    work = np.divide(needed, opened, out=np.zeros(len(busy)), where=opened > 0)
+    work_by_name = {name: float(value) for name, value in zip(result.groups, work, strict=True)}
+    together = float(needed.sum() / opened.sum()) if opened.sum() > 0 else 0.0
     paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
     priced = any(result.prices.values())
     span = max(result.end_ms, result.horizon_ms)
@@ -344,16 +352,16 @@ def summary_of(
         apps=apps,
         stretches=parts,
         utilisation=utilisation,
-        busiest=together if pooled else float(use.max(initial=0.0)),
+        busiest=together if pooled else float(work.max(initial=0.0)),
         busiest_of={
-            app: together if pooled else max((utilisation.get(name, 0.0) for name in names), default=0.0)
+            app: together if pooled else max((work_by_name.get(name, 0.0) for name in names), default=0.0)
             for app, names in serving.items()
         },
         waiting={
             name: float(value)
             for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)
         },
-        batch={name: result.served[name] / max(result.batches[name], 1) for name in result.groups},
+        batch=batch,
         cost_per_hour=cost_of(paid, span) if priced else None,
         timeline=_timeline(result),
         overrun=max(0.0, result.end_ms - result.horizon_ms) / max(result.horizon_ms, 1e-9),

@@ -152,7 +152,7 @@ def check_size(demands: Sequence[AppDemand], length_s: float, *, seeds: int, ask
 
 
 def utilisation_of(runs: Sequence[RunSummary], app: str | None = None) -> float:
-    """The share of time that the busiest workers, of all or of one application, are busy, as a mean over the runs."""
+    """The share of what they can do, at full batches, that the busiest workers do; the mean over the runs."""
     return sum(run.busiest if app is None else run.busiest_of.get(app, run.busiest) for run in runs) / len(runs)
 
 
@@ -217,7 +217,7 @@ def _unsettled(demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -
     if is_settled(demand.percentile, demand, length_s, runs):
         return []
     text = (
-        f"workers are busy {100 * utilisation_of(runs, demand.app):.1f}% of the time, where a few long queues make "
+        f"workers have {100 * utilisation_of(runs, demand.app):.1f}% of all they can do, where a few long queues make "
         f"p{demand.percentile:g}: these runs hold too few of them to say how high it may be; more seeds or a longer "
         "--duration would"
     )
@@ -246,8 +246,8 @@ def notices(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSum
         warned.append(("W-unstable", "simulation", text))
     elif busy > _NEAR and memory_length_s(demands, runs) > 1.05 * length_s:
         text = (
-            f"workers are busy {100 * busy:.1f}% of the time, where queues change slowly: runs of {length_s:g} s are "
-            "too short for figures to settle, and intervals may be too narrow; give a longer --duration"
+            f"workers have {100 * busy:.1f}% of all they can do, where queues change slowly: runs of {length_s:g} s "
+            "are too short for figures to settle, and intervals may be too narrow; give a longer --duration"
         )
         warned.append(("W-near-capacity", "simulation", text))
     if len(runs) == 1:

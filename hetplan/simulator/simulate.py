@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from hetplan.serving.demand import offered_qps
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
 from hetplan.serving.service import NOISES, NoiseName, noise_of
-from hetplan.serving.system import Rule, Service, System
+from hetplan.serving.system import Group, Rule, Service, System
 from hetplan.serving.targets import response_targets, strictest_ms
 from hetplan.simulator.control import follow_load, learning
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
@@ -309,11 +310,15 @@ def simulate_system(
             if control is not None:
                 control(run)
             result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
-            return summary_of(result, demands, slo_percentiles, stretches=cut, pooled=pooled, serving=serving)
+            return summary_of(
+                result, demands, slo_percentiles, stretches=cut, pooled=pooled, serving=serving,
+                work_of=partial(_work_at_full_batches, groups),
+            )  # fmt: skip
 
         return job
 
     cut = BATCHES if seeds == 1 else 0
+    groups = {group.id: group for group in plan_stages[0].system.groups}
     pooled = _is_pooled(plan_stages[0].system)
     # Systems that come later may have workers of other names.
     serving = _serving(plan_stages) if control is None and replan is None else {}
@@ -346,6 +351,25 @@ def _serving(stages: Sequence[PlannedSystem]) -> dict[str, set[str]]:
         names = (*(way.group for way in route.ways), *(backup.group for backup in route.backups))
         found.setdefault(route.app, set()).update(names)
     return found
+
+
+def _work_at_full_batches(groups: Mapping[str, Group], name: str, mean_batch: float) -> float:
+    """Which part of its busy time a group would have needed at full batches, where its loads take batches.
+
+    Groups under a policy choose batches by their queue, so nothing is known of them: all of it.
+    """
+    group = groups.get(name)
+    services = [one for load in group.loads for one in load.services.values()] if group is not None else []
+    if group is None or group.policies or not services or mean_batch <= 1e-9:
+        return 1.0
+    needed = 0.0
+    for service in services:
+        largest = service.mean_ms.shape[1]
+        each = np.maximum(mean_batch, 1.0)
+        now = [np.interp(each, np.arange(1, largest + 1), row) / min(each, largest) for row in service.mean_ms]
+        full = service.mean_ms[:, -1] / largest
+        needed = max(needed, float(np.max(full / np.maximum(now, 1e-12), initial=0.0)))
+    return min(needed, 1.0) if needed > 0 else 1.0
 
 
 def _wanted_s(

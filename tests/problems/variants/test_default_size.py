@@ -142,3 +142,32 @@ def test_a_short_run_with_an_open_interval_calls_no_plan_late():
     assert (found.exit_code, len(tools.asked)) == (0, 2)
     assert ["duration_s" in how for _, _, how in tools.asked] == [True, False]
     assert counts(found) == counts(default(table2(90.0, 100.0), 80.0)[0])
+
+
+@pytest.mark.parametrize(("rate", "machines"), [(400, 1), (600, 1), (720, 2)])
+def test_capacity_is_work_at_full_batches_not_busy_time(rate, machines):
+    # A server that takes whatever waits is busy nearly all the time at half of its 727 queries a second.
+    profile = {
+        "format": "hetplan/profile/1.1",
+        "hardware": {"gpu": {"kind": "gpu"}},
+        "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1"}},
+        "tasks": {"t": {}},
+        "variants": {"m": {"task": "t", "runs": [{"hardware": "gpu", "latency": "m"}]}},
+        "tables": {"m": {"quantity": "latency_ms", "axes": {"batch": [1, 4, 8]}, "mean": [5, 8, 11]}},
+    }
+    wish = {
+        "format": "hetplan/slo/1.0",
+        "apps": {
+            "a": {
+                "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 60}], "demand": {"rate_qps": rate}
+            }
+        },
+    }  # fmt: skip
+    outcome = hp.solve(profile, wish)
+    assert sum(worker.count for worker in outcome.require().workers) == machines
+    wish["apps"]["a"]["demand"]["rate_qps"] = 300
+    one_machine = hp.solve(profile, wish, options={"size": "planned"}).require()
+    wish["apps"]["a"]["demand"]["rate_qps"] = rate
+    report = hp.simulate(one_machine, profile, wish, duration_s=100)
+    codes = {code for code, _, _ in report.warnings}
+    assert ("W-near-capacity" in codes) == (machines > 1)
