@@ -4,7 +4,8 @@ python benchmarks/compound_beside.py 1000 10      seeds from 1000 on, so many of
 
 Both choose configurations only; where these run, and with which shares, is found by the same arithmetic as for
 `struct-ci`, so that what is compared is the choice of what to measure. TPE minimises the price of the cheapest
-compliant plan of a configuration; one that has none counts as 10 more than the dearest, and by how far it misses its targets.
+compliant plan of a configuration; one that has none counts as 10 more than the dearest, and by
+how far it misses its targets.
 """
 
 from __future__ import annotations
