@@ -180,16 +180,22 @@ def test_a_frozen_router_is_replaced(applied: Deployment) -> None:
 
 
 def frozen_one(deploy: Callable[..., Deployment], **changes: Any) -> tuple[Deployment, list[tuple[int, Any]]]:
-    """Two workers, queries on both, then one of them is frozen; what becomes of the queries."""
+    """Two workers, queries on both, then one of them is frozen; what becomes of the queries.
+
+    The keeper is frozen too: else it would end the worker and start it again, and the queries would go on through that.
+    """
     deployment = deploy(models=[{"kind": "sleep", "ms": 400.0, **changes}], router={"port": 0, "frozen_s": 0.2})
     endpoint = deployment.apply(ONE).endpoint
     units = [seen.name for seen in deployment.observe()]
     victim = processes(deployment, WORKER)[0]
+    (keeper,) = processes(deployment, KEEPER)
     with ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(lambda: Client(endpoint).post()) for _ in range(4)]
         health = deployment.targets["here"].health
         wait_for(lambda: sum(one.loads["w1.a"]["arrived"] for one in health(units).values()) >= 2)
+        os.kill(keeper, signal.SIGSTOP)
         os.kill(victim, signal.SIGSTOP)
+        deployment.close()
         return deployment, [one.result(120.0) for one in asking]
 
 
