@@ -47,6 +47,8 @@ CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 HOPELESS = 2.5
 """What a first look finds so many times over what may be late is looked at no more."""
+FAR = 10.0
+"""What loses so many times over what may be late is followed by twice as much room."""
 LATE = 100
 """In a play, at least so many queries may be late: where fewer may be, more are played, up to `LONGEST` times."""
 LONGEST = 10
@@ -228,10 +230,12 @@ class _Search:
         steps, width = (SPARES, self.effort.spare) if kind == "spare" else (HEADROOMS, self.effort.headroom)
         least = self.least.of(kind)
         of_kind: list[_Seen] = []
-        for step in (step for step in steps if step > least):
-            if not self.may_go_on or step >= self.beyond[kind] or any(one.good for one in of_kind):
-                break
-            of_kind += self._of_kind(kind, step)
+        left = [step for step in steps if step > least]
+        while left and self.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind):
+            of_kind += self._of_kind(kind, left[0])
+            # Far from enough, every other step is passed over: halves come back to it.
+            far = bool(of_kind) and of_kind[-1].played.worst > FAR
+            left = left[2:] if far and len(left) > 2 else left[1:]
         in_vain = 0
         while self.may_go_on and in_vain < IN_VAIN:
             good = min((one.room.of(kind) for one in of_kind if one.good), default=None)
