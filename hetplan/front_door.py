@@ -5,8 +5,9 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools
+from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
+from hetplan.planner.draft import Repair
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -128,6 +130,7 @@ def simulate(
     from hetplan.simulator.simulate import simulator_of
 
     tried = read_plan(plan, trust_digest=True)
+    how["on_event"] = logged(how.get("on_event"))
     return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
@@ -185,8 +188,9 @@ def plan_for(
     allow_unchecked: bool = False,
     tools: Tools | None = None,
     on_event: OnEvent | None = None,
+    try_repairs: bool = True,
 ) -> Outcome:
-    """`solve` for inputs that are read already."""
+    """`solve` for inputs that are read already; repairs are tried before they are handed back."""
     previous = None
     if start is not None:
         previous = read_plan(start)
@@ -197,9 +201,12 @@ def plan_for(
     limits = limits or Limits()
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
-    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=on_event)
+    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
+    if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
+        again = _again(choice, solver=solver, tools=tools, start=start, ask=ask)
+        outcome = replace(outcome, repairs=_tried_repairs(outcome, inputs, choice, again, ask))
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
@@ -208,6 +215,34 @@ def plan_for(
     report = _verify(outcome.plan, inputs, proofs=require_proof)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
+
+
+def _again(
+    choice: Choice, *, solver: str | None, tools: Tools | None, start: Source | Plan | None, ask: Asking
+) -> Callable[[Inputs, Mapping[str, Any]], Outcome]:
+    """The same question, asked of changed files in what is left of the time."""
+
+    def plan(inputs: Inputs, options: Mapping[str, Any]) -> Outcome:
+        seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
+        return plan_for(
+            inputs, question=choice.problem.question, formulation=choice.formulation, options=options, start=start,
+            solver=solver, limits=replace(ask.limits, seconds=seconds), tools=tools, try_repairs=False,
+        )  # fmt: skip
+
+    return plan
+
+
+def _tried_repairs(
+    outcome: Outcome, inputs: Inputs, choice: Choice, again: Callable[[Inputs, Mapping[str, Any]], Outcome], ask: Asking
+) -> tuple[Repair, ...]:
+    from hetplan.planner.repairs import Trials
+
+    cancel = ask.limits.cancel
+    trials = Trials(
+        inputs, choice.options.model_dump(exclude_unset=True), again,
+        left=lambda: ask.remaining > 0 and not (cancel is not None and cancel.is_set()),
+    )  # fmt: skip
+    return trials.kept(outcome.repairs)
 
 
 def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:

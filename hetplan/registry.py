@@ -114,7 +114,10 @@ CHECKS = {
 TOOLS = {
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
-    "pool": {"simulate": "hetplan.simulator.pool_allowable:allowable_rate"},
+    "pool": {
+        "simulate": "hetplan.simulator.pool_allowable:allowable_rate",
+        "simulate_plan": "hetplan.simulator.simulate:simulate",
+    },
     "llm": {
         "play_tokens": "hetplan.simulator.tokens:play",
         "draw_tokens": "hetplan.simulator.tokens:draw",
@@ -143,6 +146,9 @@ IMPORTERS = {
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
     "skypilot": "hetplan.profiles.imports.skypilot:convert",
     "vllm": "hetplan.profiles.imports.vllm:convert",
+    "datasheet": "hetplan.profiles.imports.datasheet:convert",
+    "sageserve": "hetplan.profiles.imports.sageserve:convert",
+    "token-trace": "hetplan.profiles.imports.token_traces:convert",
 }
 """Kind of foreign file -> its converter."""
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import logging
 import multiprocessing
 import pickle
 import pkgutil
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -132,3 +135,40 @@ def test_every_public_type_survives_pickling_and_copying() -> None:
             if name not in ("Planner", "Outcome"):
                 assert again == value, name
     assert pickle.loads(pickle.dumps(values["Outcome"])).require() == values["Plan"]
+
+
+QUIET = """
+import sys
+import hetplan as hp
+for place in range(1, len(sys.argv), 2):
+    hp.solve(sys.argv[place], sys.argv[place + 1], options={"size": "planned"} if "pipeline" in sys.argv[place] else {})
+"""
+
+
+def test_nothing_is_printed_from_the_library() -> None:
+    """By file descriptor: engines write from C++."""
+    examples = Path(__file__).resolve().parents[1] / "examples"
+    files = [str(examples / room / name) for room in ("pool", "variants", "pipeline") for name in
+             ("profile.json", "slo.json")]  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", QUIET, *files], capture_output=True, check=True)
+    assert (ran.stdout, ran.stderr) == (b"", b"")
+
+
+def test_events_are_logged_where_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[Any] = []
+    hp.solve(*FILES, on_event=events.append)
+    assert not caplog.records
+    with caplog.at_level(logging.INFO, logger="hetplan"):
+        hp.solve(*FILES)
+    assert len(caplog.records) == len(events) > 0
+    assert caplog.records[0].name == "hetplan"
+    assert caplog.records[0].event.what in caplog.text
+
+
+def test_a_plan_that_names_what_is_not_there_is_refused_by_simulation() -> None:
+    plan = hp.solve(*FILES).require()
+    first, *rest = plan.workers
+    for change, why in (({"hardware": "abacus"}, "no such hardware"), ({"offer": "gift"}, "no such offer")):
+        edited = plan.model_copy(update={"workers": (first.model_copy(update=change), *rest)})
+        with pytest.raises(hp.InputError, match=why):
+            hp.simulate(edited, *FILES, seeds=1)

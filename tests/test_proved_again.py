@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from benchmarks.forged_plans import EXAMPLES as EXAMPLES_OF_ALL
 from hetplan.proved_again import Again, prove
 from hetplan.verifier.report import Word
 
@@ -109,3 +110,32 @@ def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> Non
         lines = [json.loads(line) for line in ran.stdout.splitlines()]
         assert [line["claim"]["about"] for line in lines if "claim" in line] == ["max rate_qps", "max fluid_rate_qps"]
     assert ended == {honest: 0, forged: 6}
+
+
+QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "variants-state", "compound", "compound-candidates", "llm"]
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES_OF_ALL if one not in QUICK)]
+)
+def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name: str) -> None:
+    profile, slo, more = EXAMPLES_OF_ALL[name]
+    files = {key: EXAMPLES / one for key, one in more.items()}
+    outcome = hp.solve(EXAMPLES / profile, EXAMPLES / slo, **files, require_proof=True)
+    assert outcome.exit_code == 0, outcome.violations
+    assert {claim.vouched for claim in outcome.claims if claim.bound is not None} == {"certified"}
+
+
+def test_verify_solves_anew_what_its_proofs_do_not_show_where_every_bound_must_be_proved(tmp_path: Path) -> None:
+    profile, slo, _ = (str(EXAMPLES / one) for one in ("variants/profile.json", "variants/slo.json", "."))
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(hp.solve(profile, slo).require().model_dump(mode="json", by_alias=True)))
+    ended = {}
+    for asked in ((), ("--require-proof",), ("--require-proof", "--gap", "1e-15")):
+        words = [sys.executable, "-m", "hetplan", "verify", str(plan), profile, slo, "--json", *asked]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        lines = [json.loads(line) for line in ran.stdout.splitlines()]
+        ended[asked] = ran.returncode, [line["claim"]["word"] for line in lines if "claim" in line]
+    assert ended[()] == (0, ["the writer's word"])
+    assert ended["--require-proof",] == (0, ["proved again"])
+    assert ended["--require-proof", "--gap", "1e-15"][0] == 4

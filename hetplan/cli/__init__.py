@@ -8,13 +8,24 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line of this process and leave with its exit code (the `hetplan` console script)."""
     import gc
-
-    # A command makes many objects that stay, and ends: looking through them again and again is a tenth of its start.
-    gc.set_threshold(50_000, 50, 50)
-    from hetplan.cli.app import build_app
-    from hetplan.cli.long_work import leave
+    import os
+    import sys
 
     try:
-        build_app()()
-    except SystemExit as end:
-        leave(end.code)
+        # A command makes many objects that stay, and ends: looking through them again is a tenth of its start.
+        gc.set_threshold(50_000, 50, 50)
+        for name in ("stdin", "stdout", "stderr"):
+            if getattr(sys, name) is None:
+                # Closed by whoever started this: what is said goes nowhere, what is read is empty.
+                setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        from hetplan.cli.app import build_app
+        from hetplan.cli.long_work import leave
+
+        try:
+            build_app()()
+        except SystemExit as end:
+            leave(end.code)
+    except KeyboardInterrupt:
+        # Before any command could begin, or after it ended.
+        sys.stderr.write("error: interrupted; nothing was written\n")
+        os._exit(130)

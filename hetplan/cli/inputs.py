@@ -66,7 +66,7 @@ def import_file(
 ) -> None:
     """Convert another tool's file.
 
-    Writes profile.json and, where the file says what is wanted, slo.json.
+    Writes profile.json where the file says what was measured, and slo.json where it says what is wanted.
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically
@@ -78,7 +78,8 @@ def import_file(
                 file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
         profile, slo = known[kind](file, **_filters(kind, known[kind], settings))
-        targets = [(folder / "profile.json", profile), *([(folder / "slo.json", slo)] if slo is not None else [])]
+        made = (("profile.json", profile), ("slo.json", slo))
+        targets = [(folder / name, data) for name, data in made if data is not None]
         taken = [str(path) for path, _ in targets if path.exists() and not force]
         if taken:
             raise InputError(

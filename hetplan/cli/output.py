@@ -24,6 +24,7 @@ code  meaning
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -85,7 +86,9 @@ def _of_the_system(error: OSError) -> Ending:
         reason = f"the system refused: {error.strerror or error}"
         return Ending(Exit.FAULT, reason, (reason,))
     reason = f"{error.filename}: {error.strerror or error}"
-    return Ending(Exit.BAD_INPUT, reason, (f"{reason}. Check that the path exists and that you may use it.",))
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "Make room, or name another place." if full else "Check that the path exists and that you may use it."
+    return Ending(Exit.BAD_INPUT, reason, (f"{reason}. {remedy}",))
 
 
 def _typers(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hetplan.cli.page import Page, number
@@ -198,8 +199,8 @@ def show_outcome(outcome: Outcome, page: Page) -> None:
             page.line(f"  {reason}")
     if outcome.repairs:
         page.heading("What would make it possible")
-        for repair in outcome.repairs:
-            page.line(f"  {repair.text}")
+        for number, repair in enumerate(outcome.repairs, start=1):
+            page.line(f"  {number}. {repair.text}")
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "why": list(outcome.why),
-        "repairs": [dict(vars(repair)) for repair in outcome.repairs],
+        "repairs": [asdict(repair) for repair in outcome.repairs],
         "claims": [claim.model_dump(mode="json") for claim in outcome.claims],
         "warnings": [notice.model_dump(mode="json") for notice in outcome.warnings],
         "violations": list(outcome.violations),

@@ -38,14 +38,15 @@ MOST_SHOWN = 12
 """Differences from the plan made anew that are shown to people; `--json` has them all."""
 
 
-def show(plan: PlanFile, svg: Svg = None, load: Load = None) -> None:
+def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = False) -> None:
     """Show a plan file as tables.
 
     What runs, what is promised, how good it is and what limits it; of a policy also which model answers which queue.
     PLAN may be - for stdin.
     """
-    with Output("show") as out:
+    with Output("show", as_json=as_json) as out:
         found = plan_from(plan, warn=out.warn)
+        out.end(Exit.OK, "done", plan=found.model_dump(mode="json", by_alias=True, exclude_none=True))
         show_plan(found, out.people)
         draw_policies(found, out.people, load_qps=load)
         if svg is not None:

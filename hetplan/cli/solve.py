@@ -78,6 +78,10 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
+ApplyRepair = Annotated[
+    int | None,
+    typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),
+]
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
 
@@ -106,6 +110,7 @@ def solve(
     threads: Threads = 1,
     allow_unchecked: Unchecked = False,
     simulated: Simulated = False,
+    apply_repair: ApplyRepair = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -117,6 +122,9 @@ def solve(
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, as_json=as_json)
+        if apply_repair is not None and output is None:
+            why = "the changed SLO file needs a name"
+            raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
             out,
@@ -135,6 +143,9 @@ def solve(
             allow_unchecked=allow_unchecked,
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
         )
+        if apply_repair is not None and output is not None:
+            _repaired(out, outcome, apply_repair, slo, output)
+            return
         if simulated and outcome.plan is not None:
             outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
         _show(out, outcome, output)
@@ -216,6 +227,25 @@ def _simulate(
     out.send({"simulation": report.as_dict()})
     show_simulation(report, out.people)
     return outcome.tried(broken=tuple(str(line) for line in report.broken))
+
+
+def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str) -> None:
+    """Write the SLO file with a repair in it."""
+    from hetplan.planner.repairs import edited_slo
+    from hetplan.profiles.plan_file import write_atomically
+
+    repairs = outcome.repairs
+    if number > len(repairs):
+        why = f"there are {len(repairs)} repairs" if repairs else "there are no repairs: " + outcome.reason
+        remedy = "Leave it out to see them." if repairs else "Leave it out."
+        raise InputError.one(file="--apply-repair", value=number, why=why, remedy=remedy)
+    content = edited_slo(slo, repairs[number - 1])
+    if output == "-":
+        sys.stdout.buffer.write(content)
+    else:
+        write_atomically(Path(output), content)
+    out.note(f"{repairs[number - 1].text}: {'' if output == '-' else f'written to {output}'}".removesuffix(": "))
+    out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
 
 
 def _show(out: Output, outcome: Outcome, output: str | None) -> None:

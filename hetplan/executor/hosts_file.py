@@ -22,6 +22,7 @@ from hetplan.profiles.validate import validate
 __all__ = [
     "CommandModel",
     "HostsFile",
+    "HttpModel",
     "Machines",
     "ModelRule",
     "OnnxModel",
@@ -188,7 +189,27 @@ class CommandModel(_Match):
     environment: dict[str, str] = Field(default_factory=dict)
 
 
-ModelRule = Annotated[SleepModel | OnnxModel | CommandModel, Field(discriminator="kind")]
+class HttpModel(_Match):
+    """Another server: started by the worker (`command`), or running already (`url`)."""
+
+    kind: Literal["http"]
+    command: tuple[str, ...] = Field(default=(), description='words; "{variant}", "{knobs.size}", "{port}" are filled')
+    url: str | None = Field(default=None, pattern=r"^http://[^/?#]+$", description="http://HOST:PORT, instead")
+    port: Port = Field(default=0, description="where the command is to listen; 0: any free one")
+    protocol: Literal["plain", "openai", "kserve-v2"] = "plain"
+    ready: str | None = Field(default=None, pattern="^/", description="the path that answers 200 once it is ready")
+    route: str | None = Field(default=None, pattern="^/", description='the path of requests; "{variant}" is filled')
+    timeout_s: Positive = 60.0
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_server(self) -> HttpModel:
+        if bool(self.command) == (self.url is not None):
+            raise wrong("a server is started by `command` or runs at `url`", "Name one of them.", at=("command",))
+        return self
+
+
+ModelRule = Annotated[SleepModel | OnnxModel | CommandModel | HttpModel, Field(discriminator="kind")]
 
 _OF_OTHER_TOOLS = ("evaluators", "measure", "watch", "extensions")
 

@@ -57,7 +57,7 @@ class Note:
         return _began(self.pid) == self.began
 
     def config(self, folder: Path) -> dict[str, Any]:
-        """What the process was last told to do."""
+        """What the process was last ordered to do."""
         content: dict[str, Any] = json.loads((folder / f"{self.name}.json").read_text())
         return content
 
@@ -110,7 +110,7 @@ class Adopted:
         self._gone.set_result(0)
 
     async def wait(self) -> int:
-        """Until it has ended. With which code only its parent may know; 0 stands for it."""
+        """Until it has ended. With which code only its parent may know; 0 is said instead."""
         return await asyncio.shield(self._gone)
 
     def send_signal(self, number: int) -> None:
@@ -137,7 +137,7 @@ class KeptProcess:
         self.spares = False
         self.more = dict(more or {})
         self._environment, self._quota, self._means = dict(environment or {}), quota, means
-        self._limit_s = 0.0
+        self._limit_s, self._noted = 0.0, True
         self._process: asyncio.subprocess.Process | Adopted | None = None
         self._spare: tuple[asyncio.subprocess.Process, int] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -285,12 +285,14 @@ class KeptProcess:
             self.name, self.module, pid, _began(pid) or 0, self.port, self.probe, self._limit_s, self._environment,
             self._quota, self.more,
         )  # fmt: skip
+        self._noted = False
         with suppress(OSError):
             _replace(self._note_path, json.dumps(vars(note)))
             self._write()
+            self._noted = True
 
     async def _execute(self, config: Path, *, waits: bool) -> tuple[asyncio.subprocess.Process, int]:
-        """A process, and where it reports to; one that waits has loaded what it needs and goes on when told to."""
+        """A process, and where it reports to; one that waits goes on when it reads a line."""
         reads, writes = os.pipe()
         words = [str(config), "--report", str(writes), "--parent", "0"]
         passed = [writes]
@@ -313,7 +315,7 @@ class KeptProcess:
         return process, reads
 
     async def _next(self, config: Path) -> tuple[asyncio.subprocess.Process, int]:
-        """The spare process, told to go on; a new one where there is none."""
+        """The spare process, which is to go on now; a new one where there is none."""
         spare, self._spare = self._spare, None
         if spare is None:
             return await self._execute(config, waits=False)
@@ -391,6 +393,8 @@ class KeptProcess:
                 await asyncio.wait_for(process.wait(), min(_LOOK_EVERY_S, _PROBE_EVERY_S))
                 return ""
             await self._keep_spare()
+            if not self._noted:
+                self._take_note()
             # One that was stopped will not answer, however long it is asked. A debugger stops one for a moment.
             stopped = stopped + 1 if _is_stopped(process.pid) else 0
             if stopped == _MOST_MISSED:

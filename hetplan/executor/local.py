@@ -317,6 +317,6 @@ class Local:
 def _missing(model: Mapping[str, Any]) -> list[str]:
     if model.get("kind") == "onnx" and not Path(model["path"]).is_file():
         return [f"there is no model file {model['path']}"]
-    if model.get("kind") == "command" and shutil.which(model["command"][0]) is None:
+    if model.get("kind") in ("command", "http") and model["command"] and shutil.which(model["command"][0]) is None:
         return [f"there is no command {model['command'][0]}"]
     return []

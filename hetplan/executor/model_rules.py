@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import CommandModel, HostsFile, OnnxModel, SleepModel
+from hetplan.executor.hosts_file import CommandModel, HostsFile, HttpModel, OnnxModel, SleepModel
 from hetplan.profiles.workers import Load
 
 __all__ = ["filled", "served_by"]
@@ -29,13 +29,15 @@ def served_by(
                 made = _sleep(rule, load, hardware, law, table, at)
             elif isinstance(rule, OnnxModel):
                 made = _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
+            elif isinstance(rule, HttpModel):
+                made = _http(rule, {**names, "knobs": load.knobs}, at)
             else:
                 made = _command(rule, {**names, "knobs": load.knobs}, at)
             return made if rule.retry else {**made, "retry": False}
     wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
-        remedy=f'Add [[models]] with kind = "sleep", "onnx" or "command" that fits {wanted}.',
+        remedy=f'Add [[models]] with kind = "sleep", "onnx", "http" or "command" that fits {wanted}.',
     )  # fmt: skip
 
 
@@ -73,6 +75,27 @@ def _command(rule: CommandModel, names: Mapping[str, Any], at: str) -> dict[str,
     words = [filled(word, names, at=f"{at}.command[{number}]") for number, word in enumerate(rule.command)]
     return {
         "kind": "command", "command": words, "timeout_s": rule.timeout_s, "environment": dict(rule.environment)
+    }  # fmt: skip
+
+
+_PATHS = {
+    "plain": ("/", "/"), "openai": ("/v1/chat/completions", "/health"),
+    "kserve-v2": ("/v2/models/{variant}/infer", "/v2/health/ready"),
+}  # fmt: skip
+"""Where each protocol is asked, and whether it is ready, unless the rule says otherwise."""
+
+
+def _http(rule: HttpModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
+    route, ready = _PATHS[rule.protocol]
+    # The port is the worker's to fill in.
+    words = [
+        "{port}".join(filled(part, names, at=f"{at}.command[{number}]") for part in word.split("{port}"))
+        for number, word in enumerate(rule.command)
+    ]
+    return {
+        "kind": "http", "command": words, "url": rule.url, "port": rule.port, "protocol": rule.protocol,
+        "route": filled(rule.route or route, names, at=f"{at}.route"), "ready": rule.ready or ready,
+        "model": names["variant"], "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
     }  # fmt: skip
 
 

@@ -43,6 +43,12 @@ def wanted(
 
     `running` are units that run now: a worker stays on the host where it is.
     """
+    if plan.question == "llm":
+        raise InputError.one(
+            file="plan", path="$.question", value="llm",
+            why="machines that make text are planned and simulated by this version, and not applied",
+            remedy="Start the engines with the plan's most_tokens and most_seqs by your own means.",
+        )  # fmt: skip
     known = background if background is not None else Background.of(hosts)
     chosen = _period(plan, period)
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)

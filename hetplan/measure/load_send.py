@@ -140,7 +140,7 @@ class _Pool:
                 why = os.strerror(error.errno) if error.errno else str(error)
                 raise InputError.one(
                     file="--endpoint", value=f"http://{self._host}:{self._port}", why=f"nobody serves there ({why})",
-                    remedy="Apply the plan first; `hetplan status` tells the address.",
+                    remedy="Apply the plan first; `hetplan status` says the address.",
                 ) from None  # fmt: skip
 
     def send(self, request: int, data: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["Ask", "Engines", "Event", "Obstacle", "Options", "Problem", "Solver", "Tools"]
+__all__ = ["Ask", "Engines", "Event", "Obstacle", "Options", "Problem", "Size", "Solver", "Tools", "logged"]
 
 X = TypeVar("X")
+
+Size = Literal["planned", "estimated", "simulated", "auto"]
+"""Option `size` of every question."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,20 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+
+
+def logged(on_event: OnEvent | None) -> OnEvent | None:
+    """The same, and beside each event a record of the logger ``hetplan`` (INFO), where anybody listens to it."""
+    logger = logging.getLogger("hetplan")
+    if not logger.isEnabledFor(logging.INFO):
+        return on_event
+
+    def both(event: Event) -> None:
+        logger.info("%s: %s", event.what, event.detail, extra={"event": event})
+        if on_event is not None:
+            on_event(event)
+
+    return both
 
 
 class Options(BaseModel):

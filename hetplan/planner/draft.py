@@ -11,7 +11,7 @@ from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unse
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Draft", "Infeasible", "Repair", "Reported", "Scope"]
+__all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope"]
 
 Scope = Literal["problem", "relaxation", "restriction", "model", "none"]
 
@@ -40,8 +40,20 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """One place of a file (``slo``, ``profile``) or of the options, and what is to be written there."""
+
+    file: str
+    path: tuple[str | int, ...]
+    value: Any
+
+
+@dataclass(frozen=True)
 class Repair:
-    """The smallest change of one input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526"."""
+    """The smallest change of an input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526".
+
+    `edits` are what it changes; those that were tried with all else in place have them.
+    """
 
     field: str
     verb: str
@@ -49,6 +61,7 @@ class Repair:
     to: float | str | None
     unit: str
     text: str
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)

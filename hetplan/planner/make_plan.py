@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
@@ -119,7 +119,12 @@ def _assemble(
             solves=solves,
             unserved=draft.unserved,
             alternatives=tuple(dict(one) for one in draft.alternatives),
-            warnings=(*notices, *_taken_back(inputs, draft.workers), *draft.warnings),
+            warnings=(
+                *notices,
+                *_taken_back(inputs, draft.workers),
+                *_idle(inputs, draft.workers),
+                *draft.warnings,
+            ),
             extensions=dict(draft.extensions),
         )
     )
@@ -237,8 +242,10 @@ def _proof(record: Record, *, always: bool) -> dict[str, Any] | None:
     """
     answer, certificate = record.answers[-1], record.certificates[-1]
     form = record.form
-    if not isinstance(form, Milp) or len(record.answers) > 1:
+    if len(record.answers) > 1:
         return None
+    if not isinstance(form, Milp):
+        return form.written_proof(answer) if certificate.vouched is Vouched.CERTIFIED else None
     tree = answer.proof.get("tree")
     if isinstance(tree, BoundTree) and (always or certificate.vouched is Vouched.CERTIFIED):
         numbers = int((tree.leaves != 0.0).sum()) + tree.splits.size
@@ -273,6 +280,21 @@ def _not_found(ask: Asking) -> Found:
     """Without a proof: was it a limit that ended the search, or its own end?"""
     limited = any(answer.stop in (Stop.TIME, Stop.WORK) for record in ask.records for answer in record.answers)
     return Found.NOTHING if limited or ask.remaining <= 0 else Found.NOT_FOUND
+
+
+def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
+    """Machines with room for more of what they hold; looked for only where some run leaves half of a machine free."""
+    profile, there = inputs.profile, {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
+    for name, hardware in there:
+        provides = profile.hardware[hardware].provides
+        for run in profile.variants[name].runs if name in profile.variants else ():
+            needs = run.needs if run.hardware == hardware else {}
+            computes = any(not resource.endswith("_gib") for resource in needs)
+            if computes and all(2 * amount <= provides.get(resource, 0.0) for resource, amount in needs.items()):
+                from hetplan.planner.idle import idle_machines
+
+                return idle_machines(inputs, workers)
+    return ()
 
 
 def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:

@@ -5,8 +5,9 @@ The simulator is handed in (`Tools.simulate`): nothing here imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from hetplan.errors import InputError
@@ -14,11 +15,37 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
+from hetplan.serving.targets import late_share, response_targets
 
-__all__ = ["SEEDS", "Shown", "check_simulator", "plan_to_simulate", "shown_by", "with_shown"]
+__all__ = [
+    "CHOSEN_AT",
+    "CONFIRMED",
+    "FRESH",
+    "SEARCHED",
+    "SEEDS",
+    "Played",
+    "Shown",
+    "check_simulator",
+    "plan_to_simulate",
+    "play",
+    "shown_by",
+    "with_shown",
+]
 
 SEEDS = 5
 """Simulations behind a promise."""
+SEARCHED = (2, 30_000)
+"""Runs, and queries in each, by which plans are chosen."""
+CONFIRMED = (5, 30_000)
+"""The same for the plan that is handed out: what it promises rests on these, by seeds that chose nothing."""
+CHOSEN_AT = 0.7
+"""Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
+FRESH = 1_000_003
+"""Between the seeds that choose a plan and those that confirm it."""
+SPANS = 100.0
+"""A run is so many times as long as the longest limit: long enough for queues to grow."""
+MOST_QUERIES = 300_000
+"""In a run of several applications, of which the least asked for would else set a very long one."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +60,15 @@ class Shown:
     unsure: tuple[str, ...] = ()
 
 
-def check_simulator(tools: Tools) -> None:
+def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simulate") -> None:
     """Raise where option `size` asks for a simulation and nothing was handed in to simulate with."""
-    if tools.simulate is None:
+    if (tools.simulate if name == "simulate" else tools.extra.get(name)) is None:
         raise InputError.one(
             file="options",
             path="size",
-            value="simulated",
+            value=size,
             why="no simulator was handed in",
-            remedy="Hand in Tools(simulate=...), or leave the option out.",
+            remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )
 
 
@@ -88,6 +115,77 @@ def shown_by(
                     )
                 )
     return Shown(tuple(promises), tuple(late), tuple(name for name in late if name not in surely))
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a counted number of queries showed: late share / allowed share, the worst first; and the promises they back.
+
+    `late` are the applications of which not even the better end of the interval keeps the wish, or the worse end does
+    not confirm it.
+    """
+
+    worst: float
+    late: tuple[str, ...]
+    promises: tuple[Promise, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether the plan may be chosen."""
+        return self.worst <= CHOSEN_AT
+
+
+def play(
+    simulate: Callable[..., Any],
+    plan: Plan,
+    inputs: Inputs,
+    how: tuple[int, int],
+    *,
+    rates_qps: Mapping[str, float],
+    seed: int,
+    floors: Mapping[str, float] | None = None,
+) -> Played:
+    """So many runs of a counted number of queries, and what every application's wish says of them.
+
+    `floors` are the least accuracies asked for.
+    """
+    seeds, queries = how
+    asked = {app: rate for app, rate in rates_qps.items() if rate > 0}
+    if not asked:
+        return Played(0.0, (), ())
+    longest = max((target.max_ms for app in asked for target in response_targets(inputs.slo.apps[app])), default=0.0)
+    length_s = max(queries / min(asked.values()), SPANS * longest / 1000.0)
+    length_s = min(length_s, max(MOST_QUERIES, queries) / sum(asked.values()))
+    report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
+    played = [_of_app(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked]
+    return Played(
+        max(one.worst for one in played),
+        tuple(app for one in played for app in one.late),
+        tuple(promise for one in played for promise in one.promises),
+    )
+
+
+def _of_app(inputs: Inputs, name: str, found: Any, seeds: int, floor: float | None) -> Played:
+    """What runs showed of one application."""
+    app = inputs.slo.apps[name]
+    lost, allowed = found.figures["violations"], round(late_share(app), 12)
+    shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
+    missed = any(not one.value <= target.max_ms or target.max_ms < one.high < inf for target, one in shown)
+    below = floor is not None and found.figures["accuracy"].high < floor
+    worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
+    if below or any(not one.value <= target.max_ms for target, one in shown):
+        worst = max(worst, 1.0 if not below else inf)
+    backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": seeds}
+    # So many in time, at the upper end of the interval of the share, is what the strictest percentile says.
+    promises = [
+        Promise(quantity="response_ms", percentile=target.percentile, value=target.max_ms,
+                interval=(one.low, min(one.high, target.max_ms)), **backing)
+        for target, one in shown
+        if one.low <= target.max_ms
+    ]  # fmt: skip
+    promises.append(Promise(quantity="violations", value=allowed, interval=(lost.low, lost.high), **backing))
+    late = (missed and len(shown) > 1) or lost.high > allowed or below
+    return Played(worst, (name,) if late else (), tuple(promises))
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:

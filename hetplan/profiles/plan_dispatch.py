@@ -175,5 +175,5 @@ class QueueSlackDispatch(Model):
 
     rule: Literal["queue-slack/1"] = "queue-slack/1"
     late: Literal["serve", "drop"] = "serve"
-    balancing: Literal["round_robin", "shortest_queue", "shared_fifo"] = "round_robin"
+    balancing: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = "round_robin"
     estimate: Estimate = Field(default_factory=Estimate)

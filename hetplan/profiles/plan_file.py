@@ -66,6 +66,14 @@ def write_atomically(path: Path, content: bytes) -> None:
     A link is followed to the file it names. A device or a pipe cannot be replaced, only written to.
     """
     path = path.resolve()
+    try:
+        _write(path, content)
+    except OSError as error:
+        # A full disk does not say which file it was, and the file beside it is nobody's.
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _write(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return

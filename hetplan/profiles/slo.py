@@ -350,7 +350,7 @@ class App(Model):
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] = "serve"
-    balancing: Literal["round_robin", "shortest_queue"] | None = None
+    balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
     network_ms_per_hop: Amount = 0.0
     demand: Demand = Field(default_factory=Demand)
     lifetime_s: PositiveAmount | None = None

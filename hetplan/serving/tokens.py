@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
+    from hetplan.profiles.profile import Link, Profile
 
 __all__ = [
     "CACHED",
@@ -40,6 +41,7 @@ __all__ = [
     "instances_on",
     "law_of_engine",
     "limits_of",
+    "link_between",
 ]
 
 Floats = NDArray[np.float64]
@@ -308,6 +310,7 @@ class TokenFleet:
 def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
     """The fleet that a plan says for an application: what the simulator plays and the router acts by."""
     profile, groups = inputs.profile, []
+    givers, takers = list[tuple[str, Engine]](), list[str]()
     rule = plan.dispatch.get(app)
     shares = {load: share for route in plan.routing.get(app, ()) for load, share in route.to.items()}
     for worker in plan.workers:
@@ -321,6 +324,8 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
                     file="plan", path=f"$.workers.{worker.id}.loads.{load.id}", value=load.variant or "",
                     why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
                 )  # fmt: skip
+            givers += [(worker.hardware, engine)] if engine.role == "prefill" else []
+            takers += [worker.hardware] if engine.role == "decode" else []
             law, serve = law_of_engine(engine), load.serve
             law = law.limited(serve.most_tokens or law.most_tokens, serve.most_seqs or law.most_seqs)
             count = worker.count * load.instances
@@ -328,4 +333,21 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
             groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id))
     output = getattr(rule, "output_tokens", 1.0)
     target = getattr(rule, "ttft_ms", None)
-    return TokenFleet(tuple(groups), output, target or math.inf, rule.rule if rule is not None else "round-robin/1")
+    name = rule.rule if rule is not None else "round-robin/1"
+    joined = [link_between(profile, given, taken) for given, _ in givers for taken in takers]
+    link = max(
+        (
+            (engine.kv_bytes_per_token or 0.0) * 8.0 / (one.bandwidth_mbps * 1e3)
+            for _, engine in givers
+            for one in joined
+            if one is not None
+        ),
+        default=0.0,
+    )
+    return TokenFleet(tuple(groups), output, target or math.inf, name, link)
+
+
+def link_between(profile: Profile, one: str, other: str) -> Link | None:
+    """The link between the tiers of two hardwares, over which KV moves."""
+    tiers = {profile.hardware[name].tier for name in (one, other)}
+    return next((link for link in profile.links if set(link.between) == tiers), None)

@@ -275,6 +275,11 @@ def compare(
     cancel: threading.Event | None = None,
 ) -> dict[str, SimulationReport]:
     """The plan and the baselines under the same demand, draws and noise, by name ("plan" first)."""
+    if plan.question == "llm":
+        raise InputError.one(
+            file="--baselines", value=plan.question, why="the baselines serve queries by tables, not text by laws",
+            remedy="Compare plans of other profiles (one type each), or other rules: --set rule=round-robin/1.",
+        )  # fmt: skip
     common: dict[str, Any] = {
         "seeds": seeds,
         "seed": seed,

@@ -65,7 +65,9 @@ def scenes_of(plan: Plan, inputs: Inputs) -> list[Scene]:
     up = Counter({worker.id: worker.count + worker.standby for worker in running})
     goal = {worker.id: worker.count + worker.standby for worker in planned}
     active = {load.id for worker in running for load in worker.loads}
-    ends = _ends(plan, inputs, kept, loads, set(active))
+    # A planned worker may have the name of a running one, with other loads.
+    on = {load.id: worker.hardware for worker in (*running, *planned) for load in worker.loads}
+    ends = _ends(plan, inputs, kept, loads, set(active), on)
     scenes = [Scene(0.0, running)]
     for at_s in sorted(set(ends.values())):
         done = tuple(action for action in plan.actions if ends[action.id] == at_s)
@@ -76,9 +78,10 @@ def scenes_of(plan: Plan, inputs: Inputs) -> list[Scene]:
 
 
 def _ends(
-    plan: Plan, inputs: Inputs, kept: Mapping[str, Worker], loads: Mapping[str, Load], active: set[str]
-) -> dict[int, float]:
-    """When each action is done, in seconds; `active` are the loads that are there before the first."""
+    plan: Plan, inputs: Inputs, kept: Mapping[str, Worker], loads: Mapping[str, Load], active: set[str],
+    on: Mapping[str, str],
+) -> dict[int, float]:  # fmt: skip
+    """When each action is done, in seconds; `active` are the loads there before the first, `on` their hardware."""
     ends: dict[int, float] = {}
     for action in plan.actions:
         takes_s = 0.0
@@ -88,8 +91,7 @@ def _ends(
             takes_s = inputs.profile.hardware[worker.hardware].startup_s + max(known, default=0.0)
         load = loads.get(action.load or "")
         if action.do in _LOADING and load is not None:
-            hardware = next(one.hardware for one in kept.values() if any(each.id == load.id for each in one.loads))
-            takes_s = load_s_of(inputs, load, hardware)
+            takes_s = load_s_of(inputs, load, on[load.id])
             active.add(load.id)
         ends[action.id] = max((ends.get(earlier, 0.0) for earlier in action.after), default=0.0) + takes_s
     return ends

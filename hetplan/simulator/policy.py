@@ -21,7 +21,7 @@ __all__ = ["Balancing", "PolicyRun", "compile_kernels", "simulate_policy"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Balancing = Literal["round_robin", "shortest_queue", "shared_fifo"]
+Balancing = Literal["round_robin", "shortest_queue", "shared_fifo", "random"]
 
 _NO_DRAWS = np.zeros(0)
 _MANY_DRAWS = 1 << 16
@@ -194,8 +194,11 @@ def _run(
         rates = np.where(stayed > 0, came / np.maximum(stayed, 1e-300), np.nan)
     else:
         written = 0
+        chosen = np.arange(arrivals.size) % workers
+        if balancing == "random":
+            chosen = np.random.default_rng(arrivals.size).integers(workers, size=arrivals.size)
         for worker in range(workers):
-            own = arrivals[worker::workers].copy()
+            own = arrivals[chosen == worker]
             written = kernels.run_worker(own, *timing, *rows, *clock, *counts, written)
     return _One(tally, served, response[:written], float(arrivals[-1]) - max(warm_s, 0.0), workers, rates)
 

@@ -49,8 +49,8 @@ def verify_plan(
 ) -> Report:
     """Recompute what a plan says from profile, SLO and state; `question_check` adds the question's own promise.
 
-    With `proofs`, its bounds are proved again. Broken references end the check early: nothing can be computed of things
-    that are not there.
+    With `proofs`, its bounds are proved again, and it is held to what it can say in one way only. Broken references end
+    the check early: nothing can be computed of things that are not there.
     """
     with collector_at_rest():
         return _verified(plan, inputs, question_check, proofs)
@@ -86,11 +86,13 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     ]
     claims: list[ClaimAgain] = []
     if proofs:
-        from hetplan.verifier.proofs import check_proofs  # a solve proves its bounds itself, and starts without it
+        # A solve proves its bounds itself, and nobody has edited its plan: it starts without these.
+        from hetplan.verifier.exact import check_exactly
+        from hetplan.verifier.proofs import check_proofs
 
         claims, unproved = check_proofs(facts)
-        found += unproved
-        checked.append("proofs")
+        found += [*unproved, *check_exactly(facts, computed)]
+        checked += ["proofs", "exact"]
     if question_check is not None:
         found += question_check(plan, inputs)
         checked.append(plan.question)

@@ -36,14 +36,17 @@ class Classes:
 
 
 def _counted(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
-    # A size between bins counts as the next larger bin: on every axis at least as large, the least of those.
+    """How often each bin was met: a size counts as the bin that holds it and is fewest of the axes' values up.
+
+    Of bins equally far up, the first that is listed.
+    """
     counts = [0.0] * len(mix.bins)
-    order = sorted(range(len(mix.bins)), key=mix.bins.__getitem__)
+    values = [sorted(set(column)) for column in zip(*mix.bins, strict=True)]
+    up = [sum(column.index(at) for column, at in zip(values, one, strict=True)) for one in mix.bins]
     for size in observed:
-        for number in order:
-            if all(have <= room for have, room in zip(size, mix.bins[number], strict=True)):
-                counts[number] += 1.0
-                break
+        holding = [n for n, one in enumerate(mix.bins) if all(a <= b for a, b in zip(size, one, strict=True))]
+        if holding:
+            counts[min(holding, key=lambda n: up[n])] += 1.0
     return counts
 
 

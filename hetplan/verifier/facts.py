@@ -104,6 +104,7 @@ def gather(plan: Plan, inputs: Inputs) -> Facts:
 
 # name -> (least, most) of what a plan may say; outside, its own options would make it look better than it is.
 _RANGES = {
+    "budget_factor": (1.0, 10.0),
     "derate": (0.0, 1.0),
     "headroom": (0.0, 1.0),
     "slo_divisor": (1.0, 1e9),

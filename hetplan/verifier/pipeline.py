@@ -9,7 +9,8 @@
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
 ``dispatch[app]``
     ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there
-    (the planner writes 1.5 ``slo_divisor`` times that).
+    (the planner writes option ``budget_factor``, or 1.5
+    ``slo_divisor``, times that: `exact`).
     ``backup`` lists loads with capacity left: no more than machines x capacity - load (headroom is there
     for them), with the table's time.
 ``promises``
@@ -39,7 +40,7 @@ from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
-__all__ = ["check", "check_joins"]
+__all__ = ["Paths", "check", "check_joins"]
 
 
 ON_LIMIT = 1e-9
@@ -58,7 +59,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         if why_not_followed(facts, app):
             found += check_joins(facts, app)
             continue
-        paths = _Paths(facts, app)
+        paths = Paths(facts, app)
         paths.walk()
         found += paths.faults
         found += _budgets(facts, app, dispatch.budget_ms, paths)
@@ -107,7 +108,7 @@ def _moves(facts: Facts) -> Iterator[Violation]:
 
 
 @dataclass
-class _Paths:
+class Paths:
     """Every path that the routing of an application opens, and what it brings to each load."""
 
     facts: Facts
@@ -167,7 +168,7 @@ def _capacity(facts: Facts, seat: Seat, app: str) -> float:
     return seat.worker.count / seconds
 
 
-def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: _Paths) -> Iterator[Violation]:
+def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
     longest: dict[str, float] = defaultdict(float)
     for name in paths.load_qps:
         node = facts.seats[name].load.node or ""
@@ -179,7 +180,7 @@ def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: _Paths
 
 
 def _backups(
-    facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, paths: _Paths
+    facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, paths: Paths
 ) -> Iterator[Violation]:
     """What is said to be left over is left over, and as fast and as good as said."""
     for number, entry in enumerate(dispatch.backup):

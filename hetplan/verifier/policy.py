@@ -87,9 +87,9 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if rule.late != app.late:
         yield Violation("dispatch", at, f"late queries: {rule.late}, the wish says {app.late}")
     one_queue = plan.method.formulation in ONE_QUEUE
-    wanted = "shared_fifo" if one_queue else app.balancing or "round_robin"
-    if rule.balancing != wanted:
-        yield Violation("dispatch", at, f"balancing {rule.balancing}, not {wanted}")
+    may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
+    if rule.balancing not in may:
+        yield Violation("dispatch", at, f"balancing {rule.balancing}, not {' or '.join(may)}")
 
 
 def _slo_ms(app: App) -> float:

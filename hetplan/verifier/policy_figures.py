@@ -229,7 +229,10 @@ def _arrivals(
 ) -> tuple[int, Floats] | None:
     """Stages, and their rate during a service that began with n waiting."""
     sizes = table.queue_max + 2
-    if app.balancing == "shortest_queue":
+    balancing = getattr(plan.dispatch.get(app_id), "balancing", None) or app.balancing
+    if balancing == "random":
+        return 1, np.full(sizes, table.rate_qps / worker.count)
+    if balancing == "shortest_queue":
         if plan.method.options.get("rates") == "fitted":
             return None
         return 1, _shortest(inputs, table, worker.count, latency_s, sizes)

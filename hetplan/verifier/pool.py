@@ -190,10 +190,9 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         solve = next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
         if claim.scope != "problem" or solve is None:
             continue
-        if claim.about == "fluid_rate_qps":
-            chosen = method == "fluid-lp"
-        else:
-            chosen = method == "enumerate-lp" or solve.size.get("whole", 0) > 0
+        given = method == "fluid-lp" and claim.about == "fluid_rate_qps"
+        listed = method == "enumerate-lp" and claim.about != "fluid_rate_qps"
+        chosen = given or listed or solve.size.get("whole", 0) > 0
         if not chosen:
             text = f"bounds all pools, and solve {solve.id} was given one"
             yield Violation("claim", f"claims[{number}]", text)

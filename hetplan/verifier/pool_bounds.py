@@ -31,7 +31,7 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import Classes, classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, option
 from hetplan.verifier.money import machine_nanos
-from hetplan.verifier.rows import NoProof, Rows
+from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 
 __all__ = ["proved"]
@@ -46,8 +46,13 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     proof = solve.proof or {}
     simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in facts.plan.promises)
     if claim.about == "fluid_rate_qps":
+        if simulated and claim.scope == "problem":
+            if facts.plan.method.formulation == "fluid-lp":
+                raise NotRebuilt("it is of another target than the plan's")
+            # What the program was asked before the plan was played: the most that any machines for the budget carry.
+            return pool.most(None, late=pool.tolerated).bound(proof)
         if simulated and claim.scope != "restriction":
-            raise NoProof("it is of another target than the plan's")
+            raise NotRebuilt("it is of another target than the plan's")
         return pool.most(pool.given, late=pool.tolerated).bound(proof)
     if claim.about == "rate_qps" and claim.sense == "max":
         if simulated:
@@ -56,11 +61,11 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     if claim.about == "cost_per_hour" and claim.sense == "min":
         rate = wanted_rate(facts.inputs.slo.apps[pool.app])
         if rate is None or rate <= 0.0:
-            raise NoProof("it is about the cost of a rate that the wish does not state")
+            raise NotRebuilt("it is about the cost of a rate that the wish does not state")
         target = rate if simulated else rate / option(facts.plan, "derate", 1.0)
         late = pool.left if simulated else pool.tolerated
         return min(claim.value, pool.cheapest(target, claim.value, late=late).bound(proof))
-    raise NoProof(f"nothing is known here of the best {claim.about}")
+    raise NotRebuilt(f"nothing is known here of the best {claim.about}")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["NoProof", "Rows"]
+__all__ = ["NoProof", "NotRebuilt", "Rows"]
 
 EPS = 2.0**-52
 MOST_LEAVES = 20_000
@@ -34,6 +34,10 @@ AT_ONCE = 256
 
 class NoProof(Exception):
     """Why a plan's multipliers prove nothing here, in words."""
+
+
+class NotRebuilt(NoProof):
+    """Why a claim's mathematics is not written down anew, so that nobody here can say what its proof shows."""
 
 
 @dataclass

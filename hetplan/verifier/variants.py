@@ -8,10 +8,11 @@ What a plan of question ``variants`` holds beyond the generic checks
     Of ``serve``: no wait, and at most as many batches at once as saturation means (or as the load has in the state).
 ``promises``
     ``gross_cost_per_hour`` (no app, "="): sum C x + lambda sum C Tl max(x - N, 0), with C the price of a run (or of its
-    machine), and what idle machines cost; N is what the state says to run, per variant of one C and Tl (and per
-    hardware, where the state names hosts). lambda is ``change.load_weight_per_s`` with option ``loading`` weighted (or
-    auto, where the SLO states it); else one part of ``horizon.period_s`` seconds (nothing where nothing runs), and Tl
-    has the start of the machine in it where an instance pays for a whole one.
+    machine), and what idle machines cost. A machine that instances share costs once, and C of each in the second sum is
+    its part of it: the largest of its needs as a part of what the machine provides. N is what the state says to run,
+    per variant of one C and Tl (and per hardware, where the state names hosts). lambda is ``change.load_weight_per_s``
+    with option ``loading`` weighted (or auto, where the SLO states it); else one part of ``horizon.period_s`` seconds
+    (nothing where nothing runs), and Tl has the start of the machine in it where an instance pays for it or a part.
     ``net_cost_per_hour`` (no app, "="): gross less sum C N.
 ``actions``
     ``keep`` with a count: so many instances of the load stay. ``move`` without a host: instances go off their machine
@@ -44,6 +45,7 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Seat, gather, run_of
+from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
@@ -205,21 +207,55 @@ def _prices(reading: _Reading, held: _Held) -> float:
     """C of an instance, per hour."""
     if held.run is not None and held.run.price_per_hour is not None:
         return held.run.price_per_hour / NANO
-    offers = reading.inputs.profile.offers
-    named = held.worker.offer
-    if named is None and held.worker.host is not None:
-        named = reading.inputs.profile.hosts[held.worker.host].offer
-    at_hand = sorted(name for name, offer in offers.items() if offer.hardware == held.worker.hardware)
-    if named is None and at_hand:
-        named = at_hand[0]
+    named = _offer(reading, held.worker)
     if named is None:
         return 1.0
-    offer = offers[named]
+    offer = reading.inputs.profile.offers[named]
     amount = 1.0
     if offer.per is not None:
         provided = reading.inputs.profile.hardware[held.worker.hardware].provides.get(offer.per, 1.0)
         amount = held.needs.get(offer.per, provided) if offer.per in ("gpu", "cpu_cores") else provided
     return offer.price_per_hour * amount / NANO
+
+
+def _shares(reading: _Reading, held: _Held) -> float:
+    """How much of its machine an instance takes where machines are paid whole and shared; 0 where it pays by itself.
+
+    On a hardware without prices of runs and of slices, of a run that says what it computes with: the largest of its
+    needs as a part of what the machine provides.
+    """
+    method, profile = reading.plan.method, reading.inputs.profile
+    alone = "whole" if method.formulation in (*_WITHOUT_SLACK, "infaas-paper", "brute-force") else "shared"
+    if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
+        return 0.0
+    hardware, offer = held.worker.hardware, _offer(reading, held.worker)
+    priced = [run for one in profile.variants.values() for run in one.runs if run.hardware == hardware]
+    if held.run is None or any(run.price_per_hour is not None for run in priced):
+        return 0.0
+    if offer is not None and profile.offers[offer].per in ("gpu", "cpu_cores"):
+        return 0.0
+    provided = profile.hardware[hardware].provides
+    parts = {name: amount / provided[name] for name, amount in held.needs.items() if provided.get(name, 0.0) > 0}
+    by = [name for name, part in parts.items() if part > 0 and not name.endswith("_gib")]
+    if any(name.startswith("gpu") for name in held.needs):
+        by = [name for name in by if name != "cpu_cores"]
+    return max(parts.values()) if by else 0.0
+
+
+def _offer(reading: _Reading, worker: Worker) -> str | None:
+    """Under which offer a machine is: its own, its host's, else the first of its hardware."""
+    if worker.offer is not None or worker.host is not None:
+        return worker.offer or reading.inputs.profile.hosts[worker.host or ""].offer
+    offers = reading.inputs.profile.offers
+    return min((name for name, offer in offers.items() if offer.hardware == worker.hardware), default=None)
+
+
+def _bill(reading: _Reading, side: list[_Held]) -> float:
+    """What machines with loads cost per hour: those that are shared once for all on them, others by their instances."""
+    shared = {held.worker.id: _prices(reading, held) * held.worker.count for held in side if _shares(reading, held)}
+    alone = [_prices(reading, held) * held.instances for held in side if held.run is not None
+             and held.worker.id not in shared]  # fmt: skip
+    return sum(shared.values()) + sum(alone)
 
 
 def _idle_price(reading: _Reading, worker: Worker) -> float:
@@ -236,11 +272,8 @@ def _whole(reading: _Reading, held: _Held) -> bool:
     """Whether an instance is priced as all of a machine."""
     if held.run is None or held.run.price_per_hour is not None:
         return False
-    offers = reading.inputs.profile.offers
-    at_hand = sorted(name for name, offer in offers.items() if offer.hardware == held.worker.hardware)
-    host = held.worker.host
-    named = held.worker.offer or (reading.inputs.profile.hosts[host].offer if host is not None else None)
-    per = offers[named or at_hand[0]].per if named or at_hand else None
+    named = _offer(reading, held.worker)
+    per = reading.inputs.profile.offers[named].per if named is not None else None
     return per not in ("gpu", "cpu_cores") or per not in held.run.needs
 
 
@@ -263,19 +296,19 @@ def _money(reading: _Reading) -> Iterator[Violation]:
     weight, by_weight = _loading(reading), _by_weight(reading)
     known = {held.load.variant for held in reading.now if held.worker.host is not None}
     groups: dict[object, list[float]] = {}
-    paid = {-1: 0.0, 1: 0.0}
+    paid = {-1: _bill(reading, reading.now), 1: _bill(reading, reading.then)}
     for sign, side in ((-1, reading.now), (1, reading.then)):
         for held in side:
             if held.run is None:
                 continue
-            price = _prices(reading, held)
-            paid[sign] += price * held.instances
+            part = _shares(reading, held)
+            price = _prices(reading, held) * (part or 1.0)
             where = (held.worker.hardware, held.worker.offer) if held.load.variant in known else None
             if where is not None and where[1] is None and held.worker.host is not None:
                 where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
             knobs = str(sorted(held.load.knobs.items()))
             seconds = held.run.load_s
-            if not by_weight and _whole(reading, held):
+            if not by_weight and (part or _whole(reading, held)):
                 seconds += reading.inputs.profile.hardware[held.worker.hardware].startup_s
             key = (held.load.variant, held.load.serve.max_batch, knobs, round(price, 9), seconds, where)
             group = groups.setdefault(key, [0.0, weight * price * seconds])
@@ -337,7 +370,7 @@ def _slowed(reading: _Reading) -> Iterator[Violation]:
             yield Violation("variants-slowdown", at, f"runs beside {beside:g} others, measured up to {most:g}")
             continue
         point = {name: beside if name == "co_load" else held.run.at.get(name, 0.0) for name in table.axes}
-        factor = float(table.read([point]).values[0])
+        factor = float(read(table, "mean", point, 1)[0][0])
         for app in held.qps:
             routes = reading.plan.routing.get(app, ())
             if not any(held.load.id in route.to for route in routes):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import hetplan
 from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
@@ -85,6 +86,11 @@ def inputs(profile: Json, slo: Json) -> Inputs:
     )
 
 
+def solve(*asked: Any, options: Mapping[str, Any] | None = None, **how: Any) -> hetplan.Outcome:
+    """The whole way, sized as in the paper where no size is named: nothing is simulated."""
+    return hetplan.solve(*asked, options={"size": "planned", **(options or {})}, **how)
+
+
 P3 = [0.5, 0.25, 0.25]
 BASE, A, B = [10.0, 20.0, 40.0], [10.0, 60.0, 200.0], [20.0, 200.0, 400.0]
 
@@ -141,7 +147,8 @@ CASES = {"g1": g1, "g2": g2, "g3": g3}
 def pose(
     case: tuple[Json, Json], *, formulation: str = "fluid-milp", tools: Tools | None = None, **options: Any
 ) -> PoolQuestion:
-    """The problem that a case's files pose."""
+    """The problem that a case's files pose: where no size is named, that of the paper."""
+    options.setdefault("size", "simulated" if options.get("dispatch", "matching") != "matching" else "planned")
     chosen = PoolQuestion.formulations[formulation](**options)
     return PoolQuestion.from_inputs(inputs(*case), chosen, formulation=formulation, tools=tools or Tools())
 

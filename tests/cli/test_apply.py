@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -131,3 +133,25 @@ def test_words_that_make_no_sense_are_bad_usage(folder: Path, words: tuple[str, 
     told = hetplan(*words, "--json", folder=folder)
     assert told.returncode == 2
     assert "exit" in json.loads(told.stdout.splitlines()[-1])
+
+
+def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> None:
+    from cases.deployments import processes_of, wait_for
+
+    assert hetplan("apply", "plan.json", "--yes", folder=folder).returncode == 0
+    target = (folder / "state" / "targets" / "here").resolve()
+    for word in ("keeper", "serving.worker"):
+        victim = processes_of(target, f"hetplan.executor.{word}")[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda word=word, victim=victim: victim not in processes_of(target, f"hetplan.executor.{word}"))  # type: ignore[misc]
+    said = hetplan("status", "--over", "0", folder=folder)
+    assert said.returncode == 7
+    assert "does not run" in said.stderr
+    assert "no keeper watches it" in said.stderr
+    assert hetplan("keep", folder=folder).returncode == 0
+    wait_for(lambda: hetplan("status", "--over", "0", folder=folder).returncode == 0)
+    units = hetplan("keep", "--systemd", str(folder), "--json", folder=folder)
+    assert units.returncode == 0
+    written = folder / "hetplan-hetplan-here.service"
+    assert str(written) in units.stdout
+    assert "Restart=always" in written.read_text()

@@ -267,10 +267,10 @@ def test_classes_between_those_of_the_plan_go_to_the_next_larger() -> None:
 
 def test_turns_and_shortest_queues_count_a_worker_once() -> None:
     lanes = [lane(f"{variant}", unit) for unit in ("u1", "u2", "u3") for variant in ("m", "n")]
-    turns = TurnChooser(None, lanes, shortest=False)
+    turns = TurnChooser(None, lanes, "round_robin", random.Random(0))
     assert [turns.place(task()).unit for _ in range(6)] == ["u1", "u2", "u3"] * 2  # type: ignore[union-attr]
     lanes[0].bound, lanes[2].bound, lanes[4].bound = 3, 1, 2
-    shortest = TurnChooser(None, lanes, shortest=True)
+    shortest = TurnChooser(None, lanes, "shortest_queue", random.Random(0))
     assert {shortest.place(task()).unit for _ in range(4)} == {"u2"}  # type: ignore[union-attr]
 
 

@@ -14,7 +14,7 @@ import pytest
 from cases.deployments import Client, make_plan, make_worker, processes_of, wait_for
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.kept_process import marked
+from hetplan.executor.kept_process import marked, notes
 from hetplan.executor.target import ApplyFailed
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ def test_down_works_on_a_full_disk(disk: Path, deploy: Callable[..., Deployment]
 def test_a_worker_that_is_killed_on_a_full_disk_comes_back(disk: Path, deploy: Callable[..., Deployment]) -> None:
     deployment = deploy(state_dir=str(disk / "state"))
     endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
-    fill(disk)
+    filler = fill(disk)
     folder = (deployment.folder / "targets" / "here").resolve()
     for word in ("hetplan.executor.serving.worker", "hetplan.executor.serving.router"):
         victim = processes_of(folder, word)[0]
@@ -95,3 +95,11 @@ def test_a_worker_that_is_killed_on_a_full_disk_comes_back(disk: Path, deploy: C
         wait_for(lambda word=word, victim=victim: victim not in processes_of(folder, word))  # type: ignore[misc]
     wait_for(lambda: not deployment.missing())
     assert Client(endpoint).post()[1]["outcome"] == "served"
+    # Once there is room again the notes are right, and another keeper goes on with what runs.
+    filler.unlink()
+    router = Client(endpoint).get("/healthz")["pid"]
+    wait_for(lambda: any(note.pid == router for note in notes(folder)))
+    os.kill(processes_of(folder, "hetplan.executor.keeper")[0], signal.SIGKILL)
+    deployment.close()
+    deployment.apply(make_plan(make_worker("w1", 1)))
+    assert Client(endpoint).get("/healthz")["pid"] == router

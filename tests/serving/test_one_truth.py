@@ -34,7 +34,7 @@ from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import money
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
-from hetplan.verifier.facts import Seat, gather
+from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.service import service_of
 
 PROFILES = 1000
@@ -143,7 +143,8 @@ class Sought:
         from hetplan.problems.variants.options import VariantsOptions
         from hetplan.problems.variants.wish import read_snapshot
 
-        v = read_snapshot(self.inputs, VariantsOptions())
+        # Each load has a worker of its own here, so each has its machine to itself.
+        v = read_snapshot(self.inputs, VariantsOptions(machines="whole"))
         app = self.inputs.slo.apps["a"]
         self.figures["rate"] = v.asked[0].load_qps
         for one in v.serves:
@@ -222,6 +223,11 @@ def by_executor(plan: Plan, inputs: Inputs) -> Figures:
     return figures
 
 
+def machine_cost(facts: Facts, worker: Worker) -> Any:
+    """What the verifier says that one machine of a group costs."""
+    return money.machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
+
+
 def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
     """What a plan is checked by."""
     app = inputs.slo.apps["a"]
@@ -235,7 +241,7 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
         figures["rate"] = rate
     figures["hop"] = app.network_ms_per_hop
     for worker in plan.workers:
-        price = money.machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
+        price = machine_cost(facts, worker)
         if price is not None:
             figures["price", worker.id] = int(price)
     for seat in facts.seats.values():
@@ -340,11 +346,10 @@ def compound_differences(seed: int) -> Iterator[str]:
             question="compound", method=Method(formulation="by-hand"), inputs=InputHashes(profile="", slo=""),
             workers=(worker,),
         )  # fmt: skip
-        facts = gather(plan, inputs)
         said = {
             "solver": tier.machine_price * NANO,
             "simulator": worker_price(inputs, worker),
-            "verifier": money.machine_nanos(facts, worker, [facts.seats["l"]]),
+            "verifier": machine_cost(gather(plan, inputs), worker),
         }
         if any(value is None or float(value) != pytest.approx(said["solver"], rel=1e-9) for value in said.values()):
             yield f"profile {seed}: a machine of {tier.name} costs {said}"

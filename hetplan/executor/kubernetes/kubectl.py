@@ -6,8 +6,10 @@ No shell; every call is bounded in time, and what kubectl says is reported.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -48,11 +50,13 @@ class Kubectl:
         """Server-side apply of all of them in one call; with `dry_run` the server checks them and changes nothing."""
         words = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
         words += ["--dry-run=server"] if dry_run else []
+        words += ["--force-conflicts"] if self.settings.take_over else []
         self._run(words, about=about, limit_s=self.call_s + 0.1 * len(manifests), given=_list(manifests))
 
     def diff(self, manifests: Sequence[Json], *, about: str) -> str:
         """What applying them would change, as kubectl shows it; "" for nothing."""
-        words = ["diff", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
+        # Looking refuses nothing: who owns a field is a matter of applying.
+        words = ["diff", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
         limit_s = self.call_s + 0.1 * len(manifests)
         return self._run(words, about=about, limit_s=limit_s, given=_list(manifests), fine=(0, 1))
 
@@ -108,19 +112,51 @@ class Kubectl:
     ) -> str:
         command = [self.program, *words, *self._where, f"--request-timeout={max(1, round(limit_s + _GRACE_S))}s"]
         doing = " ".join(words[:2]) if words[0] == "rollout" else words[0]
-        try:
-            ran = subprocess.run(
-                command, input=given, capture_output=True, text=True, timeout=limit_s + 2 * _GRACE_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            why = f"kubectl {doing} did not end within {limit_s + 2 * _GRACE_S:g} s"
-            raise TargetFailed(self.target, about, why) from None
-        except OSError as error:
-            raise TargetFailed(self.target, about, f"{self.program} cannot be run: {error.strerror}") from None
+        until = time.monotonic() + min(limit_s, self.call_s, _AWAY_S)
+        while True:
+            try:
+                ran = subprocess.run(
+                    command, input=given, capture_output=True, text=True, timeout=limit_s + 2 * _GRACE_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                why = f"kubectl {doing} did not end within {limit_s + 2 * _GRACE_S:g} s"
+                raise TargetFailed(self.target, about, why) from None
+            except OSError as error:
+                raise TargetFailed(self.target, about, f"{self.program} cannot be run: {error.strerror}") from None
+            said = " ".join((ran.stderr.strip() or ran.stdout.strip()).split())
+            # Every call may be made twice: an API server that is away for a moment is asked again.
+            if ran.returncode in fine or not _AWAY.search(said) or time.monotonic() >= until:
+                break
+            time.sleep(_AGAIN_S)
         if ran.returncode not in fine:
-            said = " ".join((ran.stderr.strip() or ran.stdout.strip()).split())[:600]
-            raise TargetFailed(self.target, about, f"kubectl {doing} failed: {said or f'exit {ran.returncode}'}")
+            why = _conflicts(said) or f"kubectl {doing} failed: {said[:600] or f'exit {ran.returncode}'}"
+            raise TargetFailed(self.target, about, why)
         return ran.stdout
+
+
+_AGAIN_S, _AWAY_S = 0.5, 10.0
+_AWAY = re.compile(
+    "connection refused|was refused - did you specify|unable to connect to the server|connection reset by peer|"
+    "TLS handshake timeout|unexpected EOF|etcdserver: leader changed|the server is currently unable",
+    re.IGNORECASE,
+)
+_CONFLICT = re.compile(
+    r'conflicts? with "([^"]+)"(?: using [^:\s]+| with subresource "[^"]+")*:?\s*((?:\.\S+|- \S+)(?:\s+- \S+)*)'
+)
+
+
+def _conflicts(said: str) -> str:
+    """Which fields somebody else owns, and what can be done; "" where the failure is another.
+
+    >>> _conflicts('Apply failed with 1 conflict: conflict with "kubectl-set" using apps/v1: .spec.replicas')
+    "kubectl-set owns .spec.replicas. Leave it to kubectl-set, or set take_over = true in the target's settings"
+    """
+    found = [(owner, " ".join(fields.replace("- ", "").split())) for owner, fields in _CONFLICT.findall(said)]
+    if "conflict" not in said or not found:
+        return ""
+    owned = "; ".join(f"{owner} owns {fields}" for owner, fields in found)
+    owners = " and ".join(dict.fromkeys(owner for owner, _ in found))
+    return f"{owned}. Leave it to {owners}, or set take_over = true in the target's settings"
 
 
 def _list(manifests: Sequence[Json]) -> str:
@@ -166,6 +202,8 @@ class KubernetesSettings(Model):
     gpu_slices: PositiveCount = Field(
         default=1, description="units of gpu_resource per GPU, where the device plugin shares GPUs out"
     )
+    router_pod: WorkerPod | None = Field(default=None, description="cpu_cores and mem_gib of the router")
+    take_over: bool = Field(default=False, description="fields that somebody else owns are taken from them")
     surge: bool = Field(default=True, description="changed workers start before old ones stop; false needs no room")
     run_as_user: PositiveCount | None = None
     environment: dict[str, str] = Field(default_factory=dict)

@@ -2,7 +2,9 @@
 
 A group becomes a ConfigMap (what its workers hold), a headless Service (a name that leads to each of its pods) and a
 Deployment. The router becomes a ConfigMap with the routes, a Deployment and a Service. ConfigMaps never change: a new
-content has a new name, so a pod that starts again reads what its Deployment was made for.
+content has a new name, so a pod that starts again reads what its Deployment was made for. A Deployment and the pods of
+its template carry a digest of all that hosts.toml and the plan make of them: by it pods of an older template differ
+from new ones, and a changed image, amount or selector is seen.
 
 Only names, numbers and what hosts.toml says go in; a command, an image or a selector never comes from a plan.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from hetplan.errors import InputError
@@ -25,7 +28,7 @@ from hetplan.executor.kubernetes.groups import (
     label_value,
     labels,
 )
-from hetplan.executor.kubernetes.kubectl import KubernetesSettings
+from hetplan.executor.kubernetes.kubectl import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint
 from hetplan.executor.wanted import wanted
@@ -33,7 +36,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.validate import validate
 
-__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "Manifests", "manifests"]
+__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "MADE_OF", "WAVES", "Manifests", "manifests"]
 
 Json = dict[str, Any]
 
@@ -43,6 +46,11 @@ LARGEST_CONFIG_BYTES = 1024 * 1024
 CONFIG_FILE = "config.json"
 MOUNTED_AT = "/etc/hetplan"
 PROBE_S = 2
+MADE_OF = "hetplan/made-of"
+WAVES = 4
+"""A roll replaces a quarter of the pods at a time."""
+_LEAVE_S = 3
+"""A pod that ends serves on for so long, until nobody is led to it any more."""
 
 
 class Manifests:
@@ -72,12 +80,18 @@ class Manifests:
             ),
         ]  # fmt: skip
 
+    def made_of(self, group: Group) -> str:
+        """The digest that a group's Deployment carries when it is as hosts.toml and the plan want it."""
+        return self._template(self._worker_pod(group, ""))
+
     def router(self, routes: Mapping[str, Any]) -> list[Json]:
         """ConfigMap, Deployment and Service of the router that follows these routes."""
         name = self.router_object
         marks = labels(self.instance, "router")
         config = self._config(name, marks, {"routes": dict(routes)})
         container = self._container("router", self.settings.image, self.settings.router_command)
+        if self.settings.router_pod:
+            container["resources"] = _amounts(self.settings.router_pod)
         pod = self._pod(container, config["metadata"]["name"])
         return [
             config,
@@ -128,15 +142,24 @@ class Manifests:
         return self._object("v1", "Service", name, marks, spec=spec)
 
     def _deployment(self, marks: Mapping[str, str], replicas: int, pod: Json) -> Json:
-        room = {"maxSurge": 1, "maxUnavailable": 0} if self.settings.surge else {"maxSurge": 0, "maxUnavailable": 1}
+        part = ceil(replicas / WAVES)
+        room = (
+            {"maxSurge": part, "maxUnavailable": 0} if self.settings.surge else {"maxSurge": 0, "maxUnavailable": part}
+        )
+        notes = {MADE_OF: self._template(pod)}
         return {
             "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": max(30, round(2 * self.hosts.limits.start_s)),
             "selector": {"matchLabels": _selected(marks)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": room},
-            "template": {"metadata": {"labels": dict(marks)}, "spec": pod},
+            "template": {"metadata": {"labels": dict(marks), "annotations": notes}, "spec": pod},
         }
+
+    @staticmethod
+    def _template(pod: Json) -> str:
+        """A digest of a pod but for the name of its ConfigMap, which says what its worker holds."""
+        return digest({**pod, "volumes": []}).removeprefix("sha256:")[:16]
 
     def _worker_pod(self, group: Group, config: str) -> Json:
         unit, machines = group.unit, self.hosts.hosts[group.unit.host]
@@ -194,10 +217,10 @@ class Manifests:
             secure |= {"runAsUser": settings.run_as_user, "runAsNonRoot": True}
         pod: Json = {
             "containers": [container],
-            "volumes": [{"name": "config", "configMap": {"name": config}}],
+            "volumes": [{"name": "config", "configMap": {"name": config}}, {"name": "tmp", "emptyDir": {}}],
             "securityContext": secure,
             "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": round(self.hosts.limits.drain_s) + 5,
+            "terminationGracePeriodSeconds": round(self.hosts.limits.drain_s) + 5 + _LEAVE_S,
         }
         if settings.service_account is not None:
             pod["serviceAccountName"] = settings.service_account
@@ -220,9 +243,14 @@ class Manifests:
             "startupProbe": {**healthy, "failureThreshold": tries},
             "readinessProbe": {**healthy, "failureThreshold": 2},
             "livenessProbe": {**healthy, "failureThreshold": 5},
-            "volumeMounts": [{"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}],
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        }
+            "lifecycle": {"preStop": {"exec": {"command": [command[0], "-c", f"import time; time.sleep({_LEAVE_S})"]}}},
+            "volumeMounts": [
+                {"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}, {"name": "tmp", "mountPath": "/tmp"}
+            ],
+            "securityContext": {
+                "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True
+            },
+        }  # fmt: skip
 
     def _object(
         self,
@@ -243,6 +271,12 @@ class Manifests:
 
 def _selected(marks: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in marks.items() if name in (LABEL_INSTANCE, LABEL_PART, LABEL_GROUP)}
+
+
+def _amounts(pod: WorkerPod) -> Json:
+    asked = {"cpu": f"{round(1000 * pod.cpu_cores)}m"} if pod.cpu_cores else {}
+    asked |= {"memory": f"{round(1024 * pod.mem_gib)}Mi"} if pod.mem_gib else {}
+    return {"requests": asked, "limits": asked}
 
 
 def _env(values: Mapping[str, str]) -> list[Json]:

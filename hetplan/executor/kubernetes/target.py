@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from hetplan.errors import InputError
 from hetplan.executor.kubernetes.groups import LABEL_GROUP, LABEL_PART, Group, group_name, grouped, selector
 from hetplan.executor.kubernetes.kubectl import Kubectl, KubernetesSettings
-from hetplan.executor.kubernetes.manifests import CONFIG_FILE, Manifests
+from hetplan.executor.kubernetes.manifests import CONFIG_FILE, MADE_OF, WAVES, Manifests
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.validate import validate
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 
 _KINDS = ("deployments.apps", "services", "configmaps")
 _LOOK_S = 0.5
+_SIDE_BY_SIDE = 16
 
 
 class Kubernetes:
@@ -93,15 +95,20 @@ class Kubernetes:
         """Readiness by the pods; counters by their own `/metrics`, read through the API server."""
         asked, there = set(names), self._there()
         found: dict[str, UnitHealth] = {}
+        ready: dict[str, str] = {}
         for name, group in there.groups.items():
             pods = sorted(there.pods(name), key=lambda pod: (not _ready(pod), pod["metadata"]["name"]))
             for place, unit in enumerate(group.units):
                 if unit not in asked:
                     continue
                 if place < len(pods) and _ready(pods[place]):
-                    found[unit] = UnitHealth(True, loads=self._counters(pods[place]["metadata"]["name"]))
+                    ready[unit] = pods[place]["metadata"]["name"]
                 else:
-                    found[unit] = UnitHealth(False, why=_troubles(pods) or "its pod is not there yet")
+                    why = _troubles([*pods, there.deployments[name]])
+                    found[unit] = UnitHealth(False, why=why or "its pod is not there yet")
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            counters = pool.map(self._counters, ready.values())
+            found |= {unit: UnitHealth(True, loads=loads) for unit, loads in zip(ready, counters, strict=True)}
         return found
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
@@ -119,9 +126,16 @@ class Kubernetes:
     def routed(self) -> Mapping[str, Any] | None:
         """The routes in the ConfigMap that the router's Deployment mounts."""
         there = _There(self.kubectl.get(_KINDS, selector=selector(self.manifests.instance, "router")))
-        deployment = there.deployments.get(self.manifests.router_object)
+        name = self.manifests.router_object
+        deployment = there.deployments.get(name)
         content = there.config(deployment) if deployment is not None else None
-        return content.get("routes") if content is not None else None
+        routes = content.get("routes") if content is not None else None
+        if routes is None or deployment is None:
+            return None
+        wanted = next(one for one in self.manifests.router(routes) if one["kind"] == "Deployment")
+        found = {**routes, "router_address": self.manifests.address(name), "router_port": self.settings.port}
+        # One that other settings were made for follows nothing that is wanted now.
+        return found if _made_of(deployment) == _made_of(wanted) else {**found, "revision": "of another manifest"}
 
     def down(self, *, drain_s: float) -> None:
         """Delete all that carries the deployment's label, and wait until its pods are gone."""
@@ -138,21 +152,18 @@ class Kubernetes:
         """Nothing is held between two calls."""
 
     def _change(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
-        there, until = self._there(), time.monotonic() + limit_s
+        there = self._there()
         changed: dict[str, Group] = {}
         for key, added in grouped(units).items():
             name = self.manifests.group_object(added)
             had = there.groups.get(name)
             changed[name] = added if had is None else had.with_units(u for u in units if group_name(u) == key)
-        before = {name: there.groups[name] for name in changed if name in there.groups}
         made = [manifest for group in changed.values() for manifest in self.manifests.group(group)]
         try:
             self.kubectl.apply(made, about=", ".join(changed))
-            for name in changed:
-                marks = selector(self.manifests.instance, "worker", name)
-                self._roll(name, limit_s=until - time.monotonic(), marks=marks)
+            self._roll_all(changed, limit_s=limit_s)
         except TargetFailed:
-            self._take_back(changed, before)
+            self._take_back(changed, there)
             raise
         keep = {manifest["metadata"]["name"] for manifest in made}
         self._prune(there, keep=keep, about="old ConfigMaps", groups=changed)
@@ -165,21 +176,34 @@ class Kubernetes:
             if unit in asked
         }
 
-    def _take_back(self, changed: Mapping[str, Group], before: Mapping[str, Group]) -> None:
-        """After a failed change: what ran is applied again, what is new goes. Others report the failure."""
+    def _take_back(self, changed: Mapping[str, Group], before: _There) -> None:
+        """After a failed change: the objects that were there are applied again as they were, with their image and all
+        that an older hosts.toml said; what is new goes. Others report the failure.
+        """
         there = self._there()
         for name in changed:
-            if name in before:
-                self.kubectl.apply(self.manifests.group(before[name]), about=name)
+            if name in before.groups:
+                self.kubectl.apply(before.former(name), about=name)
             else:
                 self.kubectl.delete(there.objects_of(name), limit_s=self.hosts.limits.drain_s, about=name)
+
+    def _roll_all(self, changed: Mapping[str, Group], *, limit_s: float) -> None:
+        """Wait for all groups side by side; each of the waves of a roll may take as long as one pod may."""
+
+        def wait(name: str) -> None:
+            marks = selector(self.manifests.instance, "worker", name)
+            self._roll(name, limit_s=limit_s * min(WAVES, max(changed[name].replicas, 1)), marks=marks)
+
+        with ThreadPoolExecutor(min(max(len(changed), 1), _SIDE_BY_SIDE)) as pool:
+            rolling = [pool.submit(wait, name) for name in changed]
+        for one in rolling:
+            one.result()
 
     def _roll(self, deployment: str, *, limit_s: float, marks: str) -> None:
         try:
             self.kubectl.rollout(deployment, limit_s=max(1.0, limit_s))
         except TargetFailed as error:
-            pods = self.kubectl.get(["pods"], selector=marks)
-            troubles = _troubles(pods)
+            troubles = _troubles(self.kubectl.get(["pods", "deployments.apps"], selector=marks))
             if not troubles:
                 raise
             raise TargetFailed(self.name, deployment, f"{error.cause} ({troubles})") from None
@@ -200,12 +224,21 @@ class Kubernetes:
     def _seen(self, there: _There, name: str, group: Group) -> Iterable[Seen]:
         pods = [pod for pod in there.pods(name) if "deletionTimestamp" not in pod["metadata"]]
         ready = sum(_ready(pod) for pod in pods)
-        why, restarts = _troubles(pods), max((_restarts(pod) for pod in pods), default=0)
+        why = _troubles([*pods, there.deployments[name]])
+        restarts = max((_restarts(pod) for pod in pods), default=0)
         at = Endpoint(self.manifests.address(name), self.settings.port)
+        as_wanted = self._as_wanted(there.deployments[name], group)
         for place, unit in enumerate(group.units.values()):
             status = "ready" if place < ready else "failing" if why else "starting"
             said = "" if status == "ready" else why
-            yield Seen(unit.name, unit.content, status, endpoint=at, unit=unit, restarts=restarts, why=said)
+            content = unit.content if as_wanted else f"{unit.content}, of another manifest"
+            yield Seen(unit.name, content, status, endpoint=at, unit=unit, restarts=restarts, why=said)
+
+    def _as_wanted(self, deployment: Json, group: Group) -> bool:
+        """Whether it is what hosts.toml makes of the group now, and nobody has changed how many it has."""
+        if group.unit.host not in self.hosts.hosts or deployment["spec"].get("replicas") != group.replicas:
+            return False
+        return _made_of(deployment) == self.manifests.made_of(group)
 
     def _counters(self, pod: str) -> Mapping[str, Mapping[str, float]]:
         path = f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/metrics"
@@ -261,8 +294,27 @@ class _There:
         return content
 
     def pods(self, group: str) -> list[Json]:
-        """Pods of a group."""
-        return [one for one in self.objects if one["kind"] == "Pod" and _group_of(one) == group]
+        """Pods of a group's own template: those of an older one are on their way out, and say nothing of the new."""
+        mine = [one for one in self.objects if one["kind"] == "Pod" and _group_of(one) == group]
+        deployment = self.deployments.get(group)
+        return [one for one in mine if deployment is None or _of_template(one, deployment)]
+
+    def former(self, group: str) -> list[Json]:
+        """The objects of a group as they were, to be applied again: without what the server adds."""
+        named = {(kind.split(".")[0][:-1], name) for kind, name in self.objects_of(group)}
+        found = [one for one in self.objects if (one["kind"].lower(), one["metadata"]["name"]) in named]
+        kept = ("name", "namespace", "labels", "annotations")
+        return [
+            {
+                **{key: value for key, value in one.items() if key != "status"},
+                "metadata": {
+                    key: {k: v for k, v in value.items() if "kubernetes.io/" not in k or key == "labels"}
+                    if isinstance(value, dict) else value
+                    for key, value in one["metadata"].items() if key in kept
+                },
+            }
+            for one in found
+        ]  # fmt: skip
 
     def objects_of(self, group: str) -> list[tuple[str, str]]:
         """All that belongs to a group, the Deployment first."""
@@ -270,6 +322,25 @@ class _There:
         mine = [one for one in self.objects if one["kind"] in kinds and _group_of(one) == group]
         mine.sort(key=lambda one: list(kinds).index(one["kind"]))
         return [(kinds[one["kind"]], one["metadata"]["name"]) for one in mine]
+
+
+def _made_of(deployment: Json) -> str | None:
+    notes: Mapping[str, str] = deployment["spec"]["template"]["metadata"].get("annotations", {})
+    return notes.get(MADE_OF)
+
+
+def _of_template(pod: Json, deployment: Json) -> bool:
+    """Whether a pod was made of the Deployment's present template: the same digest, and the same ConfigMap."""
+    notes = pod["metadata"].get("annotations", {})
+    if notes.get(MADE_OF) != _made_of(deployment):
+        return False
+    template = deployment["spec"]["template"].get("spec", {}).get("volumes", ())
+    mounted = [_mounted(volumes) for volumes in (pod.get("spec", {}).get("volumes", ()), template)]
+    return not mounted[0] or mounted[0] == mounted[1]
+
+
+def _mounted(volumes: Iterable[Json]) -> list[str]:
+    return [one["configMap"]["name"] for one in volumes if "configMap" in one]
 
 
 def _group_of(one: Json) -> str | None:
@@ -290,10 +361,16 @@ def _restarts(pod: Json) -> int:
 
 
 def _troubles(pods: Iterable[Json]) -> str:
-    """Why pods are not ready, in the cluster's own words: no node for them, no image, a container that keeps ending."""
+    """Why pods are not ready, in the cluster's own words: no node for them, no image, a container that keeps ending.
+
+    A Deployment among them says why its pods cannot be made at all (a quota).
+    """
     said: dict[str, None] = {}
     for pod in pods:
         status = pod.get("status", {})
+        for one in status.get("conditions", ()):
+            if one["type"] == "ReplicaFailure" and one["status"] == "True":
+                said[f"{pod['metadata']['name']}: {one.get('message', one.get('reason', ''))}"] = None
         for one in status.get("conditions", ()):
             if one["type"] == "PodScheduled" and one["status"] == "False":
                 said[f"{pod['metadata']['name']} cannot be placed: {one.get('message', one.get('reason', ''))}"] = None

@@ -218,7 +218,7 @@ class Application:
                 )
         unlike = len({lane.worker for lane in lanes}) > 1 and self._routes
         shares = self._by_share(node, lanes) if unlike else None
-        return TurnChooser(shares, lanes, shortest=balancing == "shortest_queue")
+        return TurnChooser(shares, lanes, balancing, self.random)
 
     def _shares_of_groups(self) -> dict[str, float]:
         """The part of the application's queries that each group of workers gets."""

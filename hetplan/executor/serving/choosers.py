@@ -190,13 +190,13 @@ def _bound(lane: Lane) -> int:
 
 
 class TurnChooser(_AtWorkers):
-    """Every worker in turn, or the one with fewest queries (rule queue-slack/1: its workers look up their policy).
+    """Every worker in turn, the one with fewest queries, or any (rule queue-slack/1: its workers look up their policy).
 
     Groups that the plan gives unlike shares are chosen by these first.
     """
 
-    def __init__(self, shares: ShareChooser | None, lanes: Sequence[Lane], *, shortest: bool) -> None:
-        self._shares, self._shortest = shares, shortest
+    def __init__(self, shares: ShareChooser | None, lanes: Sequence[Lane], balancing: str, random: Random) -> None:
+        self._shares, self._balancing, self._random = shares, balancing, random
         # Under a policy the loads of a worker share one queue: one lane is for all of them.
         self._lanes = list({lane.unit: lane for lane in reversed(lanes) if lane.open}.values())[::-1]
         self._next = -1
@@ -208,8 +208,10 @@ class TurnChooser(_AtWorkers):
         lanes = self._lanes
         if not lanes:
             raise NoWorker("no worker is up")
+        if self._balancing == "random":
+            return lanes[self._random.randrange(len(lanes))]
         self._next = (self._next + 1) % len(lanes)
-        if not self._shortest:
+        if self._balancing != "shortest_queue":
             return lanes[self._next]
         best = lanes[self._next]
         for step in range(1, len(lanes)):

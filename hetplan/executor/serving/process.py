@@ -1,4 +1,4 @@
-"""What router and worker are told on their command line, and what they ask of the system.
+"""What the command line of router and worker says, and what they ask of the system.
 
 That is an end with their parent, open files, short turns, a quiet collector, precise timers.
 

@@ -331,6 +331,10 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
         from hetplan.executor.serving.onnx_model import OnnxModel
 
         return OnnxModel(made, servers=servers, cores=cores, loop=loop)
+    if made["kind"] == "http":
+        from hetplan.executor.serving.http_model import HttpModel
+
+        return HttpModel(made, loop=loop)
     from hetplan.executor.serving.models import CommandModel
 
     return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Answer, Certificate
@@ -29,6 +29,11 @@ class Form(Generic[X]):
     def certify(self, answer: Answer[X]) -> Certificate:
         """Recompute from this form's data what the answer claims."""
         raise NotImplementedError
+
+    def written_proof(self, answer: Answer[X]) -> dict[str, Any] | None:
+        """What a plan carries of an answer so that others can prove its bound again; None where there is nothing."""
+        del answer
+        return None
 
 
 def certify(form: Form[X], answer: Answer[X]) -> Certificate:

@@ -24,14 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.form import Form
-from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, VALUE
+from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, PROOF_ROWS, VALUE
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Certificate
@@ -215,6 +215,14 @@ class Packing(Form[Choice]):
             return Certificate(value=value, bound=proved, vouched=Vouched.CERTIFIED, certified_bound=proved)
         vouched = Vouched.NONE if claimed is None else Vouched.CLAIMED
         return Certificate(value=value, bound=claimed, vouched=vouched, certified_bound=proved)
+
+    def written_proof(self, answer: Answer[Choice]) -> dict[str, Any] | None:
+        """The prices of resources by name, where there are no machines beside them and as many fit into a plan."""
+        carried = answer.proof.get("prices")
+        if carried is None or self.items is not None or len(self.resources) > PROOF_ROWS:
+            return None
+        prices = self.prices(np.asarray(carried, dtype=float))
+        return {"prices": {name: float(price) for name, price in zip(self.resources, prices, strict=True)}}
 
     def whole(self, bound: float) -> float:
         """The bound moved to the next value that there can be.

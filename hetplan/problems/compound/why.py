@@ -26,7 +26,10 @@ def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, p
     """Queries without any way that fits alone; else the totals, or the machines, that serving all would take."""
     stuck = [i for i in range(len(queries)) if not form.fits[form.first[i] : form.first[i + 1]].any()]
     if stuck:
-        return Infeasible(why=tuple(_alone(wanted, form, queries, i) for i in stuck), proved=True)
+        why = tuple(_alone(wanted, form, queries, i) for i in stuck)
+        # Machines that are too small stay so; totals can be raised.
+        more = _totals(ask, replace(form, items=None), every=True, proved=True) if form.items is None else None
+        return Infeasible(why=why, repairs=() if more is None else more.repairs, proved=True)
     if form.items is not None:
         return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)
@@ -44,10 +47,13 @@ def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> st
     return f"{query.app_id}: none of its {len(query.ways)} plans fits, even alone: too little of {' and '.join(of)}"
 
 
-def _totals(ask: Ask, form: Packing, *, proved: bool) -> Infeasible:
-    """The least excess over the totals, each relative to its size; of many options its linear relaxation."""
+def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> Infeasible:
+    """The least excess over the totals, each relative to its size; of many options its linear relaxation.
+
+    `every` counts options in that do not fit alone.
+    """
     finite = np.flatnonzero(np.isfinite(form.capacity))
-    keep = np.flatnonzero(form.fits)
+    keep = np.arange(form.fits.size) if every else np.flatnonzero(form.fits)
     m = Builder("min", name="excess")
     x = m.columns("option", (), size=keep.size, upper=1.0, whole=keep.size <= MOST_WHOLE)
     scale = np.where(form.capacity[finite] > 0, form.capacity[finite], 1.0)

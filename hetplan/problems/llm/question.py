@@ -50,13 +50,7 @@ class LlmQuestion:
         from hetplan.problems.llm.wish import read_wish
 
         del formulation, start
-        chosen = cast(LlmOptions, options)
-        if chosen.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(tools.extra):
-            raise InputError.one(
-                file="options", path="size", value="auto", why="no simulator of tokens was handed in",
-                remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
-            )  # fmt: skip
-        return cls(read_wish(inputs, chosen), tools)
+        return cls(read_wish(inputs, cast(LlmOptions, options)), tools)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
@@ -68,6 +62,11 @@ class LlmQuestion:
         from hetplan.problems.llm.why import impossible, short_of, too_dear
 
         wish, options = self.wish, self.wish.options
+        if options.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
+            raise InputError.one(
+                file="options", path="size", value="auto", why="no simulator of tokens was handed in",
+                remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
+            )  # fmt: skip
         if (reason := impossible(wish)) is not None:
             return reason
         bounds: dict[str, Answer[np.ndarray]] = {}

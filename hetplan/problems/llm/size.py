@@ -29,7 +29,7 @@ __all__ = ["Cuts", "Sized", "Tried", "fleet_of", "judge_of", "planned", "sized",
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
 THETAS = (1.0, 0.5, 0.25)
-FEW, HOPELESS, NEAR = 800, 4.0, 2.0
+FEW, HOPELESS, NEAR, MOST_WAYS = 800, 4.0, 2.0, 8
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
 MOST_LISTED = 300_000
@@ -130,13 +130,13 @@ def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
 
     chunks = sorted({min(size, law.most_tokens) for size in (*CHUNKS, law.most_tokens)})
     best = sorted(((carries(law.limited(chunk, law.most_seqs)), chunk) for chunk in chunks), reverse=True)
-    found = [(rate, law.limited(chunk, law.most_seqs)) for rate, chunk in best[:2]]
+    found = [(rate, law.limited(chunk, law.most_seqs)) for rate, chunk in best]
     fewer = [size for size in SEQUENCES if size < found[0][1].most_seqs]
     for size in fewer[-2:]:
         tried = law.limited(best[0][1], size)
         found.append((carries(tried), tried))
     order = sorted(range(len(found)), key=lambda place: (-found[place][0], place))
-    return [found[place][1] for place in order[:2]]
+    return [found[place][1] for place in order]
 
 
 def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | None, Tried]:
@@ -155,11 +155,11 @@ def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | Non
         counts, cost, whole = _listed(wish, low, high)
         tried.complete &= whole
         tried.listed += len(counts)
-        for row, price, found in _in_turn(wish, cuts, counts, cost, tried):
+        for row, price in _in_turn(wish, cuts, counts, cost, tried):
             if ask.remaining <= 0 or judge.played > wish.options.simulations:
                 tried.complete = False
                 return None, tried
-            made = _tried(wish, judge, row, price, best, found, tried)
+            made = _tried(wish, judge, row, price, best, tried)
             if made is not None:
                 return made, tried
         low = high
@@ -168,7 +168,7 @@ def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | Non
 
 def _in_turn(
     wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
-) -> Iterator[tuple[tuple[int, ...], int, float]]:
+) -> Iterator[tuple[tuple[int, ...], int]]:
     """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
     order = np.lexsort((-cuts.carried(counts), cost)) if len(counts) else np.zeros(0, dtype=np.int64)
     for place in order:
@@ -180,42 +180,71 @@ def _in_turn(
         if carried < wish.rate_qps * (1.0 - 1e-9):
             tried.excluded += 1
             continue
-        yield tuple(int(n) for n in row), int(cost[place]), carried
+        yield tuple(int(n) for n in row), int(cost[place])
 
 
 def _tried(
-    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]], carried: float,
-    tried: Tried,
-) -> Sized | None:  # fmt: skip
+    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]], tried: Tried
+) -> Sized | None:
     """A fleet with several chunks and limits of the router: the first way that surely keeps every limit."""
     tried.simulated += 1
-    thetas = THETAS if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else THETAS[:1]
-    first = tuple(laws[0] for laws in best)
-    ways = [(first, theta) for theta in thetas]
-    for number, laws in enumerate(best):
-        if counts[number] and len(laws) > 1:
-            ways.append((tuple(laws[1] if k == number else law for k, law in enumerate(first)), thetas[-1]))
-    near = list[tuple[float, Sized]]()
-    for laws, theta in ways:
-        fleet = fleet_of(wish, counts, laws, theta)
-        excess = judge.excess(judge.once(fleet, seed=0, count=min(FEW, wish.options.requests)))
-        near.append((excess, Sized(counts, laws, theta, price)))
-        if excess > HOPELESS * 3 or (len(near) == 2 and min(one for one, _ in near) > HOPELESS):
+    for near, way in sorted(_ways(wish, judge, counts, price, best), key=lambda one: one[0])[:MOST_WAYS]:
+        if near > NEAR:
             break
-    for excess, way in sorted(near, key=lambda one: one[0]):
-        if excess > NEAR:
-            break
-        run = judge.once(fleet_of(wish, counts, way.laws, way.theta), seed=1, count=wish.options.requests)
-        excess = judge.excess(run)
+        fleet = fleet_of(wish, counts, way.laws, way.theta)
+        excess = judge.excess(judge.once(fleet, seed=1, count=wish.options.requests))
         if tried.nearest is None or excess < tried.nearest[0]:
             tried.nearest = (excess, way)
         if excess <= 1.0:
-            shown = judge.surely(fleet_of(wish, counts, way.laws, way.theta))
+            shown = judge.surely(fleet)
             if shown.kept:
                 return replace(way, shown=shown)
             tried.unconfirmed += 1
-    del carried
     return None
+
+
+def _ways(
+    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]]
+) -> list[tuple[float, Sized]]:
+    """Ways to run a fleet, each with how far it is from the limits.
+
+    First the router's limits with each type's own best chunk, on few requests. Unless all are hopeless, on many: one
+    type's chunk after the other, and the router's limit, are changed, and what is better is kept, until nothing is.
+    """
+    thetas = THETAS if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else THETAS[:1]
+    found = dict[tuple[tuple[int, ...], float], tuple[float, Sized]]()
+
+    def tries(places: tuple[int, ...], theta: float, *, few: bool = False) -> float:
+        laws = tuple(mine[place] for mine, place in zip(best, places, strict=True))
+        fleet = fleet_of(wish, counts, laws, theta)
+        if few:
+            return judge.excess(judge.once(fleet, seed=0, count=min(FEW, wish.options.requests)))
+        if (places, theta) not in found:
+            excess = judge.excess(judge.once(fleet, seed=0, count=wish.options.requests))
+            found[places, theta] = (excess, Sized(counts, laws, theta, price))
+        return found[places, theta][0]
+
+    now, theta = tuple(0 for _ in counts), thetas[0]
+    if min(tries(now, one, few=True) for one in thetas) > HOPELESS:
+        return []
+    # From one chunk for all, too: what is best alone need not be best together.
+    starts = [now]
+    for size in CHUNKS:
+        alike = [next((k for k, law in enumerate(mine) if law.most_tokens == size), 0) for mine in best]
+        starts.append(tuple(place if count else 0 for place, count in zip(alike, counts, strict=True)))
+    now, theta = min(((start, one) for start in dict.fromkeys(starts) for one in thetas), key=lambda way: tries(*way))
+    better = tries(now, theta) <= HOPELESS
+    while better:
+        better = False
+        for number, count in enumerate(counts):
+            for place in range(len(best[number]) if count else 0):
+                other = (*now[:number], place, *now[number + 1 :])
+                if tries(other, theta) < tries(now, theta):
+                    now, better = other, True
+        for one in thetas:
+            if tries(now, one) < tries(now, theta):
+                theta, better = one, True
+    return list(found.values())
 
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:

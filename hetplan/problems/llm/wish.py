@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -30,9 +31,22 @@ from hetplan.serving.tokens import (
     instances_on,
     law_of_engine,
     limits_of,
+    link_between,
 )
 
-__all__ = ["Kind", "Supply", "Wish", "read_wish"]
+__all__ = ["REFUSED", "Kind", "Supply", "Wish", "read_wish"]
+
+REFUSED = {
+    "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
+    "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
 
 Floats = NDArray[np.float64]
 
@@ -150,6 +164,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
 
     faults = Faults.of(inputs)
     faults.obstacles(obstacles(inputs))
+    refuse(inputs.slo, REFUSED, faults)
     name, app = next(iter(inputs.slo.apps.items()))
     assert isinstance(app.demand.rate_qps, int | float)
     kinds = _kinds(inputs, app, faults)
@@ -260,9 +275,8 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
     found = set[float]()
     for one in roles["prefill"]:
         for other in roles["decode"]:
-            tiers = {profile.hardware[kind.hardware].tier for kind in (one, other)}
-            links = [link for link in profile.links if set(link.between) == tiers]
-            if not links:
+            link = link_between(profile, one.hardware, other.hardware)
+            if link is None:
                 why = f"KV moves from {one.name} to {other.name}, and no link between their tiers is known"
                 faults.in_profile("$.links", why, "Give both hardware a tier, and add the link between the two.")
             elif one.engine.kv_bytes_per_token is None:
@@ -270,7 +284,7 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
                 remedy = "Write the bytes of KV of one token."
                 faults.in_profile(f"$.engines.{one.run.engine}.kv_bytes_per_token", why, remedy)
             else:
-                found.add(one.engine.kv_bytes_per_token * 8.0 / (links[0].bandwidth_mbps * 1e3))
+                found.add(one.engine.kv_bytes_per_token * 8.0 / (link.bandwidth_mbps * 1e3))
     if len(found) > 1:
         why = "prefilling and decoding machines are joined by links of different speed"
         faults.in_profile("$.links", why, "Plan for one kind of link at a time.")

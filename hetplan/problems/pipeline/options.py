@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = [
     "BudgetOptions",
@@ -19,7 +19,6 @@ __all__ = [
     "RerouteOptions",
 ]
 
-Size = Literal["planned", "estimated", "simulated", "auto"]
 SIZE = (
     "planned: servers filled up to `headroom`, as in the paper; estimated: with a headroom that is usually enough, and "
     "nothing simulated; auto: the least headroom with which a few counted queries show that the wish is kept, and "

@@ -127,7 +127,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
 
 def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
     """Accuracy floors above the best accuracy in time, and those that the servers could keep."""
-    why = []
+    why, at_most = [], []
     for tree in problem.served:
         if tree.floor is None:
             continue
@@ -135,11 +135,13 @@ def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
         best, _ = best_quality(fastest, prefixes(fastest))
         if tree.floor > best + 1e-9:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
+            at_most.append(floor_repair(tree, best))
     if not why:
         return None
     repairs = tuple(_lower_floor_at_levels(problem, ask) if large else _lower_floor(problem, ask))
     if not repairs:
         why.append("no lower floor on one accuracy alone was found to help")
+        repairs = tuple(at_most)  # a part of what helps
     return Infeasible(why=tuple(why), repairs=repairs)
 
 
@@ -183,9 +185,7 @@ def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return
-    value, bound = sum(part.value for part in parts), sum(part.bound for part in parts)
-    if fleet.priced and fleet.budget is not None and value > fleet.budget * (1 + 1e-9):
-        return  # servers alone do not help where the money does not reach
+    bound = sum(part.bound for part in parts)
     exact = all(part.is_exact for part in parts)
     least = f"{bound:.6g} per hour" if fleet.priced else f"{bound:g}"
     less = f" (not with less than {least})" if bound > 0 else " (fewer may do)"

@@ -5,6 +5,7 @@ K           workers; queries reach them in turn (round robin), or the shortest q
 lambda      load of the group, queries per second; s the gamma shape of its inter-arrival times (1: Poisson)
 Phi, nu     an own inter-arrival time is Erlang: Phi = K s stages of rate nu = s lambda (rounded to a whole number,
             nu = Phi lambda / K, where K s is none: the mean is kept)
+            at random: Phi = 1 stage of rate lambda / K
 lambda_w    shortest queue: a worker with n waiting sees Poisson arrivals of rate lambda / K for n <= 2, and
             (lambda / (K mu))^K mu beyond, mu its service rate (appendix I, with mu a rate); Phi = 1
 ==========  ======================================================================================================
@@ -118,6 +119,8 @@ class Group:
         if self.wish.balancing == "round_robin":
             stages, per_load, _ = self.wish.stages(self.workers, clamp=options.clamp)
             return stages, np.array([per_load * load_qps]), None
+        if self.wish.balancing == "random":
+            return 1, np.array([load_qps / self.workers]), None
         if self.fitted_qps:
             rates = np.array(self.fitted_qps)
             return 1, rates, np.arange(rates.size)
@@ -180,6 +183,10 @@ class Solved:
     answer: Answer[QueuePolicy] | None
     measures: Measures | None
     simulated: Any = None
+    robust: float | None = None
+    """Goodput over a family of arrivals and service noise: the mean and the worst, by halves."""
+    shifted: float = 0.0
+    """What every accuracy was raised by, so that answers in time weigh more and the percentile is kept."""
     beaten: str = ""
     """What else was tried, and how it did."""
     recalled: bool = False
@@ -200,6 +207,13 @@ class Solved:
         return self.measures.violation_by_query if self.measures is not None else 1.0
 
     @property
+    def violation_shown(self) -> float:
+        """The share that a target is held against: of what fresh seeds confirm, the upper end of its interval."""
+        if self.robust is None or self.simulated is None:
+            return self.violation
+        return max(self.violation, float(self.simulated.violation_interval[1]))
+
+    @property
     def goodput(self) -> float:
         """Accuracy per query that comes: simulated where it was, else expected."""
         if self.simulated is not None:
@@ -217,8 +231,8 @@ class Solved:
         wish, found = self.group.wish, []
         if wish.accuracy_least is not None and self.accuracy < wish.accuracy_least:
             found.append(f"accuracy {self.accuracy:.5g} of the {wish.accuracy_least:g} wanted")
-        if wish.violation_most is not None and self.violation > wish.violation_most:
-            found.append(f"violations {self.violation:.3g}, allowed are {wish.violation_most:g}")
+        if wish.violation_most is not None and self.violation_shown > wish.violation_most:
+            found.append(f"violations {self.violation_shown:.3g}, allowed are {wish.violation_most:g}")
         return found
 
 
@@ -257,6 +271,8 @@ def read_asked(
     """Read the files; raises `InputError` with every fault found."""
     faults = Faults.of(inputs)
     apps, workers = read_apps(inputs, faults), read_workers(inputs, faults)
+    if options.size == "auto" and options.simulate and can_simulate:
+        apps = tuple(_keeping_percentile(wish) for wish in apps)
     if not workers and not faults.found:
         faults.in_slo("$.limits.instances", "a policy is for given workers", 'Write {"HARDWARE": [1, 8]}.')
     models: dict[tuple[str, str], Models] = {}
@@ -273,6 +289,13 @@ def read_asked(
             faults.in_options("rates", why, "Hand one in, or use formula.")
     faults.settle()
     return asked
+
+
+def _keeping_percentile(wish: AppWish) -> AppWish:
+    """What the percentile leaves is a target like a stated one: a default plan keeps it, or says that it cannot."""
+    if wish.violation_most is not None:
+        return wish
+    return replace(wish, violation_most=round(wish.percentile_violation, 12))
 
 
 def _check(asked: Asked, faults: Faults) -> None:
@@ -327,7 +350,7 @@ def _check_arrivals(asked: Asked, faults: Faults) -> None:
     for group in asked.groups():
         wish = group.wish
         try:
-            wish.stages(group.workers, clamp=asked.options.clamp or wish.balancing == "shortest_queue")
+            wish.stages(group.workers, clamp=asked.options.clamp or wish.balancing != "round_robin")
         except ValueError as error:
             faults.in_slo(
                 f"$.apps.{wish.app_id}.demand.arrivals",

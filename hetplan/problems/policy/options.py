@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", "SingleOptions"]
 
@@ -15,6 +15,12 @@ Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
 
 _FINEST_GRID = 10_000
+
+SIZE = (
+    "what tables are chosen by, workers being given; planned, estimated: the model of the queue alone; simulated: the "
+    "better of the kinds of batches under the stated arrivals; auto: the best over a family of arrivals and service "
+    "noise, such that the latency percentile is kept, confirmed by fresh seeds"
+)
 
 
 class PolicyOptions(Options):
@@ -76,6 +82,7 @@ class PolicyOptions(Options):
         exclude=True,
         description="a file that keeps finished policies: after a kill the same command goes on from it",
     )
+    size: Size = Field(default="auto", description=SIZE)
     simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
     queries: int = Field(default=300_000, ge=10_000, description="queries simulated per policy and seed")
     seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, with different seeds")
@@ -112,6 +119,7 @@ class PaperOptions(PolicyOptions):
     grid: str = "fld{100}"
     batching: Literal["max", "variable", "auto"] = "max"
     monotone: Literal["safe", "optimistic", "error"] = "optimistic"
+    size: Size = Field(default="simulated", description=SIZE)
 
 
 class FewestOptions(PolicyOptions):
@@ -126,6 +134,7 @@ class BaselineOptions(PolicyOptions):
     """`jellyfish`, `modelswitching`, `greedy`: one model per load, or the best that fits now."""
 
     batching: Literal["max", "variable", "auto"] = "max"
+    size: Size = Field(default="simulated", description=SIZE)
 
 
 class SingleOptions(BaselineOptions):

@@ -31,10 +31,24 @@ _FINEST = 128
 
 def divided(asked: Asked, bench: Bench) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
-    groups = asked.groups()
+    groups = [_balanced(bench, group) for group in asked.groups()]
     if len(asked.apps) == 1:
         return _split_load(bench, groups, asked.apps[0].loads_qps) if len(groups) > 1 else groups
     return _split_workers(bench, groups, cast(int, asked.workers[0].most), asked.options.workers)
+
+
+def _balanced(bench: Bench, group: Group) -> Group:
+    """The better of turns and shortest queues where the wish leaves that open: over the family, at the highest load."""
+    if not bench.robust or group.wish.app.balancing is not None or group.workers < 2:
+        return group
+    load, best = group.loads_qps[-1], group
+    worth = -np.inf
+    for balancing in ("round_robin", "shortest_queue"):
+        tried = replace(group, wish=replace(group.wish, balancing=balancing))
+        found = bench.tried(tried, load, "max")
+        if found is not None and found > worth + 1e-4:
+            best, worth = tried, found
+    return best
 
 
 def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasible:

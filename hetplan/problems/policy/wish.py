@@ -88,7 +88,7 @@ class AppWish:
     loads_qps: tuple[float, ...]
     shape: float
     late: Literal["serve", "drop"]
-    balancing: Literal["round_robin", "shortest_queue"]
+    balancing: Literal["round_robin", "shortest_queue", "random"]
     accuracy_least: float | None
     violation_most: float | None
     percentile_violation: float
@@ -98,7 +98,7 @@ class AppWish:
     @property
     def stated(self) -> bool:
         """Whether a target is stated that a plan must keep."""
-        return self.accuracy_least is not None or self.violation_most is not None
+        return self.accuracy_least is not None or self.app.violations is not None
 
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.

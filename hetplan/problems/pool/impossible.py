@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -88,12 +89,19 @@ def _more_tolerance(pool: Pool, share: float) -> Repair:
 
 
 def _let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list[Repair]:
-    """Types that serve all those classes in time, of which the limits allow none."""
+    """Types of which the limits, or what there is to be had, allow none; first those that serve all these classes.
+
+    Whether one helps alone, or with a longer limit beside it, is found by trying.
+    """
     repairs = []
-    for t, kind in enumerate(pool.types):
-        if t not in to_be_had and bool(pool.timely[late, t].all()) and kind.most == 0:
+    for t in sorted(set(range(len(pool.types))) - set(to_be_had), key=lambda t: not pool.timely[late, t].all()):
+        kind = pool.types[t]
+        more = f": {kind.hardware} serves them in time" if pool.timely[late, t].all() else ""
+        if kind.most == 0:
             at = f"slo.limits.instances.{kind.hardware}[1]"
-            repairs.append(change(at, 0, 1, "instances", more=f": {kind.hardware} serves them in time"))
+            repairs.append(change(at, 0, 1, "instances", more=more))
+        empty = [pool.columns[o].offer for o in pool.offers_of(t) if pool.columns[o].stock == 0]
+        repairs += [change(f"profile.offers.{offer}.stock", 0, 1, "instances", more=more) for offer in empty]
     return repairs
 
 
@@ -111,8 +119,12 @@ def _minima_over_budget(pool: Pool) -> Infeasible | None:
         return None
     named = ", ".join(f"{kind.least} {kind.hardware}" for kind in pool.types if kind.least)
     why = f"the least instances alone ({named}) need {money(pool, cost)}, budget {money_text(pool.wish.budget)}"
-    stated = [f"slo.limits.instances.{kind.hardware}[0]" for kind in pool.types if kind.least]
-    lower = [Repair(at, "lower", None, None, "instances", f"or lower {at}") for at in stated]
+    lower = []
+    for t, kind in enumerate(pool.types):
+        prices = [pool.columns[o].price for o in pool.offers_of(t)]
+        if kind.least and min(prices, default=0) > 0:
+            fewer = max(0, kind.least - math.ceil((cost - pool.wish.budget) / min(prices)))
+            lower.append(change(f"slo.limits.instances.{kind.hardware}[0]", kind.least, fewer, "instances"))
     return Infeasible(why=(why,), repairs=(more_budget(pool, cost, pool.wish.budget), *lower))
 
 

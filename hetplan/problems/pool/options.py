@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 from hetplan.profiles.fields import wrong
 
 __all__ = [
@@ -23,6 +23,11 @@ __all__ = [
 ]
 
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
+SIZE = (
+    "what the promised rate rests on; planned: the fluid rate, derated; estimated: the same by a queueing formula in "
+    "place of `derate`; auto: what a few counted queries show to be kept, confirmed by fresh seeds; simulated: the "
+    "highest rate that long simulations carry"
+)
 
 
 class PoolOptions(Options):
@@ -53,10 +58,7 @@ class PoolOptions(Options):
         "simulation",
     )
 
-    size: Literal["fluid", "simulated"] = Field(
-        default="fluid",
-        description="what the promised rate rests on: the fluid rate derated, or simulation of the pool",
-    )
+    size: Size = Field(default="auto", description=SIZE)
     seeds: int = Field(default=5, ge=1, le=100, description="simulations of each pool, with different seeds")
     noise: Literal["mean", "lognormal"] = Field(
         default="mean", description="service times simulated: their means, or lognormal of the tables' std and max"
@@ -67,7 +69,7 @@ class PoolOptions(Options):
     def _rate_by_simulation(cls, given: Any) -> Any:
         """The derate is that of matching; what another rule carries is known by simulation alone."""
         if isinstance(given, dict) and given.get("dispatch", "matching") != "matching":
-            if given.get("size", "simulated") != "simulated":
+            if given.get("size", "simulated") not in ("simulated", "auto"):
                 why = "a fluid rate, derated, is what matching carries; what another rule does is simulated"
                 raise wrong(why, 'Set it to "simulated", or leave it out.', at=("size",))
             return {**given, "size": "simulated"}
@@ -85,7 +87,7 @@ class FluidOptions(PoolOptions):
     """`fluid-milp`: the exact fluid program over whole counts."""
 
     evaluations: int = Field(
-        default=60, ge=1, description="most pools simulated to size one for a rate (size simulated only)"
+        default=60, ge=1, description="most pools simulated to size one for a rate (sizes auto and simulated)"
     )
     classes: int = Field(
         default=4000, ge=1, description="above so many classes of queries alike ones are merged while counts are chosen"
@@ -104,6 +106,7 @@ class FluidAtOptions(PoolOptions):
 class Eq15Options(PoolOptions):
     """`eq15`: the paper's estimate over all configurations with a base instance."""
 
+    size: Size = Field(default="planned", description=SIZE)
     select: Literal["argmax", "similarity"] = Field(
         default="argmax", description="the best ranked, or the paper's choice of the most typical of the best ten"
     )
@@ -112,20 +115,26 @@ class Eq15Options(PoolOptions):
 class RerankOptions(PoolOptions):
     """`eq15-rerank`: the best by the estimate, ranked again by the exact fluid rate."""
 
+    size: Size = Field(default="planned", description=SIZE)
     keep: int = Field(default=200, ge=1, le=10_000, description="how many of the best by the estimate are looked at")
 
 
 class EnumerateOptions(PoolOptions):
     """`enumerate-lp`: the exact fluid rate of every configuration, up to 100 000 of them."""
 
+    size: Size = Field(default="planned", description=SIZE)
+
 
 class HomogeneousOptions(PoolOptions):
     """`homogeneous`: base instances alone."""
+
+    size: Size = Field(default="planned", description=SIZE)
 
 
 class SearchOptions(PoolOptions):
     """Searches: pools are tried out one by one, in simulation or by what is handed in."""
 
+    size: Size = Field(default="planned", description=SIZE)
     evaluator: Literal["simulate", "evaluate"] = Field(
         default="simulate", description="what values a pool: the simulator, or a measurement handed in through the API"
     )

@@ -45,7 +45,20 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
 
         check_can_simulate(pool)
     reason = impossible(pool)
-    return reason if reason is not None else _drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
+    if reason is not None:
+        return reason
+    if pool.wish.targets and pool.options.size in ("auto", "estimated"):
+        from hetplan.problems.pool import kept
+
+        if pool.options.size == "estimated":
+            return kept.estimated(
+                pool, ask, lambda tried: _drafted(tried, ask, chosen_by(pool.formulation)(tried, ask))
+            )
+        if pool.fluid_target is not None and pool.formulation == "fluid-milp":
+            sized = kept.cheapest_kept(pool, ask)
+            if sized is not None:
+                return sized
+    return _drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
 
 
 def chosen_by(formulation: str) -> Way:
@@ -159,7 +172,7 @@ def _idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
     counts = pool.columns_of(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
     cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
-    if pool.usable[:, pool.least > 0].any(axis=1).all() and pool.options.size == "fluid":
+    if pool.usable[:, pool.least > 0].any(axis=1).all() and pool.options.size != "simulated":
         rated = rate_at(pool, ask, counts)
         if rated.lam > 0:
             return Chosen(rated, (cost,))
@@ -210,6 +223,10 @@ def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft 
         from hetplan.problems.pool.why import nothing_served
 
         return nothing_served(pool, ask, rated.counts)
+    if pool.options.size == "auto" and pool.wish.targets and pool.wish.rate_qps != 0.0 and simulated is None:
+        from hetplan.problems.pool.kept import kept
+
+        return kept(pool, ask, found)
     if pool.options.size == "simulated" and simulated is None:
         from hetplan.problems.pool import size
 

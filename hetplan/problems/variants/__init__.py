@@ -29,6 +29,7 @@ y_bv        --                     queries/s of b served by v, where v may serve
     (2)  sum_b y_bv / Q_bv <= x_v                                                   an instance at saturation is full
     (3)  sum_v R_v^type x_v <= R_total^type                                         per type; machines: of each type
     (4)  p_g >= sum_{v of g} x_v - N_g,  p_g >= 0,  x_v whole, 0 <= x_v
+    machines that are paid whole and shared: `shared`, in place of C x
     eligible: T_bv <= S_b, quality >= a_b: bounds, not rows
 
 (1) to (4) are Section 4.2.1, with one cover row per application (the paper sums over all models at once) and with gross
@@ -36,6 +37,7 @@ cost, whose argmin is that of the paper's net cost but of which a relative gap m
 is called feasible only once every instance has its machine.
 
 The files, in the order in which they are used: `question` (the door), `kinds` and `wish` (reading), `form` (the
-programs), `ways` (the conversation), `places` (instances on machines), `actions` and `draft` (the plan), `why` (no
-plan, and what would give one), `size` (room for waiting), `baselines/` (rules to compare with).
+programs), `shared` (machines that are paid whole), `ways` (the conversation), `places` (instances on machines),
+`actions` and `draft` (the plan), `why` (no plan, and what would give one), `size` (room for waiting), `baselines/`
+(rules to compare with).
 """

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.next_state import COUNTERS
 from hetplan.problems.variants.actions import steps
+from hetplan.problems.variants.kinds import machine_nanos
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
@@ -68,14 +69,27 @@ def draft(
                 if one.load_qps == 0 and b not in missing
             ]
         ),
-        warnings=(*v.notices, *_unlimited(v), *_queueing(v, x, flows), *way.notices, *warnings),
+        warnings=(
+            *v.notices,
+            *_unlimited(v),
+            *_understated(v, placed),
+            *_queueing(v, x, flows),
+            *way.notices,
+            *warnings,
+        ),
         extensions={COUNTERS: counters} if counters else {},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
 
 
 def _with_idle(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:
-    """Machines that stay idle beside packed ones are counted once all is placed: a bound knows nothing of them."""
+    """Machines that stay idle beside packed ones are counted once all is placed: a bound knows nothing of them.
+
+    Shared machines are counted by the program, which knows more of them than their least number.
+    """
+    assumed = sum(v.least_machines(t, x) * machine_nanos(v.inputs, v.types[t]) for t in v.sharing_types)
+    if claim.value is not None:
+        claim = replace(claim, value=claim.value + (placed.shared_nanos - assumed) / NANO)
     more = placed.idle_nanos / NANO - v.idle_of_whole(x)
     if more <= 0 or claim.value is None:
         return claim
@@ -140,7 +154,7 @@ def _promises(
             Promise(app=one.id, quantity="service_ms", relation="<=", value=slowest[b] + hop, model="no-queueing")
         )
     steady = steady_nanos(v, placed) / NANO
-    gross = steady + (v.gross(x) - v.steady(x) - v.idle_of_whole(x))
+    gross = steady + v.changes(x)
     for quantity, value in ((BILL, steady), (GROSS, gross), (NET, gross - v.now)):
         found.append(Promise(quantity=quantity, relation="=", value=value, model="no-queueing"))
     return found
@@ -148,11 +162,36 @@ def _promises(
 
 def steady_nanos(v: Snapshot, placed: Placed) -> int:
     """What the workers cost per hour, exactly."""
-    return placed.idle_nanos + sum(
-        worker.count * load.instances * v.kinds[v.items[placed.item_of[load.id]].kind].price
-        for worker in placed.workers
-        for load in worker.loads
+    kinds = {name: v.kinds[v.items[i].kind] for name, i in placed.item_of.items()}
+    return (
+        placed.idle_nanos
+        + placed.shared_nanos
+        + sum(
+            worker.count * load.instances * kinds[load.id].price
+            for worker in placed.workers
+            for load in worker.loads
+            if kinds[load.id].part is None
+        )
     )
+
+
+def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
+    """Prices of runs that sum to less than the machines cost that hold them."""
+    types = [
+        v.kinds[v.items[placed.item_of[worker.loads[0].id]].kind].type for worker in placed.workers if worker.loads
+    ]
+    if v.level != "machine" or any(v.types[t].offer is None for t in types):
+        return []
+    counts = [worker.count for worker in placed.workers if worker.loads]
+    machines = sum(n * machine_nanos(v.inputs, v.types[t]) for t, n in zip(types, counts, strict=True))
+    paid = steady_nanos(v, placed) - placed.idle_nanos
+    if paid >= machines:
+        return []
+    text = (
+        f"runs are paid by their own prices, {paid / NANO:.6g} an hour in all; whole, the machines that hold them cost "
+        f"{machines / NANO:.6g} under their offers"
+    )
+    return [Notice(code="W-run-price", at="promises", text=text)]
 
 
 def _unlimited(v: Snapshot) -> list[Notice]:

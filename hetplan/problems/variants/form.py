@@ -12,6 +12,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.variants.kinds import COST, Room, machine_nanos
+from hetplan.problems.variants.shared import add_machines
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.fields import NANO
 
@@ -78,7 +79,7 @@ def cost_part(v: Snapshot) -> tuple[Builder, Integers]:
 def _counts(v: Snapshot, *, costs: bool) -> tuple[Builder, Integers]:
     """x, each at C and, where none of its group runs, with its loading."""
     m = Builder("min", name="variants")
-    cost = v.C + np.where(_in_use(v), 0.0, v.loading) if costs else 0.0
+    cost = v.paid + np.where(_in_use(v), 0.0, v.loading) if costs else 0.0
     x = m.columns("x", v.item_name, size=len(v.items), upper=upper(v), cost=cost, whole=True, unit="instances")
     return m, x
 
@@ -123,18 +124,24 @@ def _price_and_room(
     """(4), (3) and the limit on moves; `grow` are the growths that may be bought."""
     if costs:
         _loading(v, m, x)
-    idle = _idle(v, m, x) if costs else []
     wanted = list(v.growths.values())
     extra = {
         g: m.columns(f"extra {wanted[g].field}", ["extra"], cost=wanted[g].cost, whole=wanted[g].whole) for g in grow
     }
+    names = list(v.growths)
+    more = {int(names[g][1]): column for g, column in extra.items() if names[g][0] == "type"}
+    machines = add_machines(v, m, x, upper(v), costs=costs, extra=more)
+    idle = _idle(v, m, x, machines) if costs else []
     for room in v.rooms:
         at = np.flatnonzero(room.use)
         size = room.size - shrunk.get(room.label, 0.0)
         row = m.rows(room.resource, [room.where or "total"], upper=size, equation="(3)")
         m.add(row, x[at], room.use[at])
-        if room.resource == COST and idle:
-            m.add(row, [column for column, _ in idle], [price for _, price in idle])
+        if room.resource == COST:
+            for t, columns_of_type in machines.items():
+                m.add(row, columns_of_type, machine_nanos(v.inputs, v.types[t]) / NANO)
+            if idle:
+                m.add(row, [column for column, _ in idle], [price for _, price in idle])
         if room.growth in extra:
             m.add(row, extra[room.growth], -room.brings)
     if v.inputs.slo.limits.moves is not None:
@@ -230,13 +237,14 @@ def _even(v: Snapshot, x: Integers, apps: list[int], wanted: Sequence[float]) ->
     return m.build()
 
 
-def _idle(v: Snapshot, m: Builder, x: NDArray[np.int64]) -> list[tuple[int, float]]:
+def _idle(v: Snapshot, m: Builder, x: Integers, machines: Mapping[int, Integers]) -> list[tuple[int, float]]:
     """Idle machines in the program: those in use and these make up the least count, within what may be had.
 
     Returns their columns and prices.
     """
     found: list[tuple[int, float]] = []
-    here = np.array([v.kinds[item.kind].type for item in v.items], dtype=np.int64)
+    kinds = [v.kinds[item.kind] for item in v.items]
+    here = np.array([kind.type if kind.part is None else -1 for kind in kinds], dtype=np.int64)
     for hardware, least in v.least_of_whole.items():
         mine = [t for t, kind in enumerate(v.types) if kind.hardware == hardware]
         prices = [machine_nanos(v.inputs, v.types[t]) / NANO for t in mine]
@@ -246,11 +254,14 @@ def _idle(v: Snapshot, m: Builder, x: NDArray[np.int64]) -> list[tuple[int, floa
         row = m.rows(f"least {hardware}", ["machines"], lower=float(least), unit="machines")
         m.add(row, idle, 1.0)
         m.add(row, x[np.isin(here, mine)], 1.0)
+        for t in mine:
+            m.add(row, machines.get(t, []), 1.0)
         for t, column in zip(mine, idle, strict=True):
             if (count := v.types[t].count) is not None:
                 full = m.rows(f"machines {hardware}", [v.types[t].name], upper=float(count))
                 m.add(full, column, 1.0)
                 m.add(full, x[here == t], 1.0)
+                m.add(full, machines.get(t, []), 1.0)
     return found
 
 
@@ -260,6 +271,8 @@ def why_no_columns(v: Snapshot) -> str:
         return "applications share instances"
     if v.inputs.slo.limits.moves is not None:
         return "moves are limited"
+    if v.sharing_types:
+        return "instances share machines"
     if v.least_of_whole:
         return "some machines must be there, used or not"
     first: dict[int, tuple[int, float]] = {}

@@ -15,7 +15,7 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.loads import fitting_runs, offer_of, same_point
-from hetplan.serving.price import Price, machine_price, price_of
+from hetplan.serving.price import SLICES, Price, machine_price, price_of
 from hetplan.serving.runs import at_of
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "check_least",
     "growths_of",
     "machine_nanos",
+    "part_of",
     "read_kinds",
     "read_slots",
     "read_types",
@@ -90,6 +91,9 @@ class Kind:
     slowdown: tuple[float, ...] = ()
     share: Share | None = None
     """The slice of a machine that is paid, where prices are by the unit."""
+    part: float | None = None
+    """The part of a machine that it takes, where instances share machines that are paid whole; `price` is that part's.
+    None where it is paid by itself."""
 
     @property
     def id(self) -> str:
@@ -99,8 +103,13 @@ class Kind:
 
     @property
     def cost(self) -> float:
-        """Currency units per hour."""
+        """Currency units per hour; of what shares a machine, its part of it."""
         return self.price / NANO
+
+    @property
+    def paid(self) -> float:
+        """What an instance costs by itself, per hour: nothing where its machine is paid whole, for all on it."""
+        return self.cost if self.part is None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +155,23 @@ class _Reading:
     notices: list[Notice]
     of_hardware: dict[str, list[int]] = field(default_factory=dict)
     unpriced: set[str] = field(default_factory=set)
+    shared: set[int] = field(default_factory=set)
+    """Types whose machines may hold several instances, and are paid whole."""
 
 
 def read_kinds(
-    inputs: Inputs, types: tuple[MachineType, ...], names: list[str], faults: Faults, notices: list[Notice]
+    inputs: Inputs,
+    types: tuple[MachineType, ...],
+    names: list[str],
+    faults: Faults,
+    notices: list[Notice],
+    *,
+    shared: bool,
 ) -> tuple[Kind, ...]:
-    """Every way to run these variants."""
+    """Every way to run these variants; `shared` says whether instances may share machines that are paid whole."""
     reading = _Reading(inputs, types, faults, notices)
+    if shared:
+        reading.shared = {number for number, kind in enumerate(types) if _paid_whole(inputs, kind)}
     for number, kind in enumerate(types):
         reading.of_hardware.setdefault(kind.hardware, []).append(number)
     found = [kind for name in names for kind in _kinds_of(reading, name)]
@@ -194,14 +213,16 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
         slowdown = _slowdown(reading, run)
         for number in reading.of_hardware.get(run.hardware, []):
             price, whole = _price(reading, run, reading.types[number])
-            needs = {**run.needs, WHOLE: 1.0} if whole else run.needs
+            part = part_of(run.needs, reading.types[number]) if whole and number in reading.shared else None
+            needs = {**run.needs, WHOLE: 1.0} if whole and part is None else run.needs
+            nanos = price.nanos if part is None else round(price.nanos * part)
             none_there = reading.types[number].count == 0 and not (whole or reading.types[number].provides)
             if none_there or not _fits(reading, needs, number, at):
                 continue
             for batch in batches:
                 yield Kind(
-                    name, number, place, run.hardware, at_of(run), int(batch), knobs, price.nanos, run.load_s,
-                    run.saturation_qps, quality, needs, slowdown, price.share,
+                    name, number, place, run.hardware, at_of(run), int(batch), knobs, nanos, run.load_s,
+                    run.saturation_qps, quality, needs, slowdown, price.share, part,
                 )  # fmt: skip
 
 
@@ -243,6 +264,26 @@ def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[Price, bool]
         return Price(NANO), True
     price = price_of(reading.inputs.profile, run, kind.offer)
     return price, run.price_per_hour is None and price.share is None
+
+
+def _paid_whole(inputs: Inputs, kind: MachineType) -> bool:
+    """Whether every run on a type of machine pays for the machine: none has a price of its own, or pays a slice."""
+    profile = inputs.profile
+    if kind.offer is not None and profile.offers[kind.offer].per in SLICES:
+        return False
+    runs = (run for variant in profile.variants.values() for run in variant.runs)
+    return all(run.price_per_hour is None for run in runs if run.hardware == kind.hardware)
+
+
+def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
+    """The largest share of a resource of the machine that is needed; None where nothing says what is computed with.
+
+    Memory alone does not say it: what has room beside others need not be as fast beside them.
+    """
+    taken = {name: amount / kind.provides[name] for name, amount in needs.items() if kind.provides.get(name)}
+    computes = {name for name in taken if not name.endswith("_gib") and needs[name] > 0}
+    on_card = any(name.startswith("gpu") for name in needs)
+    return max(taken.values()) if computes - ({"cpu_cores"} if on_card else set()) else None
 
 
 def machine_nanos(inputs: Inputs, kind: MachineType) -> int:
@@ -368,7 +409,7 @@ def rooms_of(
         use = np.array([kind.needs.get(resource, 0.0) for kind in items])
         found.append(Room(resource, "", total, use, 1.0, growths.index(("resource", resource))))
     if (budget := inputs.slo.limits.cost_per_hour) is not None:
-        prices = np.array([kind.cost for kind in items])
+        prices = np.array([kind.paid for kind in items])
         found.append(Room(COST, "", budget / NANO, prices, 1.0, growths.index(("cost", ""))))
     here = np.array([kind.type for kind in items], dtype=np.int64)
     for resource in (name for kind, name in growths if kind == "resource"):

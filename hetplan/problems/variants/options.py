@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["GreedyOptions", "PaperOptions", "SimpleOptions", "VariantsOptions"]
 
-Size = Literal["planned", "estimated", "simulated", "auto"]
+Machines = Literal["shared", "whole"]
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
@@ -30,6 +30,10 @@ class VariantsOptions(Options):
     )
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(
         default="auto", description="how closely machines are looked at: totals, totals per type, each machine"
+    )
+    machines: Machines = Field(
+        default="shared",
+        description="whether instances share a machine that is paid whole, by what they need of it, or have one each",
     )
     latency_stat: LatencyStat = Field(
         default="mean", description="which statistic of the latency tables is compared with the latency target"
@@ -55,6 +59,7 @@ class PaperOptions(VariantsOptions):
     )
     violators: Literal["ignore", "count"] = Field(default="count", description="as printed: what runs counts")
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")
+    machines: Machines = Field(default="whole", description="as printed: no machine is counted")
     loading: Literal["auto", "amortised", "weighted"] = Field(default="weighted", description="as printed: by lambda")
     size: Size = Field(default="planned", description="as printed: up to saturation, whatever waits")
 
@@ -63,6 +68,7 @@ class SimpleOptions(VariantsOptions):
     """The baselines."""
 
     size: Size = Field(default="planned", description="rules of the literature, which leave no room to wait")
+    machines: Machines = Field(default="whole", description="rules of the literature, which share no machine")
 
 
 class GreedyOptions(SimpleOptions):

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.variants.form import cost_part
-from hetplan.problems.variants.kinds import Slot, machine_nanos
+from hetplan.problems.variants.kinds import WHOLE, Slot, machine_nanos
+from hetplan.problems.variants.shared import Filling
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.workers import Load, Serve, Worker
 
@@ -28,6 +29,8 @@ Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 SLIP = 1e-9
+COMPANY = 1e-6
+"""Of a whole machine, what an instance takes that shares one: so little that it only keeps out who takes it whole."""
 MOST_ASSIGNED = 1000
 """Counts (item on machine) that an exact packing of given instances may have."""
 MOST_EXACT = 1500
@@ -101,6 +104,9 @@ def _sizes(v: Snapshot) -> _Sizes:
             if room is not None and not (resource in totals and resource not in kind.provides):
                 rooms[t, r] = room
     needs = np.array([[v.kinds[item.kind].needs.get(name, 0.0) for name in resources] for item in v.items])
+    if WHOLE in resources:
+        # Beside what takes a whole machine there is nothing else.
+        needs[[v.kinds[item.kind].part is not None for item in v.items], resources.index(WHOLE)] = COMPANY
     return _Sizes(resources, needs.reshape(len(v.items), len(resources)), rooms)
 
 
@@ -132,8 +138,8 @@ def _running_at(v: Snapshot, place: Place) -> Iterator[tuple[int, int]]:
             yield slot.kind, slot.load.instances
 
 
-def pack(v: Snapshot, x: Integers, ask: Ask) -> Packed:
-    """Places for these counts, type by type."""
+def pack(v: Snapshot, x: Integers, ask: Ask, fillings: Sequence[Filling] | None = None) -> Packed:
+    """Places for these counts, type by type; `fillings` say what is on the machines that are shared."""
     sizes, machines, left = _sizes(v), list[Machine](), Counter[int]()
     most = _most_beside(v)
     of_type: dict[int, Counter[int]] = {}
@@ -141,10 +147,15 @@ def pack(v: Snapshot, x: Integers, ask: Ask) -> Packed:
         if count > 0:
             of_type.setdefault(v.kinds[v.items[i].kind].type, Counter())[i] = int(count)
     for t, wanted in sorted(of_type.items()):
+        if t in v.sharing_types:
+            found, rest = _shared(v, t, wanted, sizes, most, fillings)
+            machines += found
+            left += rest
+            continue
         if v.types[t].count is None:
             machines += _without_end(v, t, wanted)
             continue
-        bins, rest = _fullest(v, t, wanted, sizes, most)
+        bins, rest = _fullest(v, t, wanted, sizes, most, _machines_of(v, t))
         if rest and len(wanted) * len(bins) <= MOST_ASSIGNED and not np.isfinite(most).any():
             assigned = _assigned(v, t, wanted, sizes, ask)
             if assigned is not None:
@@ -153,6 +164,58 @@ def pack(v: Snapshot, x: Integers, ask: Ask) -> Packed:
         left += rest
         machines += [Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]
     return Packed(_alike(machines), left)
+
+
+def _shared(
+    v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector, fillings: Sequence[Filling] | None
+) -> tuple[list[Machine], Counter[int]]:
+    """Machines that are shared: filled as the program says, else by best fit on as few as that takes."""
+    places = _machines_of(v, t) if v.types[t].count is not None else _running_places(v, t)
+    if fillings is None:
+        bins, rest = _fewest(v, t, wanted, sizes, most)
+        return _alike([Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]), rest
+    mine = [one for one in fillings if one.type == t]
+    mine += [Filling(t, {i: 1}, n) for i, n in sorted(wanted.items()) if i not in v.sharing_types[t]]
+    known = [place for place in places if place.host is not None or place.was is not None]
+    taken, found = list[tuple[int, Place]](), list[Machine]()
+    left = [one.count for one in mine]
+    # What runs keeps its machine where most of it goes on.
+    for place in sorted(known, key=lambda place: -max((_overlap(v, place, one.holds) for one in mine), default=0)):
+        open_ = [k for k, one in enumerate(mine) if left[k] > 0]
+        if not open_:
+            break
+        k = max(open_, key=lambda k: (_overlap(v, place, mine[k].holds), -k))
+        if place.host is not None or _overlap(v, place, mine[k].holds):
+            left[k] -= 1
+            taken.append((k, place))
+    found = [Machine(t, place.host, mine[k].holds, was=place.was) for k, place in taken]
+    return _alike(found) + [Machine(t, None, mine[k].holds, n) for k, n in enumerate(left) if n > 0], Counter()
+
+
+def _overlap(v: Snapshot, place: Place, holds: Mapping[int, int]) -> int:
+    """How many of these instances run there now."""
+    now: Counter[int] = Counter()
+    for kind, instances in _running_at(v, place):
+        now[kind] += instances
+    then: Counter[int] = Counter()
+    for i, count in holds.items():
+        then[v.items[i].kind] += count
+    return (now & then).total()
+
+
+def _fewest(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector) -> tuple[list[_Bin], Counter[int]]:
+    """As few machines as best fit needs; what is left over where there are no more."""
+    count = v.types[t].count
+    x = np.array([wanted[i] for i in range(len(v.items))], dtype=np.int64)
+    least = max(1, v.least_machines(t, x))
+    while True:
+        size = least if count is None else min(least, count)
+        places = (_machines_of(v, t) if count is not None else _running_places(v, t))[:size]
+        places += [Place()] * (size - len(places))
+        bins, rest = _fullest(v, t, wanted, sizes, most, places)
+        if not rest or size == count or size >= wanted.total():
+            return bins, rest
+        least = size + max(1, size // 50)
 
 
 def _without_end(v: Snapshot, t: int, wanted: Counter[int]) -> list[Machine]:
@@ -189,9 +252,11 @@ def _items_of_kind(v: Snapshot, wanted: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-def _fullest(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector) -> tuple[list[_Bin], Counter[int]]:
+def _fullest(
+    v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector, places: Sequence[Place]
+) -> tuple[list[_Bin], Counter[int]]:
     """The machines of a type as full as best fit gets them, over several orders; what is left over."""
-    places, best = _machines_of(v, t), None
+    best = None
     for order in range(2 + len(sizes.resources)):
         bins = [_Bin(t, place, sizes.rooms[t].copy()) for place in places]
         rest = _best_fit(v, bins, wanted, sizes.needs, most, order)
@@ -336,6 +401,8 @@ class Placed:
     item_of: dict[str, int] = field(default_factory=dict)
     idle_nanos: int = 0
     """What machines cost that hold nothing and must be there, in 1e-9 per hour."""
+    shared_nanos: int = 0
+    """What machines cost that are paid whole, for all that shares them."""
 
     def loads_of(self) -> dict[int, list[tuple[str, int]]]:
         """Per item its loads and their instances in all."""
@@ -469,6 +536,8 @@ def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
         name = name or names.worker()
         loads = list(_machine_loads(v, machine, name, before, placed))
         kind = v.types[machine.type]
+        if any(i in v.sharing_types.get(machine.type, ()) for i in machine.holds):
+            placed.shared_nanos += machine.count * machine_nanos(v.inputs, kind)
         placed.workers.append(
             Worker(
                 id=name, hardware=kind.hardware, offer=kind.offer, host=machine.host, count=machine.count,

@@ -13,7 +13,15 @@ from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.problems.variants.draft import aim, draft
-from hetplan.problems.variants.form import columns, counts_in_order, counts_of, program, spread, why_no_columns
+from hetplan.problems.variants.form import (
+    columns,
+    counts_in_order,
+    counts_of,
+    program,
+    spread,
+    upper,
+    why_no_columns,
+)
 from hetplan.problems.variants.places import (
     Packed,
     Placed,
@@ -23,6 +31,7 @@ from hetplan.problems.variants.places import (
     placed_on_machines,
     read_exact,
 )
+from hetplan.problems.variants.shared import Filling, read_fillings
 from hetplan.problems.variants.why import explained, fits_nowhere, over_budget
 from hetplan.problems.variants.wish import Snapshot
 
@@ -56,12 +65,14 @@ def _claimed(v: Snapshot, x: Integers, answer: Answer[Any], *, machines: bool = 
 
 def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """The program (1) to (4), exactly."""
-    answer = ask(program(v), gap=GAP, about="least gross cost")
+    form = program(v)
+    answer = ask(form, gap=GAP, about="least gross cost")
     if answer.status is Status.INFEASIBLE:
         return explained(v, ask, answer)
     if answer.point is None:
         return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
-    return _finished(v, ask, counts_of(v, answer.point), answer)
+    x = counts_of(v, answer.point)
+    return _finished(v, ask, x, answer, fillings=read_fillings(v, form, answer.point, upper(v), x))
 
 
 def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasible:
@@ -85,17 +96,23 @@ def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasible:
 
 
 def _finished(
-    v: Snapshot, ask: Ask, x: Integers, answer: Answer[Any], *, certified: float | None = None
+    v: Snapshot,
+    ask: Ask,
+    x: Integers,
+    answer: Answer[Any],
+    *,
+    certified: float | None = None,
+    fillings: list[Filling] | None = None,
 ) -> Draft | Infeasible:
     """Counts with their flows and places, as a draft. `certified` is the bound that configurations prove."""
-    if v.level == "aggregate" and not v.has_machines:
+    if v.level == "aggregate" and not v.has_machines and not v.sharing_types:
         claim = _claimed(v, x, answer)
         if certified is not None:
             open_ = relative_gap(v.gross(x), certified)
             claim = replace(claim, note=f"an engine's word; the prices of configurations prove it within {open_:.2%}")
         return _drafted(v, ask, x, placed_by_counts(v, x), claim)
-    packed = pack(v, x, ask)
-    claim = _claimed(v, x, answer, machines=True)
+    packed = pack(v, x, ask, fillings)
+    claim = _claimed(v, x, answer, machines=fillings is None or not _all_shared(v))
     if not packed.left:
         return _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
     if v.level != "machine":
@@ -103,6 +120,12 @@ def _finished(
         why = f"{count} of {int(x.sum())} instances find no machine: the totals allow what no machine can hold"
         return Infeasible(why=(why,), proved=False)
     return _repacked(v, ask, packed, claim)
+
+
+def _all_shared(v: Snapshot) -> bool:
+    """Whether the program itself says what is on every machine."""
+    alone = {kind.hardware for kind in (v.kinds[item.kind] for item in v.items) if kind.part is None}
+    return not alone
 
 
 def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft | Infeasible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -141,8 +142,8 @@ class Snapshot:
         return 0.0 if fresh else 1.0 / self.inputs.slo.horizon.period_s
 
     def change_s(self, kind: Kind) -> float:
-        """Seconds that an instance more costs: to load it, and to start the machine that it takes whole."""
-        if self.weighted or WHOLE not in kind.needs:
+        """Seconds that an instance more costs: to load it, and to start the machine that it takes (or a part of)."""
+        if self.weighted or (WHOLE not in kind.needs and kind.part is None):
             return kind.load_s
         return kind.load_s + self.inputs.profile.hardware[kind.hardware].startup_s
 
@@ -224,6 +225,30 @@ class Snapshot:
         return np.array([kind.cost for kind in self.kinds])[self.kind_of]
 
     @cached_property
+    def paid(self) -> Vector:
+        """What an instance of each item costs by itself, per hour."""
+        return np.array([kind.paid for kind in self.kinds])[self.kind_of]
+
+    @cached_property
+    def sharing_types(self) -> Mapping[int, tuple[int, ...]]:
+        """Types whose machines are shared and paid whole, each with the items that share them."""
+        found: dict[int, list[int]] = {}
+        for i, item in enumerate(self.items):
+            if self.kinds[item.kind].part is not None:
+                found.setdefault(self.kinds[item.kind].type, []).append(i)
+        return {t: tuple(items) for t, items in sorted(found.items())}
+
+    def least_machines(self, t: int, x: Integers) -> int:
+        """No fewer machines of a type hold the instances that share them."""
+        needs: dict[str, float] = {}
+        for i in self.sharing_types.get(t, ()):
+            for name, amount in self.kinds[self.items[i].kind].needs.items():
+                needs[name] = needs.get(name, 0.0) + amount * int(x[i])
+        provides = self.types[t].provides
+        return math.ceil(max((amount / provides[name] for name, amount in needs.items() if provides.get(name)),
+                             default=0.0) - 1e-9)  # fmt: skip
+
+    @cached_property
     def growths(self) -> dict[tuple[str, str], Growth]:
         """What there could be more of."""
         return growths_of(self.inputs, self.types, self.kinds)
@@ -274,7 +299,17 @@ class Snapshot:
     @cached_property
     def now(self) -> float:
         """sum C N: what runs now costs, per hour."""
-        return sum(slot.price * slot.instances for slot in self.slots) / NANO
+        alone = sum(slot.price * slot.instances for slot in self.slots if slot.worker.id not in self._whole_now)
+        return (alone + sum(self._whole_now.values())) / NANO
+
+    @cached_property
+    def _whole_now(self) -> Mapping[str, int]:
+        """What running workers cost whose machines are paid whole, for all that shares them."""
+        return {
+            slot.worker.id: slot.worker.count * machine_nanos(self.inputs, self.types[self.kinds[slot.kind].type])
+            for slot in self.slots
+            if slot.kind is not None and self.kinds[slot.kind].part is not None
+        }
 
     @cached_property
     def need(self) -> Vector:
@@ -304,16 +339,20 @@ class Snapshot:
         return self.kinds[item.kind].id + (f" for {self.asked[item.app].id}" if item.app is not None else "")
 
     def steady(self, x: Integers) -> float:
-        """sum C x."""
-        return float(self.C @ x)
+        """sum C x; of machines that are shared, the least number that may hold all."""
+        shared = sum(self.least_machines(t, x) * machine_nanos(self.inputs, self.types[t]) for t in self.sharing_types)
+        return float(self.paid @ x) + shared / NANO
 
     def gross(self, x: Integers) -> float:
         """sum C x + lambda sum C Tl p, and what idle machines cost that must be there anyway."""
+        return self.steady(x) + self.changes(x) + self.idle_of_whole(x) if len(self.items) else 0.0
+
+    def changes(self, x: Integers) -> float:
+        """lambda sum C Tl p: what is loaded."""
         if not len(self.items):
             return 0.0
         in_group = np.bincount(self.group, weights=x, minlength=self.N.size)
-        loading = float(self.group_loading @ np.maximum(in_group - self.N, 0.0))
-        return self.steady(x) + loading + self.idle_of_whole(x)
+        return float(self.group_loading @ np.maximum(in_group - self.N, 0.0))
 
     def idle_counts(self, used: Mapping[int, int]) -> dict[int, int]:
         """How many idle machines of each type must be there beside those in use, the cheapest first."""
@@ -335,17 +374,19 @@ class Snapshot:
         wanted = {h: least for h, (least, _) in self.inputs.slo.limits.instances.items() if least > 0}
         if not wanted:
             return {}
-        shared = {self.kinds[item.kind].hardware for item in self.items if WHOLE not in self.kinds[item.kind].needs}
-        return {hardware: least for hardware, least in sorted(wanted.items()) if hardware not in shared}
+        kinds = [self.kinds[item.kind] for item in self.items]
+        packed = {kind.hardware for kind in kinds if WHOLE not in kind.needs and kind.part is None}
+        return {hardware: least for hardware, least in sorted(wanted.items()) if hardware not in packed}
 
     def idle_of_whole(self, x: Integers) -> float:
         """What the idle machines beside these counts cost per hour, where instances are whole machines."""
         whole = self.least_of_whole
         if not whole:
             return 0.0
-        used: dict[int, int] = {}
+        used = {t: self.least_machines(t, x) for t in self.sharing_types}
         for i, item in enumerate(self.items):
-            used[self.kinds[item.kind].type] = used.get(self.kinds[item.kind].type, 0) + int(x[i])
+            if self.kinds[item.kind].part is None:
+                used[self.kinds[item.kind].type] = used.get(self.kinds[item.kind].type, 0) + int(x[i])
         return sum(
             count * machine_nanos(self.inputs, self.types[t]) / NANO
             for t, count in self.idle_counts(used).items()
@@ -362,9 +403,11 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     workers = inputs.state.workers if inputs.state is not None else ()
     running = {load.variant or "" for worker in workers for load in worker.loads}
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
-    kinds = read_kinds(inputs, types, names, faults, notices)
+    shared = options.machines == "shared" and options.level != "aggregate"
+    kinds = read_kinds(inputs, types, names, faults, notices, shared=shared)
     slots = read_slots(inputs, kinds, notices)
-    alone = options.level == "aggregate" or (options.level == "auto" and not _known_machines(types))
+    known = _known_machines(types) or any(kind.part is not None for kind in kinds)
+    alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
     check_least(inputs, types, faults)
     faults.settle()

@@ -85,7 +85,7 @@ def _pods(deployment: Json) -> list[Json]:
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"{name}-{number}", "namespace": "default", "labels": template["metadata"]["labels"]},
+            "metadata": {"name": f"{name}-{number}", "namespace": "default", **template["metadata"]},
             "spec": template["spec"],
             "status": ready,
         }

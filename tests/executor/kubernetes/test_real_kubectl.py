@@ -80,7 +80,7 @@ def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: 
 def test_routes_are_rolled_out_and_everything_goes_down(target: Kubernetes, server: Any) -> None:
     target.start(units(1), limit_s=60)
     target.route({"revision": "1"}, limit_s=60)
-    assert target.routed() == {"revision": "1"}
+    assert (target.routed() or {})["revision"] == "1"
     target.down(drain_s=2)
     assert server.objects == {}
 

@@ -139,7 +139,10 @@ def test_routes_roll_the_router_and_are_read_back(target: Make, cluster: Any) ->
     assert kubernetes.routed() is None
     for routes in ({"apps": {"a": 1}}, {"apps": {"a": 2}}):
         kubernetes.route(routes, limit_s=60)
-        assert kubernetes.routed() == routes
+        routed = kubernetes.routed()
+        assert routed.pop("router_address").endswith(".default.svc"), "where queries go, within the cluster"
+        assert routed.pop("router_port") == 8080
+        assert routed == routes
     assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
     assert kubernetes.observe() == ()
     kubernetes.route(None, limit_s=60)
@@ -200,3 +203,110 @@ def test_settings_are_checked(target: Make) -> None:
         target(namespace="Not A Namespace")
     with pytest.raises(InputError, match="imag"):
         target(imagee="typo")
+
+
+def contents(kubernetes: Any, wanted: list[Unit]) -> list[bool]:
+    """Whether each unit is seen with the content that is wanted."""
+    here = {one.name: one.content for one in kubernetes.observe()}
+    return [here[unit.name] == unit.content for unit in wanted]
+
+
+def test_ready_pods_of_an_older_template_are_not_the_new_ones(target: Make, cluster: Any) -> None:
+    """As an apply that was killed in mid-roll leaves them: the Deployment is new, what runs is not."""
+    kubernetes = target()
+    kubernetes.start(units(2), limit_s=60)
+    assert [one.status for one in kubernetes.observe()] == ["ready"] * 2
+    cluster.play(**{"old pods": ["prod-w1"]})
+    assert [one.status for one in kubernetes.observe()] == ["starting"] * 2
+    assert not any(one.ready for one in kubernetes.health(names(units(2))).values())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"image": "registry.example/hetplan:2"}, {"hardware": {"t4": {"cpu_cores": 2}}}, {"environment": {"A": "b"}}],
+)
+def test_what_hosts_toml_says_anew_is_a_difference(target: Make, cluster: Any, other: dict[str, Any]) -> None:
+    two = units(2)
+    target().start(two, limit_s=60)
+    assert contents(target(), two) == [True, True]
+    changed = target(**other)
+    assert contents(changed, two) == [False, False]
+    changed.load(two, limit_s=60)
+    assert contents(changed, two) == [True, True]
+
+
+def test_routes_of_another_manifest_are_not_what_is_wanted(target: Make) -> None:
+    target().route({"revision": "1"}, limit_s=60)
+    assert target().routed()["revision"] == "1"
+    assert target(image="registry.example/hetplan:2").routed()["revision"] != "1"
+
+
+def test_replicas_that_somebody_changed_are_a_difference(target: Make, cluster: Any) -> None:
+    kubernetes, two = target(), units(2)
+    kubernetes.start(two, limit_s=60)
+    objects = cluster.objects
+    for one in objects.values():
+        if one["kind"] == "Deployment":
+            one["spec"]["replicas"] = 5
+    (cluster.folder / "objects.json").write_text(json.dumps(objects))
+    assert contents(kubernetes, two) == [False, False]
+    kubernetes.load(two, limit_s=60)
+    assert contents(kubernetes, two) == [True, True]
+
+
+def test_going_back_brings_the_former_image_too(target: Make, cluster: Any) -> None:
+    target().start(units(2), limit_s=60)
+    before = cluster.objects
+    cluster.play(unready={"prod-w1": {"reason": "ImagePullBackOff", "message": "no such image"}})
+    with pytest.raises(TargetFailed, match="no such image"):
+        target(image="registry.example/hetplan:bad").start(units(3), limit_s=60)
+    assert cluster.objects == before
+
+
+def test_a_quota_is_named(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(1), limit_s=60)
+    objects = cluster.objects
+    for one in objects.values():
+        if one["kind"] == "Deployment":
+            said = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods, limited: pods=3"}
+            one["status"] = {"conditions": [said]}
+    (cluster.folder / "objects.json").write_text(json.dumps(objects))
+    cluster.play(unready={"prod-w1": {"reason": "ContainerCreating", "message": ""}})
+    (seen,) = kubernetes.observe()
+    assert (seen.status, "exceeded quota" in seen.why) == ("failing", True)
+
+
+def test_a_field_of_somebody_else_is_named_with_its_owner(target: Make, cluster: Any) -> None:
+    said = (
+        'error: Apply failed with 1 conflict: conflict with "kubectl-set" using apps/v1: '
+        '.spec.template.spec.containers[name="worker"].image\nPlease review the fields above--they currently have other'
+    )
+    cluster.play(fail={"apply": said})
+    with pytest.raises(TargetFailed, match=r"kubectl-set owns \.spec\.template.*\.image\. Leave it to kubectl-set, or"):
+        target().start(units(1), limit_s=60)
+    cluster.play()
+    target(take_over=True).start(units(1), limit_s=60)
+    assert any("--force-conflicts" in call["words"] for call in cluster.calls if call["words"][0] == "apply")
+
+
+def test_an_api_server_that_is_away_for_a_moment_is_asked_again(target: Make, cluster: Any) -> None:
+    cluster.play(away=2)
+    assert target().observe() == ()
+    assert cluster.verbs == ["get"] * 3
+
+
+def test_groups_roll_side_by_side_and_each_as_long_as_its_waves_take(target: Make, cluster: Any) -> None:
+    target().start(units(8) + units(2, "w2"), limit_s=10)
+    limits = {
+        call["words"][2].split("/")[1][:7]: next(word for word in call["words"] if word.startswith("--timeout="))
+        for call in cluster.calls
+        if call["words"][0] == "rollout"
+    }
+    assert limits == {"prod-w1": "--timeout=40s", "prod-w2": "--timeout=20s"}
+    rolling = {
+        one["metadata"]["name"][:7]: one["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+        for one in cluster.objects.values()
+        if one["kind"] == "Deployment"
+    }
+    assert rolling == {"prod-w1": 2, "prod-w2": 1}

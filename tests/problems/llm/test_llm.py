@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hetplan as hp
+from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
@@ -255,3 +256,74 @@ def test_melanges_program_is_the_case_of_one_row() -> None:
         if big / busy[0] + small / busy[1] >= 1 - 1e-9
     )
     assert ours == pytest.approx(best)
+
+
+def disaggregated() -> dict[str, Any]:
+    """One law whose parts add up, mixed and split over tiers that a link joins."""
+    profile = texts.profile()
+    one = [{"base_ms": 9.0, "token_ms": 0.03, "kv_token_ms": 5e-5}]
+    profile["engines"] = {
+        role: {**profile["engines"]["fast"], "pieces": one, "role": role, "kv_bytes_per_token": 131072}
+        for role in ("mixed", "prefill", "decode")
+    }
+    profile["tiers"] = ["fill", "make"]
+    profile["links"] = [{"between": ["fill", "make"], "bandwidth_mbps": 200_000}]
+    tiers = {"mixed": "make", "prefill": "fill", "decode": "make"}
+    profile["hardware"] = {role: {"kind": "gpu", "tier": tiers[role]} for role in tiers}
+    profile["offers"] = {role: {"hardware": role, "price_per_hour": "4"} for role in tiers}
+    profile["variants"]["m"]["runs"] = [{"hardware": role, "engine": role} for role in tiers]
+    return profile
+
+
+def test_prefill_and_decoding_apart_pay_where_parts_add_up_and_tokens_are_urgent() -> None:
+    slo, profile = texts.slo(60.0, ttft_ms=600.0, tpot_ms=14.0), disaggregated()
+    outcome = solved(profile, slo)
+    split = cost_of(outcome)
+    assert {worker.hardware for worker in outcome.plan.workers} == {"prefill", "decode"}
+    mixed = copy.deepcopy(profile)
+    del mixed["variants"]["m"]["runs"][1:]
+    assert cost_of(solved(mixed, slo)) > split
+    report = hp.simulate(outcome.plan, profile, slo, seeds=3)
+    assert report.ok, report.broken
+
+
+@pytest.mark.parametrize(
+    ("spoil", "path"),
+    [
+        (lambda p: p.pop("links"), "$.links"),
+        (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.engines.prefill.kv_bytes_per_token"),
+    ],
+)
+def test_kv_moves_over_a_link_that_is_known(spoil: Any, path: str) -> None:
+    profile = disaggregated()
+    spoil(profile)
+    with pytest.raises(InputError) as caught:
+        solved(profile, texts.slo())
+    assert caught.value.faults[0].path == path
+
+
+def test_a_slow_link_makes_first_tokens_late() -> None:
+    """At 10 Gbit/s the KV of 3,000 tokens takes 315 ms: simulated times grow by it."""
+    slo, quick, slow = texts.slo(10.0, ttft_ms=2000.0), disaggregated(), disaggregated()
+    del quick["variants"]["m"]["runs"][0]
+    slow["links"][0]["bandwidth_mbps"] = 10_000
+    plan = solved(quick, slo).plan
+    times = [
+        hp.simulate(plan, profile, slo, seeds=2).apps["chat"].figures["ttft p99 ms"].value for profile in (quick, slow)
+    ]
+    assert times[1] > times[0] + 250.0
+
+
+def test_what_is_not_built_is_refused_by_name() -> None:
+    from hetplan.executor.wanted import wanted
+    from hetplan.simulator.baselines import compare
+
+    plan = solved(texts.profile(), texts.slo()).plan
+    inputs = load_inputs(texts.profile(), texts.slo())
+    with pytest.raises(InputError, match="not text by laws"):
+        compare(plan, inputs)
+    for how in ({"noise": "p95"}, {"learn": True}, {"misprediction": 0.2}):
+        with pytest.raises(InputError):
+            hp.simulate(plan, texts.profile(), texts.slo(), seeds=1, **how)
+    with pytest.raises(InputError, match="not applied"):
+        wanted(plan, None)  # type: ignore[arg-type]

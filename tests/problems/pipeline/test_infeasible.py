@@ -93,7 +93,8 @@ def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch
     assert repair(outcome, "quality").to == pytest.approx(0.84)
     slo["apps"]["x"]["demand"]["rate_qps"] = 101
     outcome = fluid(profile, slo)
-    assert not outcome.repairs
+    (joint,) = outcome.repairs
+    assert {edit.path[-1] for edit in joint.edits} == {"min", "rate_qps"}
     assert "no lower floor" in outcome.why[1]
 
 

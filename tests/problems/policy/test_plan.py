@@ -350,7 +350,7 @@ def test_an_accuracy_that_no_model_has_is_lowered_to_what_is_reached() -> None:
 
 
 def test_overload_is_planned_and_told() -> None:
-    plan = planned(*files(rate_qps=3000.0))
+    plan = planned(*files(rate_qps=3000.0), size="simulated")
     (table,) = plan.policies["a"]
     assert table.overload
     (notice,) = [notice for notice in plan.warnings if notice.code == "W-overload"]

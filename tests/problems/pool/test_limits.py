@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases.pool import Json, files, g1, g3, inputs, pose
+from cases.pool import Json, files, g1, g3, inputs, pose, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,9 +66,9 @@ def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Inf
 
 
 def test_a_limit_in_work_leaves_a_plan() -> None:
-    outcome = hetplan.solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json", limits=Limits(work=1))
+    outcome = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json", limits=Limits(work=1))
     assert (outcome.exit_code, outcome.violations) == (0, ())
-    best = hetplan.solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
+    best = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
     assert 0.5 * best.claims[0].value < outcome.require().claims[0].value <= best.claims[0].value * (1 + 1e-6)
 
 
@@ -95,7 +95,7 @@ def test_a_limit_never_proves_that_a_rate_is_out_of_reach() -> None:
     found = decided(g3(rate_qps=100), Mute())
     assert isinstance(found, Infeasible)
     assert not found.proved
-    limited = hetplan.solve(*g3(rate_qps=100), limits=Limits(seconds=1e-6))
+    limited = solve(*g3(rate_qps=100), limits=Limits(seconds=1e-6))
     assert limited.exit_code in (0, 5)
 
 
@@ -188,7 +188,7 @@ def test_the_first_pool_is_a_point_of_the_program(case: tuple[Json, Json], rate:
 @pytest.mark.parametrize("rate", [1e-300, 1e-12, 1e-9, 1e-4, 0.01, 1.0])
 @pytest.mark.parametrize("formulation", ["fluid-milp", "eq15", "enumerate-lp", "homogeneous"])
 def test_a_small_rate_takes_the_cheapest_pool_that_serves_at_all(rate: float, formulation: str) -> None:
-    outcome = hetplan.solve(*g1(rate_qps=rate), formulation=formulation)
+    outcome = solve(*g1(rate_qps=rate), formulation=formulation)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert {worker.hardware: worker.count for worker in outcome.require().workers} == {"base": 1}
 
@@ -197,7 +197,7 @@ def test_a_rare_class_is_served_however_rare() -> None:
     latency = {"base": [10.0, 40.0], "aux": [5.0, 200.0]}
     for rare in (1e-3, 1e-7, 1e-12):
         case = files(latency, [1 - rare, rare], prices={"base": 1, "aux": "0.1"}, qos_ms=100, rate_qps=500)
-        outcome = hetplan.solve(*case, options={"derate": 1.0})
+        outcome = solve(*case, options={"derate": 1.0})
         assert (outcome.exit_code, outcome.violations) == (0, ())
         # 500 queries/s of 5 ms fill 2.5 aux; the base is there for the rare ones, and takes half an aux of the others.
         assert {worker.hardware for worker in outcome.require().workers} == {"base", "aux"}
@@ -222,7 +222,7 @@ def test_absurd_wishes_are_bad_input(wish: Json, derate: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(hetplan.InputError, match=r"instances|at most 1e\+12"):
-            hetplan.solve(profile, slo, options={"derate": derate})
+            solve(profile, slo, options={"derate": derate})
 
 
 def test_a_demand_beyond_reason_is_bad_input_in_a_loop_too() -> None:
@@ -234,7 +234,7 @@ def test_a_demand_beyond_reason_is_bad_input_in_a_loop_too() -> None:
 @pytest.mark.parametrize("ms", [1e-308, 1e-14, 1e-7, 1e10, 1e300])
 def test_absurd_times_are_bad_input(ms: float) -> None:
     with pytest.raises(hetplan.InputError) as caught:
-        hetplan.solve(*files({"only": [ms]}, [1.0], prices={"only": 1}, qos_ms=100, budget=2))
+        solve(*files({"only": [ms]}, [1.0], prices={"only": 1}, qos_ms=100, budget=2))
     assert "tables.t-only" in caught.value.faults[0].path
     assert caught.value.faults[0].remedy
 
@@ -253,7 +253,7 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
     case = files(latency, [1 - rare, rare], prices={"x": "0.9", "y": "0.02"}, qos_ms=100, **wish)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outcome = hetplan.solve(*case, limits=replace(Limits(), work=2000))
+        outcome = solve(*case, limits=replace(Limits(), work=2000))
     # All are in time everywhere: only a budget below the cheaper machine leaves nothing to rent.
     poor = "budget" in wish and float(wish["budget"]) < 0.02
     assert (outcome.exit_code, outcome.violations) == (3 if poor else 0, ())
@@ -281,7 +281,7 @@ def test_a_demand_of_nothing_rents_the_least(instances: Json) -> None:
 
 @pytest.mark.parametrize("formulation", ["fluid-milp", "eq15", "enumerate-lp", "kairos-plus"])
 def test_idle_minutes_give_a_plan(formulation: str) -> None:
-    outcome = hetplan.solve(*g1(rate_qps=0), formulation=formulation)
+    outcome = solve(*g1(rate_qps=0), formulation=formulation)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert outcome.require().workers == ()
     assert outcome.status == "optimal"
@@ -291,7 +291,7 @@ def test_minima_beyond_the_totals_are_said() -> None:
     profile, slo = g1(rate_qps=0, instances={"aux": [2, None]})
     profile["hardware"]["aux"]["provides"] = {"cpu_cores": 8}
     slo["limits"]["resources"] = {"cpu_cores": 12}
-    outcome = hetplan.solve(profile, slo)
+    outcome = solve(profile, slo)
     assert outcome.exit_code == 3
     assert any("resources" in repair.field or "instances" in repair.field for repair in outcome.repairs)
 
@@ -301,7 +301,7 @@ def test_totals_count_what_a_run_needs_where_the_machine_says_nothing() -> None:
     for run in profile["variants"]["m"]["runs"]:
         run["needs"] = {"cpu_cores": 4}
     slo["limits"]["resources"] = {"cpu_cores": 8}
-    outcome = hetplan.solve(profile, slo)
+    outcome = solve(profile, slo)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert sum(worker.count for worker in outcome.require().workers) == 2
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cases.pool import decide, files, g1, g3
+from cases.pool import decide, files, g1, g3, solve
 
 import hetplan
 from hetplan.planner.draft import Draft
@@ -25,7 +25,7 @@ def example(name: str) -> tuple[dict[str, object], dict[str, object]]:
 
 def test_the_example_rents_a_mixed_pool_that_beats_every_single_type() -> None:
     profile, slo = example("")
-    outcome = hetplan.solve(profile, slo)
+    outcome = solve(profile, slo)
     assert outcome.exit_code == 0
     plan = outcome.require()
     assert plan.status in ("optimal", "within-gap")
@@ -33,7 +33,7 @@ def test_the_example_rents_a_mixed_pool_that_beats_every_single_type() -> None:
     rate = plan.claims[0].value
     for only in ("t4", "cpu16", "cpu4"):
         alone = {**slo, "limits": {**slo["limits"], "only_listed": True, "instances": {only: [0, None]}}}  # type: ignore[dict-item]
-        other = hetplan.solve(profile, alone)
+        other = solve(profile, alone)
         assert other.plan is None or other.plan.claims[0].value < 0.8 * rate
 
 
@@ -42,7 +42,7 @@ def test_the_language_model_example_by_hand() -> None:
     # instances (11.2 per hour), on a100 4/16 + 2/4 + 1/8 + 1/2 = 1.375, so 2 (7.2). One a100 and two l4 cost 5: one l4
     # takes the short chats, the other a quarter of the long answers; the rest fills the a100: 1.5/4 + 1/8 + 1/2 = 1.
     profile, slo = example("llm")
-    plan = hetplan.solve(profile, slo, options={"derate": 1.0}).require()
+    plan = solve(profile, slo, options={"derate": 1.0}).require()
     assert {worker.hardware: worker.count for worker in plan.workers} == {"l4": 2, "a100": 1}
     assert plan.claims[0].about == "cost_per_hour"
     assert plan.claims[0].value == 5.0
@@ -61,7 +61,7 @@ def test_the_language_model_example_by_hand() -> None:
 def test_the_language_model_example_on_one_type(only: str, count: int, cost: float) -> None:
     profile, slo = example("llm")
     slo["limits"] = {"only_listed": True, "instances": {only: [0, None]}}
-    plan = hetplan.solve(profile, slo, options={"derate": 1.0}).require()
+    plan = solve(profile, slo, options={"derate": 1.0}).require()
     assert [worker.count for worker in plan.workers] == [count]
     assert plan.claims[0].value == pytest.approx(cost)
 
@@ -70,9 +70,9 @@ def test_rates_measured_under_a_looser_target_are_refused() -> None:
     profile, slo = example("llm")
     slo["apps"]["chat"]["latency"][0]["max_ms"] = 50  # type: ignore[index]
     with pytest.raises(hetplan.InputError, match="looser"):
-        hetplan.solve(profile, slo)
+        solve(profile, slo)
     slo["apps"]["chat"]["latency"][0] = {"of": "ttft", "percentile": 99, "max_ms": 500}  # type: ignore[index]
-    plan = hetplan.solve(profile, slo).require()
+    plan = solve(profile, slo).require()
     assert "W-latency-unchecked" in {notice.code for notice in plan.warnings}
 
 
@@ -100,7 +100,7 @@ def test_matching_is_given_all_it_needs() -> None:
 )
 def test_a_plan_says_when_its_pool_is_divided(counts: dict[str, int], divided: bool) -> None:
     """Above 50 instances, where each part can have one of the base; smaller plans say nothing of it."""
-    outcome = hetplan.solve(*g1(budget=20), formulation="fluid-lp", options={"counts": counts, "size": "simulated"})
+    outcome = solve(*g1(budget=20), formulation="fluid-lp", options={"counts": counts, "size": "simulated"})
     plan = outcome.require()
     assert outcome.violations == ()
     dispatch = plan.dispatch["app"]
@@ -144,15 +144,13 @@ def test_a_small_pool_is_warned_that_its_derate_promises_much(budget: int, warne
 @pytest.mark.parametrize("formulation", ["fluid-milp", "fluid-lp"])
 def test_plans_verify(formulation: str) -> None:
     case = g3(budget=3, instances={"base": [2, 2], "a": [1, 1], "b": [2, 2]})
-    outcome = hetplan.solve(*case, question="kairos", formulation=formulation)
+    outcome = solve(*case, question="kairos", formulation=formulation)
     assert outcome.violations == ()
     assert outcome.require().method.like == "kairos"
 
 
 def test_the_certified_claim_of_a_given_pool() -> None:
-    outcome = hetplan.solve(
-        *g3(budget=3), formulation="fluid-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True
-    )
+    outcome = solve(*g3(budget=3), formulation="fluid-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True)
     assert outcome.exit_code == 0
     (claim,) = outcome.claims
     assert (claim.about, claim.vouched) == ("fluid_rate_qps", "certified")
@@ -160,7 +158,7 @@ def test_the_certified_claim_of_a_given_pool() -> None:
 
 
 def test_why_there_is_no_plan_reaches_the_outcome() -> None:
-    outcome = hetplan.solve(*g1(budget="0.5"))
+    outcome = solve(*g1(budget="0.5"))
     assert outcome.exit_code == 3
     assert "needs $1.0000, budget 0.5" in outcome.why[0]
     assert outcome.repairs[0].field == "slo.limits.cost_per_hour"

@@ -11,6 +11,7 @@ from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promis
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
 
 Change = Callable[[Json, Json], Any]
@@ -375,9 +376,9 @@ def test_measurements_that_nobody_reads_are_refused() -> None:
 
 def test_a_rule_other_than_matching_is_sized_by_simulation() -> None:
     assert pose(g1(budget=2), dispatch="earliest").options.size == "simulated"
-    assert pose(g1(budget=2)).options.size == "fluid"
+    assert FluidOptions().size == "auto"
     with pytest.raises(InputError, match="is simulated"):
-        hetplan.solve(*g1(budget=2), options={"dispatch": "threshold", "size": "fluid"})
+        hetplan.solve(*g1(budget=2), options={"dispatch": "threshold", "size": "planned"})
     with pytest.raises(InputError, match="'threshold' or 'earliest'"):
         hetplan.solve(*g1(budget=2), options={"dispatch": "fcfs"})
 

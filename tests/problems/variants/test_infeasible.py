@@ -37,11 +37,11 @@ def test_every_limit_that_is_too_low_is_raised_at_its_own_place():
     limits = [(99, 200), (50, 10), (90, 12)]
     documents[1]["apps"]["images"]["latency"] = [{"percentile": p, "max_ms": ms} for p, ms in limits]
     found = solve(documents)
-    raised = {(repair.field, repair.amount, repair.to) for repair in found.repairs}
-    assert raised == {
-        ("slo.apps.images.latency[1].max_ms", 5.0, 15.0),
-        ("slo.apps.images.latency[2].max_ms", 3.0, 15.0),
+    (joint,) = found.repairs
+    assert {(edit.path, edit.value) for edit in joint.edits} == {
+        (("apps", "images", "latency", place, "max_ms"), 15.0) for place in (1, 2)
     }
+    assert "latency[1].max_ms from 10 to 15 ms, and raise slo.apps.images.latency[2].max_ms from 12 to" in joint.text
     for place in (1, 2):
         documents[1]["apps"]["images"]["latency"][place]["max_ms"] = 15
     assert solve(documents).exit_code == 0

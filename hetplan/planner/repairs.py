@@ -1,0 +1,417 @@
+"""Repairs that repair: each is written as edits of the files, and tried with all other wishes in place.
+
+A question says what might help (`Repair`: a field, and what it would have to be). Here each becomes edits that the
+reader takes back (`edits_of`), its number is rounded to what is printed, and the whole question is asked again with it
+(`Trials.kept`). A number that does not do by a hair is moved on by little. Where what is said to help does not do
+alone, what the changed files are said to lack is added, until there is a plan: a joint repair, of which no part can be
+left out. What cannot be written as edits, or was not tried as the time was over, says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hetplan.errors import HetplanError, InputError
+from hetplan.planner.draft import Edit, Repair
+from hetplan.planner.outcome import Outcome
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.load import load_slo
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import Slo
+
+__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of"]
+
+MOST_TRIALS = 24
+"""Questions asked again for one answer; each may take as long as the first."""
+MOST_JOINED = 4
+NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.5)
+"""By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
+DIGITS = 6
+HAIR = 1e-7
+"""An engine's tolerance: nearer to a rounded number, that one is tried."""
+UNTRIED = " (not tried)"
+
+Step = str | int
+Documents = Mapping[str, Any]
+
+
+def documents(inputs: Inputs, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The files as they were read, as JSON, by the words that fields begin with."""
+    return {
+        "slo": inputs.slo.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "profile": inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "options": dict(options),
+    }
+
+
+def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
+    """The documents with these edits; what an edit goes through is made where it is not there.
+
+    >>> edited({"slo": {"limits": {}}}, [Edit("slo", ("limits", "instances", "t4"), (0, 2))])
+    {'slo': {'limits': {'instances': {'t4': (0, 2)}}}}
+    """
+    found = dict(copy.deepcopy(dict(given)))
+    for edit in edits:
+        at: Any = found[edit.file]
+        for step in edit.path[:-1]:
+            at = at[step] if not isinstance(at, dict) else at.setdefault(step, {})
+        at[edit.path[-1]] = edit.value
+    return found
+
+
+def edited_slo(slo: str | os.PathLike[str], repair: Repair) -> bytes:
+    """The SLO file with a repair, as bytes; `InputError` where the repair is not one of the SLO alone."""
+    if not repair.edits or any(edit.file != "slo" for edit in repair.edits):
+        why = f"this repair is not one of the SLO file alone: {repair.text}"
+        raise InputError.one(file=os.fspath(slo), why=why, remedy="Change the profile or the option by hand.")
+    stated = load_slo(slo).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    changed = edited({"slo": stated}, repair.edits)["slo"]
+    return (json.dumps(changed, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
+    """What a repair changes in the files; nothing where it cannot be written so.
+
+    >>> slo = {"apps": {"a.b": {"latency": [{"max_ms": 40}, {"max_ms": 90}]}}}
+    >>> edits_of(Repair("slo.apps.a.b.latency", "raise", 10.0, 50.0, "ms", ""), {"slo": slo})
+    (Edit(file='slo', path=('apps', 'a.b', 'latency', 0, 'max_ms'), value=50.0),)
+    """
+    if repair.edits:
+        return repair.edits
+    file, _, rest = repair.field.partition(".")
+    if file not in given or repair.to is None:
+        return ()
+    if rest.startswith("apps.*."):
+        return tuple(
+            Edit(file, ("apps", app, "demand", "rate_qps"), said["demand"]["rate_qps"] * float(repair.to))
+            for app, said in given[file].get("apps", {}).items()
+        )
+    if rest == "limits.instances" and isinstance(repair.to, str):
+        mix = [part.rsplit(" ", 1) for part in repair.to.split(", ")]
+        bounds = [
+            replace(repair, field=f"slo.{rest}.{name}[1]", to=float(count), edits=())
+            for name, count in mix
+            if ((_at(given[file], ("limits", "instances", name)) or [0, 0])[1] or 0) < float(count)
+        ]
+        return _merged([edits_of(one, given) for one in bounds])
+    under = re.fullmatch(r"hosts \(under (.+)\)", rest)
+    if under is not None:
+        return _hosts(under[1], given[file], float(repair.amount or 0))
+    path = _path(rest, given[file])
+    if path is None:
+        return ()
+    now = _at(given[file], path)
+    if path[-1] == "latency" and isinstance(now, list):
+        late = [place for place, target in enumerate(now) if target["max_ms"] < float(repair.to)]
+        return tuple(Edit(file, (*path, place, "max_ms"), repair.to) for place in late)
+    if path[0] == "limits" and path[1] == "instances":
+        return _instances(file, path, given[file], repair)
+    return (Edit(file, path, repair.to),)
+
+
+def _hosts(offer: str, given: Any, more: float) -> tuple[Edit, ...]:
+    """So many more hosts under an offer."""
+    known, number, made = given.get("hosts", {}), 0, list[Edit]()
+    while len(made) < more:
+        number += 1
+        name = f"{offer}-more-{number}"
+        made += [] if name in known else [Edit("profile", ("hosts", name), {"offer": offer})]
+    return tuple(made)
+
+
+def _instances(file: str, path: tuple[Step, ...], given: Any, repair: Repair) -> tuple[Edit, ...]:
+    """A bound on instances: both are written, the other one as it is."""
+    if len(path) < 3 or not isinstance(repair.to, int | float):
+        return ()
+    place = path[3] if len(path) > 3 else 1
+    stated = _at(given, path[:3])
+    bounds = [0, None] if stated is None else list(stated) if isinstance(stated, list | tuple) else [0, stated]
+    bounds[int(place)] = round(repair.to)
+    return (Edit(file, path[:3], bounds),)
+
+
+def _path(text: str, given: Any) -> tuple[Step, ...] | None:
+    """The steps of a field; keys may have dots of their own."""
+    steps: list[Step] = []
+    at = given
+    while text:
+        index = re.match(r"\[(\d+)\]\.?", text)
+        if index is not None:
+            steps.append(int(index[1]))
+            text = text[index.end() :]
+        else:
+            known = sorted(at, key=len, reverse=True) if isinstance(at, dict) else []
+            key = next((k for k in known if re.match(rf"{re.escape(k)}(\.|\[|$)", text)), None)
+            key = key or re.match(r"[^.\[]+", text + ".")[0]  # type: ignore[index]
+            if not re.fullmatch(r"[\w:./-]+", key):
+                return None
+            steps.append(key)
+            text = text[len(key) :].removeprefix(".")
+        at = _at(at, steps[-1:])
+    return tuple(steps)
+
+
+def _at(given: Any, path: Sequence[Step]) -> Any:
+    for step in path:
+        try:
+            given = given[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return given
+
+
+def _rounded(value: float, *, up: bool, beside: float | None) -> float:
+    """To so many digits that it can be printed, on the side that helps, and other than what is stated.
+
+    >>> _rounded(40.000000004, up=True, beside=40.0), _rounded(0.69999999, up=False, beside=0.8)
+    (40.0001, 0.7)
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - DIGITS + 1)
+    near = round(value / unit)
+    if abs(near * unit - value) > HAIR * abs(value):
+        near = math.ceil(value / unit) if up else math.floor(value / unit)
+    found = float(f"{near * unit:.{DIGITS}g}")
+    return found if found != beside else float(f"{(near + (1 if up else -1)) * unit:.{DIGITS + 1}g}")
+
+
+@dataclass
+class Trials:
+    """Tries repairs of one question: `ask` answers it for other inputs and options, while `left` holds."""
+
+    inputs: Inputs
+    options: Mapping[str, Any]
+    ask: Callable[[Inputs, Mapping[str, Any]], Outcome]
+    left: Callable[[], bool] = lambda: True
+    count: int = field(default=0, init=False)
+
+    def kept(self, repairs: Sequence[Repair]) -> tuple[Repair, ...]:
+        """Those that do, with the numbers that do; joint ones where none does alone."""
+        given = documents(self.inputs, self.options)
+        found: list[Repair] = []
+        failed: list[tuple[Edit, ...]] = []
+        untried: list[Repair] = []
+        for repair, edits in _ways(repairs, given):
+            if not edits or not self._may():
+                untried.append(replace(repair, text=repair.text + UNTRIED))
+                continue
+            done = self._nudged(repair, edits, given)
+            if done is None:
+                failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
+            else:
+                found.append(done)
+        if not found:
+            found += self._joint(failed, given)
+        once: dict[Any, Repair] = {}
+        for repair in (*found, *untried):
+            at = frozenset((edit.file, edit.path, repr(edit.value)) for edit in repair.edits)
+            once.setdefault(at or repair.text, repair)
+        return tuple(once.values())
+
+    def _may(self) -> bool:
+        return self.count < MOST_TRIALS and self.left()
+
+    def _nudged(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair | None:
+        """The repair with the first number on its way that does.
+
+        After a number that does not, the one that is then said of the same field is taken, or one a little further.
+        """
+        up = repair.verb == "raise"
+        moved = _moved(edits, given, up=up)
+        tried = next(moved, ())
+        while tried and self._may():
+            more = self._tried(tried, given)
+            if more is None:
+                return _said(repair, tried, given)
+            now = edited(given, tried)
+            same = [new for new in (edits_of(one, now) for one in more) if _places(new) == _places(tried)]
+            if more and not same:
+                return None  # something else is missing
+            if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
+                moved = _moved(same[0], given, up=up)
+            tried = next(moved, ())
+        return None
+
+    def _tried(self, edits: Sequence[Edit], given: Documents) -> tuple[Repair, ...] | None:
+        """None where a plan is found with these edits; else what is said to help then."""
+        self.count += 1
+        try:
+            changed, inputs = edited(given, edits), self.inputs
+            if any(edit.file == "slo" for edit in edits):
+                inputs = replace(inputs, slo=Slo.model_validate(changed["slo"]))
+            if any(edit.file == "profile" for edit in edits):
+                inputs = replace(inputs, profile=Profile.model_validate(changed["profile"]))
+            outcome = self.ask(inputs, changed["options"])
+        except (HetplanError, ValueError):
+            return ()
+        return None if outcome.plan is not None and outcome.exit_code in (0, 4) else outcome.repairs
+
+    def _joint(self, failed: Sequence[tuple[Edit, ...]], given: Documents) -> Iterator[Repair]:
+        """From all that do not do together, and from each of them, what else is missing, until a plan is found."""
+        together = [list(failed)] if len(failed) > 1 else []
+        for edits in [*together, *([first] for first in failed)]:
+            if (needed := self._chain(edits, given)) is not None:
+                yield Repair("several", "change", None, None, "", _all_said(needed, given), edits=needed)
+                if edits in together:
+                    return
+
+    def _chain(self, edits: list[tuple[Edit, ...]], given: Documents) -> tuple[Edit, ...] | None:
+        """With what is said to be missing then, one after another; what changes nothing is taken back."""
+        ways: list[tuple[Edit, ...]] = []
+        before: set[str] = set()
+        for _ in range(len(edits) + MOST_JOINED):
+            if not self._may():
+                return None
+            joined = _merged(edits)
+            more = self._tried(joined, given)
+            if more is None:
+                return _merged(self._needed(edits, given))
+            said = {repair.text for repair in more}
+            if said == before:
+                edits.pop()
+            else:
+                now = edited(given, joined)
+                ways = [next(_moved(e, now, up=r.verb == "raise")) for r, e in _ways(more, now) if e]
+                before = said
+            if not ways:
+                return None
+            edits.append(ways.pop(0))
+        return None
+
+    def _needed(self, edits: list[tuple[Edit, ...]], given: Documents) -> list[tuple[Edit, ...]]:
+        """Without the parts that are not needed."""
+        kept = list(edits)
+        for one in edits:
+            rest = [other for other in kept if other is not one]
+            if len(rest) > 0 and self._may() and self._tried(_merged(rest), given) is None:
+                kept = rest
+        return kept
+
+
+def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tuple[Edit, ...]]]:
+    """Each repair with its edits; those that only help together are one."""
+    joined = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" in repair.text]
+    alone = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" not in repair.text]
+    if joined and all(edits for _, edits in joined):
+        first = replace(joined[0][0], field="several", text=", and ".join(repair.text for repair, _ in joined))
+        alone.append((first, _merged([edits for _, edits in joined])))
+    return alone
+
+
+def _places(edits: Sequence[Edit]) -> list[tuple[str, tuple[Step, ...]]]:
+    return [(edit.file, edit.path) for edit in edits]
+
+
+def _sizes(edits: Sequence[Edit], *, up: bool) -> list[float]:
+    """How far numbers go; what differs by a hair is alike."""
+    given = [edit.value[-1] if isinstance(edit.value, list) else edit.value for edit in edits]
+    return [float(f"{float(value):.6g}") * (1 if up else -1) if _is_number(value) else 0.0 for value in given]
+
+
+def _merged(edits: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
+    """All edits, the last one of each place."""
+    last = {(edit.file, edit.path): edit for several in edits for edit in several}
+    return tuple(last.values())
+
+
+def _moved(edits: Sequence[Edit], given: Documents, *, up: bool) -> Iterator[tuple[Edit, ...]]:
+    """The edits with their numbers rounded, then moved on by ever more."""
+    before: tuple[Edit, ...] = ()
+    for nudge in NUDGES:
+        made = tuple(_one_moved(edit, _at(given[edit.file], edit.path), nudge, up=up) for edit in edits)
+        if made and made != before:
+            yield made
+        before = made
+
+
+def _one_moved(edit: Edit, stated: Any, nudge: float, *, up: bool) -> Edit:
+    value = edit.value
+    if isinstance(value, list):
+        # Bounds on instances: that one is moved that was changed.
+        old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
+        moved = [v if v == o or v is None else _further(v, nudge, up=up) for v, o in zip(value, old, strict=True)]
+        return replace(edit, value=moved)
+    if isinstance(value, bool | dict) or (isinstance(value, str) and not _is_number(value)):
+        return edit
+    if isinstance(value, int) or (isinstance(stated, int) and float(value).is_integer() and edit.path[-1] == "stock"):
+        return replace(edit, value=_further(int(value), nudge, up=up))
+    beside = float(stated) if isinstance(stated, int | float | str) and _is_number(stated) else None
+    step = nudge * abs(float(value))
+    new = _rounded(float(value) + (step if up else -step), up=up, beside=beside)
+    return replace(edit, value=f"{new:.9f}".rstrip("0").rstrip(".") if edit.path[-1] == "cost_per_hour" else new)
+
+
+def _further(value: int, nudge: float, *, up: bool) -> int:
+    step = math.ceil(nudge * value) if nudge >= 1e-2 else 0
+    return value + step if up else max(0, value - step)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
+    """The repair with the numbers that were tried, in words."""
+    remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \([^()]*\))$", repair.text)
+    more = remark[1] if remark is not None and "together" not in remark[1] else ""
+    value = edits[0].value[1] if isinstance(edits[0].value, list) and len(edits) == 1 else edits[0].value
+    value = value if not isinstance(value, list) else repair.to
+    to = repair.to if isinstance(repair.to, str) and not _is_number(repair.to) else value
+    to = None if repair.field == "several" or isinstance(to, dict) else to
+    to = float(to) if isinstance(repair.to, float) and isinstance(to, str) and _is_number(to) else to
+    to = repair.to if "*" in repair.field else to
+    amount = repair.amount
+    stated = _stated(edits[0], given)
+    if amount is not None and isinstance(to, int | float) and isinstance(stated, int | float):
+        amount = abs(float(to) - float(stated))
+    return replace(repair, to=to, amount=amount, text=_all_said(edits, given, repair.unit) + more, edits=edits)
+
+
+def _stated(edit: Edit, given: Documents) -> Any:
+    stated = _at(given[edit.file], edit.path)
+    if isinstance(edit.value, list):
+        old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
+        return next((o for o, v in zip(old, edit.value, strict=True) if o != v), None)
+    return stated
+
+
+def _all_said(edits: Sequence[Edit], given: Documents, unit: str = "") -> str:
+    """Edits in words: what each field is and what it becomes."""
+    hosts = Counter(edit.value["offer"] for edit in edits if edit.path[0] == "hosts")
+    added = [f"add {count} {'host' if count == 1 else 'hosts'} of offer {offer} to profile.hosts"
+             for offer, count in hosts.items()]  # fmt: skip
+    return ", and ".join([*(_in_words(edit, given, unit) for edit in edits if edit.path[0] != "hosts"), *added])
+
+
+def _in_words(edit: Edit, given: Documents, unit: str) -> str:
+    at = edit.file
+    for step in edit.path:
+        at += f"[{step}]" if isinstance(step, int) else f".{step}"
+    stated, value = _at(given[edit.file], edit.path), edit.value
+    if isinstance(value, list):
+        old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
+        side = next((k for k in (1, 0) if old[k] != value[k]), 1)
+        at, stated, value = f"{at}[{side}]", old[side], value[side]
+    unit = {"max_ms": "ms", "rate_qps": "qps"}.get(str(edit.path[-1]), "" if unit == edit.path[-1] else unit)
+    verb = "lower" if _is_number(stated) and _is_number(value) and float(value) < float(stated) else "raise"
+    was = "" if stated is None else f" from {_shown(stated)}"
+    return f"{verb} {at}{was} to {_shown(value)}{f' {unit}' if unit else ''}"
+
+
+def _shown(value: Any) -> str:
+    """A value as the file would have it."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return value if isinstance(value, str) else json.dumps(value)

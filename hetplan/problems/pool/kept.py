@@ -1,0 +1,360 @@
+"""Pools that keep the wish while queries wait: the default size, and the one that only estimates.
+
+`estimated` takes a pool for n machines that share one queue, each as busy as the fluid program has them. A query of
+class s on type t is late when it waits longer than QoS - L_st:
+
+    late(u) = sum_st p_s x_st P(wait > QoS - L_st),   P(wait > w) = E(n, u n) exp(-2 n (1 - u) w / (S (1 + v^2)))
+
+with E the chance that all n are busy (Erlang's C), S and v the mean and the spread of a query's service time. The use u
+looked for is the highest that leaves no more late than the target does.
+
+`auto` plays the plan itself, under the arrivals that the wish states. For a budget the rate is narrowed down that the
+chosen pool keeps. For a rate, pools of the fluid program are played until one keeps it, then cheaper ones, nearest
+first. What is handed out is confirmed by seeds that chose nothing. Plans and queries are counted; no clock decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hetplan.planner.answer import Answer
+from hetplan.planner.contract import Ask, Event
+from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.problems.pool.draft import draft
+from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.options import FluidOptions
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, Simulated, backed, rate_at, rates_of
+from hetplan.problems.pool.size import lower_bound, tolerant
+from hetplan.problems.pool.why import less_rate
+from hetplan.problems.simulated import CONFIRMED, FRESH, SEARCHED, Played, check_simulator, plan_to_simulate, play
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Notice, Promise
+
+__all__ = ["cheapest_kept", "estimated", "estimated_use", "kept"]
+
+MOST_USED = 0.98
+"""Nobody plans for all of a fluid rate."""
+WIDTH = 0.015
+"""Between a rate that is kept and one that is not, it is not worth looking further."""
+MOST_NARROWED = 8
+"""Plays by which the rate of one pool is narrowed down."""
+ROUNDS = 6
+"""Plans of which each takes its derate from the one before."""
+BACK = 0.97
+"""What is left of a rate, each time that fresh seeds do not confirm it."""
+MOST_BACK = 6
+LEAST_RAISED, MOST_RAISED = 1.02, 1.5
+"""By how much the fluid rate is raised, at least and at most, after a pool that was late."""
+HOPEFUL = 0.9
+"""A cheaper pool is played where the formula has it carry at least this share of the rate."""
+MOST_CHEAPER = 400
+"""Cheaper pools that are looked at."""
+MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
+"""Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
+MOST_PLAYED = 24
+"""Plays of one solve, at most."""
+
+
+def estimated_use(pool: Pool, rated: Rated) -> float:
+    """The share of the fluid rate that the formula has in time."""
+    if not math.isfinite(pool.qos) or rated.lam <= 0:
+        return MOST_USED
+    part = np.where(pool.served, pool.p[:, None] * rated.share, 0.0)
+    times = np.where(pool.served, pool.L, 0.0)
+    mean = float((part * times).sum())
+    spread = float((part * (times / mean) ** 2).sum())  # 1 + v^2
+    n = int(rated.counts.sum())
+    room = np.where(pool.served, np.maximum(pool.qos - pool.M, 0.0), 0.0)
+    allowed = pool.wish.targets[-1].left
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        use = 0.5 * (low + high)
+        tail = _all_busy(n, use * n) * np.exp(-2.0 * n * (1.0 - use) * room / (mean * spread))
+        low, high = (use, high) if float((part * tail).sum()) <= allowed else (low, use)
+    return min(max(low, 0.01), MOST_USED)
+
+
+def _all_busy(n: int, load: float) -> float:
+    """Erlang's C: the chance that a query finds n servers busy, of which this many are on average.
+
+    >>> round(_all_busy(1, 0.5), 6), round(_all_busy(2, 1.0), 6)
+    (0.5, 0.333333)
+    """
+    lost = 1.0
+    for k in range(1, n + 1):
+        lost = load * lost / (k + load * lost)
+    return n * lost / (n - load * (1.0 - lost)) if load < n else 1.0
+
+
+def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -> Draft | Infeasible:
+    """The plan by this way whose derate is the formula's for its own pool, found in a few rounds."""
+    use, made = pool.options.derate, way(pool)
+    for _ in range(ROUNDS):
+        if isinstance(made, Infeasible):
+            return made
+        following = estimated_use(pool, _rated_of(pool, ask, made))
+        if abs(following - use) <= 1e-9 or (pool.wish.rate_qps is not None and use <= following):
+            break
+        use = following if pool.wish.rate_qps is None else min(following, 0.97 * use)
+        made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
+    return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
+
+
+def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
+    """The counts of a plan with the flows that they carry."""
+    counts = np.zeros(len(pool.columns), dtype=np.int64)
+    for worker in made.workers:
+        for o, column in enumerate(pool.columns):
+            if (column.offer, pool.types[column.type].hardware) == (worker.offer, worker.hardware):
+                counts[o] += worker.count
+    return rate_at(pool, ask, counts)
+
+
+def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
+    """The plan of a pool, with the highest rate that it was seen to keep; a stated rate is kept or missed."""
+    check_simulator(pool.tools, pool.options.size, name="simulate_plan")
+    if not _playable(chosen.rated):
+        return _unplayed(pool, chosen)
+    trial = _Trial(pool, ask)
+    if pool.wish.rate_qps is not None:
+        return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
+    return trial.confirmed(chosen.rated, trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
+
+
+def _playable(rated: Rated) -> bool:
+    """Whether a simulation can hold it."""
+    return int(rated.counts.sum()) <= MOST_INSTANCES and RATES[0] <= rated.lam <= RATES[1]
+
+
+def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
+    """The plan by the formula, which says that nothing was simulated."""
+    use = estimated_use(pool, chosen.rated)
+    if pool.wish.rate_qps is not None:
+        use = pool.wish.rate_qps / chosen.rated.lam
+    estimate = replace(pool, options=pool.options.model_copy(update={"derate": use, "size": "estimated"}))
+    claims = [
+        backed(estimate, "rate_qps", one.answer, chosen.rated) if one.about == "rate_qps" and one.answer else one
+        for one in chosen.backed
+    ]
+    text = f"{int(chosen.rated.counts.sum())} instances at {use * chosen.rated.lam:.4g} qps are not simulated"
+    warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate is the formula's")
+    made = draft(estimate, replace(chosen, warnings=(*chosen.warnings, warning)), claims)
+    return replace(made, chosen={"derate": use})
+
+
+@dataclass
+class _Trial:
+    """Plays plans of pools, up to a number of them."""
+
+    pool: Pool
+    ask: Ask
+    played: dict[tuple[tuple[int, ...], float], Played] = field(default_factory=dict)
+    bound: Answer[Any] | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether another plan may be played."""
+        options = self.pool.options
+        most = min(options.evaluations, MOST_PLAYED) if isinstance(options, FluidOptions) else MOST_PLAYED
+        return len(self.played) < most and self.ask.remaining > 0
+
+    def at(self, rated: Rated, rate: float) -> Played:
+        """What a few queries show of a pool at this rate."""
+        key = (tuple(rated.counts.tolist()), rate)
+        if key not in self.played:
+            self.played[key] = self._play(rated, rate, SEARCHED, self.ask.limits.seed)
+            text = f"{key[0]} at {rate:.6g} qps: {self.played[key].worst:.2g} of what may be late"
+            self.ask.note(Event("simulated", text, value=self.played[key].worst))
+        return self.played[key]
+
+    def _play(self, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
+        pool, app = self.pool, self.pool.wish.app_id
+        made = draft(pool, Chosen(rated, simulated=_at(rate)), ())
+        plan = plan_to_simulate("pool", pool.formulation, made)
+        simulate = pool.tools.extra["simulate_plan"]
+        return play(simulate, plan, pool.inputs, how, rates_qps={app: rate}, seed=seed)
+
+    def narrowed(self, rated: Rated) -> float:
+        """The highest rate that a few queries show to be kept."""
+        low, high = 0.0, rated.lam
+        rate = rated.lam * estimated_use(self.pool, rated)
+        for _ in range(MOST_NARROWED):
+            good = self.at(rated, rate).good
+            low, high = (rate, high) if good else (low, rate)
+            if high - low <= WIDTH * high or not self.left:
+                break
+            rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
+        return low
+
+    def confirmed(
+        self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
+    ) -> Draft:
+        """The plan at this rate, or at a little less where only that is asked for; or why it is not kept."""
+        last: Played | None = None
+        for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
+            last = self._play(rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
+            if not last.late:
+                return self._drafted(rated, rate, program, last.promises, warnings)
+            if self.pool.wish.rate_qps is not None:
+                break
+            rate *= BACK
+        made = self._drafted(rated, rate, program, (), warnings)
+        if self.ask.remaining <= 0 and last is None:
+            text = "time was up before a simulation could confirm the rate"
+            return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
+        shown = f"{last.worst:.2g} times what may be late are" if last is not None else "too many queries are late"
+        why = f"not kept: {shown} late in simulation at {rate:.6g} qps"
+        return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),) if rate else ())
+
+    def _drafted(
+        self,
+        rated: Rated,
+        rate: float,
+        program: Sequence[Reported],
+        shown: Sequence[Promise],
+        warnings: Sequence[Notice],
+    ) -> Draft:
+        chosen = Chosen(rated, simulated=_at(rate), warnings=tuple(warnings))
+        made = draft(self.pool, chosen, self._claims(rated, program, rate))
+        return replace(made, promises=(*made.promises, *shown))
+
+    def _claims(self, rated: Rated, program: Sequence[Reported], rate: float) -> list[Reported]:
+        """What the program proves of the pool where nothing waits; then what is kept, against what nobody exceeds."""
+        note = "the most that the chosen pool can carry where nothing waits"
+        fluid_rate = Reported("fluid_rate_qps", "max", "restriction", rated.answer, value=rated.lam, note=note)
+        programs = [one for one in program if one.about == "rate_qps"]
+        if not programs:
+            return [*program, fluid_rate]
+        note = "the most that any pool for the budget carries where nothing waits"
+        fluid_rate = replace(fluid_rate, scope="problem", answer=programs[0].answer, note=note)
+        if self.bound is None:
+            self.bound = self.ask(fluid(tolerant(self.pool), None), gap=GAP, about="rate that no dispatcher can exceed")
+        note = "what simulation shows to be kept, against what no dispatcher can exceed"
+        shown = Reported("rate_qps", "max", "relaxation", self.bound, value=rate, note=note)
+        return [fluid_rate, shown, *(one for one in program if one.about != "rate_qps")]
+
+
+def _at(rate: float) -> Simulated:
+    """A rate that was played."""
+    return Simulated((rate,) * CONFIRMED[0])
+
+
+def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
+    """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
+    check_simulator(pool.tools, pool.options.size, name="simulate_plan")
+    bound, rate = lower_bound(pool, ask), pool.wish.rate_qps or 0.0
+    if bound is None:
+        return None
+    trial = _Trial(pool, ask)
+    good, nearest = _first_kept(pool, ask, trial, rate)
+    if nearest is not None and not _playable(nearest):
+        return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
+    if good:
+        good = _cheaper(pool, ask, trial, rate, good)
+    made: Draft | None = None
+    for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
+        claim = replace(
+            bound,
+            value=pool.cost(rated.counts) / NANO,
+            note="what simulation shows to keep the rate, against what no dispatcher can do with less",
+        )
+        found = trial.confirmed(rated, rate, (claim,))
+        if not found.target_missed:
+            return replace(found, searched=True)
+        made = made or found
+    if made is not None:
+        return made
+    if nearest is None:
+        return None
+    share = trial.at(nearest, rate).worst
+    why = (
+        f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as may be at {rate:g} qps"
+    )
+    carried = trial.narrowed(nearest) if trial.left else 0.0
+    return Infeasible(why=(why,), repairs=(less_rate(pool, carried),), proved=False)
+
+
+def _first_kept(pool: Pool, ask: Ask, trial: _Trial, rate: float) -> tuple[list[Rated], Rated | None]:
+    """Pools of the fluid program, each for a rate raised after the last was late; and the last that was played."""
+    want, last = rate, None
+    use = 0.8
+    for _ in range(2):
+        # The formula needs counts, and counts need a rate: the pool for a common use says which.
+        answer = ask(fluid(pool, rate / use), gap=GAP, about="least cost for a use")
+        if answer.point is None:
+            break
+        use = min(max(estimated_use(pool, rate_at(pool, ask, read_counts(pool, answer.point))), 0.2), 0.98)
+        want = rate / use
+    while trial.left:
+        answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
+        if answer.point is None:
+            if want <= rate * LEAST_RAISED or last is not None:
+                break
+            want = max(rate, want * 0.95)
+            continue
+        last = rate_at(pool, ask, read_counts(pool, answer.point))
+        if not _playable(last):
+            return [], last
+        shown = trial.at(last, rate)
+        if shown.good:
+            return [last], last
+        raised = min(max(shown.worst**0.2, LEAST_RAISED), MOST_RAISED)
+        want = max(want * raised, last.lam * LEAST_RAISED)
+    return [], last
+
+
+def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]) -> list[Rated]:
+    """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others."""
+    tried = {tuple(one.counts.tolist()) for one in good}
+    best = good[0]
+    while trial.left:
+        near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
+        near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
+        if not near:
+            break
+        loose = tolerant(pool)
+        rows = np.array([pool.of_type(row) for row in near])
+        answers = rates_of(loose, ask, rows, about="bound on the rate of pools near by")
+        following = None
+        for row, answer in zip(near, answers, strict=True):
+            tried.add(tuple(row.tolist()))
+            if answer.value is not None and answer.value < rate:
+                continue
+            rated = rate_at(pool, ask, row)
+            if rated.lam * estimated_use(pool, rated) < HOPEFUL * rate or not trial.left:
+                continue
+            if trial.at(rated, rate).good:
+                following = rated
+                break
+        if following is None:
+            break
+        good.append(following)
+        best = following
+    return good
+
+
+def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
+    """Cheaper counts: up to two machines fewer, and up to two others in their place."""
+    cost, size = pool.cost(counts), len(counts)
+    units = [np.eye(size, dtype=np.int64)[o] for o in range(size)]
+    fewer = [counts - a - b for i, a in enumerate(units) for b in [0 * a, *units[i:]]]
+    found: dict[tuple[int, ...], np.ndarray] = {}
+    for less in fewer:
+        if (less < 0).any():
+            continue
+        for i, a in enumerate([0 * units[0], *units]):
+            for b in [0 * units[0], *units[max(i - 1, 0) :]]:
+                row = less + a + b
+                stock = all(c.stock is None or n <= c.stock for c, n in zip(pool.columns, row, strict=True))
+                per_type = pool.of_type(row)
+                most = all(k.most is None or n <= k.most for k, n in zip(pool.types, per_type, strict=True))
+                fits = stock and most and (per_type >= pool.least).all() and pool.within_resources(per_type)
+                if fits and pool.cost(row) < cost and row.any():
+                    found[tuple(row.tolist())] = row
+    return list(found.values())

@@ -1,0 +1,127 @@
+"""Laws from data sheets: what a roofline says of a model on a GPU, marked as assumed until it is measured.
+
+The file is JSON::
+
+    {"models": {"llama-8b": {"parameters": 8.03e9, "layers": 32, "kv_heads": 8, "head_size": 128, "heads": 32}},
+     "gpus": {"h100": {"tflops": 989, "bandwidth_gbps": 3350, "memory_gb": 80, "price_per_hour": "6.88"}}}
+
+A model may say `bytes_per_parameter` (2) and `bytes_per_kv` (2); a GPU `gpus` (1, over which each layer is split). The
+file may say `compute` (0.6) and `bandwidth` (0.8), the shares of the peaks that are reached, `iteration_ms` (3), what
+an iteration takes besides, and `memory` (0.9), the share for weights and KV. Two pieces come of it: computing, and
+reading weights and KV, which are taken to overlap.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.profiles.json_path import shortened
+from hetplan.profiles.read_json import read_json
+
+__all__ = ["convert", "convert_sheet"]
+
+_USUAL = {"compute": 0.6, "bandwidth": 0.8, "iteration_ms": 3.0, "memory": 0.9}
+
+
+def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
+    """The profile of a data sheet; it holds no wish, so there is no SLO."""
+    return convert_sheet(read_json(path, file=os.fspath(path)), file=os.fspath(path)), None
+
+
+def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
+    """As `convert`, of a parsed file.
+
+    >>> sheet = {"models": {"tiny": {"parameters": 1e9, "layers": 16, "heads": 8, "kv_heads": 4, "head_size": 64}},
+    ...          "gpus": {"big": {"tflops": 100, "bandwidth_gbps": 1000, "memory_gb": 24, "price_per_hour": "1"}}}
+    >>> engine = convert_sheet(sheet)["engines"]["tiny-big"]
+    >>> engine["pieces"][1]["base_ms"], engine["kv_tokens"]
+    (5.5, 1196289)
+    """
+    if not isinstance(sheet, Mapping):
+        raise _wrong(file, "$", sheet, 'an object with "models" and "gpus"')
+    usual = {name: _number(sheet, name, "$", file, value) for name, value in _USUAL.items()}
+    models, gpus = (_section(sheet, name, file) for name in ("models", "gpus"))
+    document: dict[str, Any] = {
+        "format": "hetplan/profile/1.2",
+        "sources": {"sheet": {"kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)}},
+        "hardware": {},
+        "offers": {},
+        "tasks": {"chat": {}},
+        "variants": {name: {"task": "chat", "runs": []} for name in models},
+        "engines": {},
+    }
+    for gpu, card in gpus.items():
+        count = round(_number(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
+        document["hardware"][gpu] = {"kind": "gpu", "provides": {"gpu": count}}
+        if "price_per_hour" in card:
+            document["offers"][f"{gpu}-offer"] = {"hardware": gpu, "price_per_hour": card["price_per_hour"]}
+        for name, model in models.items():
+            engine = _engine(model, f"$.models.{name}", card, f"$.gpus.{gpu}", usual, file, count)
+            if engine is not None:
+                document["engines"][f"{name}-{gpu}"] = engine
+                document["variants"][name]["runs"].append({"hardware": gpu, "engine": f"{name}-{gpu}"})
+    if not document["engines"]:
+        raise _wrong(file, "$.models", list(models), "a model whose weights fit into some GPU")
+    return document
+
+
+def _engine(
+    model: Mapping[str, Any], at: str, card: Mapping[str, Any], gpu_at: str, usual: Mapping[str, float], file: str,
+    count: int,
+) -> dict[str, Any] | None:  # fmt: skip
+    """The roofline of a model on so many of a GPU; None where its weights do not fit."""
+    parameters, layers, kv_heads, size, heads = (
+        _number(model, name, at, file) for name in ("parameters", "layers", "kv_heads", "head_size", "heads")
+    )
+    weights = parameters * _number(model, "bytes_per_parameter", at, file, 2.0)
+    kv = 2.0 * layers * kv_heads * size * _number(model, "bytes_per_kv", at, file, 2.0)
+    flops = _number(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
+    speed = _number(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
+    room = _number(card, "memory_gb", gpu_at, file) * 1e9 * usual["memory"] * count - weights
+    if room < kv:
+        return None
+    pair = 4.0 * heads * size * layers
+    base = usual["iteration_ms"]
+    return {
+        "pieces": [
+            {"base_ms": base, "token_ms": _digits(2e3 * parameters / flops), "pair_ms": _digits(1e3 * pair / flops)},
+            {"base_ms": _digits(base + 1e3 * weights / speed), "kv_token_ms": _digits(1e3 * kv / speed)},
+        ],
+        "overlap": "assumed",
+        "kv_tokens": int(room / kv),
+        "kv_bytes_per_token": kv,
+        "tensor": count,
+        "source": "sheet",
+    }
+
+
+def _said(usual: Mapping[str, float]) -> str:
+    return (
+        f"{usual['compute']:.0%} of peak compute, {usual['bandwidth']:.0%} of peak bandwidth, "
+        f"{usual['iteration_ms']:g} ms per iteration; replace by measurements"
+    )
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _section(sheet: Mapping[str, Any], name: str, file: str) -> dict[str, Mapping[str, Any]]:
+    held = sheet.get(name)
+    if not isinstance(held, Mapping) or not held or not all(isinstance(one, Mapping) for one in held.values()):
+        raise _wrong(file, f"$.{name}", held, f"at least one of {name}, each an object")
+    return dict(held)
+
+
+def _number(held: Mapping[str, Any], name: str, at: str, file: str, usual: float | None = None) -> float:
+    value = held.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
+        raise _wrong(file, f"{at}.{name}", value, "a number above 0")
+    return float(value)
+
+
+def _wrong(file: str, path: str, value: object, why: str) -> InputError:
+    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")

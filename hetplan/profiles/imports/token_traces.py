@@ -1,0 +1,135 @@
+"""Recorded requests for text as what is wanted: lengths in and out, and how many came per second.
+
+Read are Azure's CSV of 2023 (TIMESTAMP, ContextTokens, GeneratedTokens), BurstGPT's CSV (Timestamp, Request tokens,
+Response tokens) and Mooncake's JSON lines (timestamp in ms, input_length, output_length, hash_ids of blocks of 512
+tokens, by which the part of an input that came before is found in the cache).
+
+The lengths go into `mix.observed`, at most 3,000 of them, evenly taken: requests are drawn from them as they are, and
+the bins, cut where equally many tokens lie between, are the classes of the program. So nothing that is simulated
+depends on how many bins there are. Limits on times are not in a trace: write them into the SLO file.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hetplan.errors import InputError
+
+__all__ = ["MOST_LENGTHS", "convert", "wish_of"]
+
+MOST_LENGTHS, BINS = 3000, (4, 4)
+_BLOCK = 512
+_CSV = {
+    "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    "burstgpt": ("Timestamp", "Request tokens", "Response tokens"),
+}
+
+Request = tuple[float, int, int, int]
+"""Seconds, tokens in, tokens out, tokens in that are in the cache."""
+
+
+def convert(path: str | os.PathLike[str]) -> tuple[None, dict[str, Any]]:
+    """The SLO of a trace; it holds no measurement, so there is no profile."""
+    file = os.fspath(path)
+    lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    found = list(_mooncake(lines, file) if lines and lines[0].lstrip().startswith("{") else _table(lines, file))
+    return None, wish_of(found, file=file)
+
+
+def _table(lines: Sequence[str], file: str) -> Iterator[Request]:
+    reader = csv.DictReader(lines)
+    names = next((held for held in _CSV.values() if set(held) <= set(reader.fieldnames or ())), None)
+    if names is None:
+        raise InputError.one(
+            file=file, path="line 1", value=", ".join(reader.fieldnames or ()),
+            why="columns of Azure's trace (TIMESTAMP, ContextTokens, GeneratedTokens) or of BurstGPT's",
+            remedy="Rename the columns, or write demand.mix by hand.",
+        )  # fmt: skip
+    for number, row in enumerate(reader, start=2):
+        try:
+            yield _seconds(row[names[0]]), int(float(row[names[1]])), int(float(row[names[2]])), 0
+        except (TypeError, ValueError):
+            raise _wrong(file, number, str(list(row.values()))) from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        # Seven digits of a second are one more than a datetime takes.
+        return datetime.fromisoformat(text.strip()[:26]).timestamp()
+
+
+def _mooncake(lines: Sequence[str], file: str) -> Iterator[Request]:
+    seen: set[int] = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            blocks = row.get("hash_ids", [])
+            known = 0
+            while known < len(blocks) and blocks[known] in seen:
+                known += 1
+            seen.update(blocks)
+            tokens = int(row["input_length"])
+            yield float(row["timestamp"]) / 1e3, tokens, int(row["output_length"]), min(known * _BLOCK, tokens - 1)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _wrong(file, number, line[:80]) from None
+
+
+def _wrong(file: str, number: int, value: str) -> InputError:
+    return InputError.one(
+        file=file,
+        path=f"line {number}",
+        value=value,
+        why="a time and two counts of tokens",
+        remedy="Mend or remove it.",
+    )
+
+
+def wish_of(requests: Sequence[Request], *, file: str = "trace") -> dict[str, Any]:
+    """The SLO of some requests; those without a token in or out are left out.
+
+    >>> wish = wish_of([(0.0, 100, 20, 0), (1.0, 50, 10, 0), (2.0, 0, 5, 0), (4.0, 70, 30, 0)])
+    >>> wish["apps"]["text"]["demand"]["rate_qps"], wish["apps"]["text"]["demand"]["mix"]["observed"]
+    (0.5, [[100, 20], [50, 10], [70, 30]])
+    """
+    served = sorted(one for one in requests if one[1] > 0 and one[2] > 0)
+    if len(served) < 2 or served[-1][0] <= served[0][0]:
+        raise InputError.one(
+            file=file, value=f"{len(served)} requests", why="requests over some time, with tokens in and out",
+            remedy="Give a longer trace.",
+        )  # fmt: skip
+    span = served[-1][0] - served[0][0]
+    kept = [served[place] for place in np.linspace(0, len(served) - 1, min(len(served), MOST_LENGTHS)).astype(int)]
+    cached = any(one[3] for one in kept)
+    rows = [[*one[1:3], *([one[3]] if cached else [])] for one in kept]
+    mix = {
+        "axes": ["input_tokens", "output_tokens", *(["cached_tokens"] if cached else [])],
+        "bins": _bins(np.array(rows)),
+        "observed": rows,
+    }
+    demand = {"rate_qps": float(f"{(len(served) - 1) / span:.6g}"), "mix": mix}
+    return {"format": "hetplan/slo/1.1", "apps": {"text": {"runs": {"task": "chat"}, "demand": demand}}}
+
+
+def _bins(rows: np.ndarray) -> list[list[int]]:
+    """Upper ends of bins, cut where equally many tokens lie between; the last holds everything."""
+    edges = []
+    for axis, parts in enumerate(BINS):
+        sizes = np.sort(rows[:, axis])
+        total = np.cumsum(sizes)
+        places = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts)
+        edges.append(sorted({*(int(sizes[place]) for place in places), int(sizes[-1])}))
+    # What is cached is never above what comes in: one bin less than the input holds it.
+    more = rows.shape[1] > 2
+    return [[i, o, *([i - 1] if more else [])] for i in edges[0] for o in edges[1] if i > 1 or not more]

@@ -1,0 +1,108 @@
+"""The default size of a pool: what it promises is kept by runs that it has not seen, under the arrivals stated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from cases.pool import Json, files, g1, pose
+from hypothesis import given, settings
+
+import hetplan as hp
+from hetplan.planner.answer import Limits
+from hetplan.problems.pool.kept import _all_busy, estimated_use
+from hetplan.problems.pool.rated import Rated
+
+UNSEEN = 77
+BURSTS = {"process": "mmpp", "relative_rates": [0.5, 2.0], "stay_s": [2.0, 1.0]}
+
+
+def late_share(plan: Any, case: tuple[Json, Json]) -> float:
+    report = hp.simulate(plan, *case, seeds=5, seed=UNSEEN, duration_s=30_000 / promised(plan))
+    return float(report.apps["app"].figures["violations"].value)
+
+
+def promised(plan: Any) -> float:
+    (rate,) = [one.value for one in plan.promises if one.quantity == "rate_qps"]
+    return float(rate)
+
+
+def small(**wish: Any) -> tuple[Json, Json]:
+    """Two types and a deadline of 1.6 times the longest service of the better one."""
+    latency = {"base": [12.0, 30.0], "aux": [25.0, 90.0]}
+    return files(latency, [0.7, 0.3], prices={"base": 1, "aux": "0.3"}, qos_ms=48, **wish)
+
+
+@pytest.mark.parametrize("arrivals", [{"process": "poisson"}, BURSTS], ids=["poisson", "bursts"])
+def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) -> None:
+    case = small(budget=4)
+    case[1]["apps"]["app"]["demand"]["arrivals"] = arrivals
+    plan = hp.solve(*case).require()
+    assert late_share(plan, case) <= 0.01
+    # The fluid rate, derated by the usual fifth, is not: these are few machines with little time to wait.
+    usual = hp.solve(*case, options={"size": "planned"}).require()
+    assert late_share(usual, case) > 0.01
+    shown = {one.quantity: one for one in plan.promises if one.model == "simulation/1"}
+    assert {"rate_qps", "response_ms", "violations"} <= set(shown)
+    assert shown["violations"].interval is not None
+    assert shown["violations"].interval[1] <= 0.01
+
+
+def test_the_pool_for_a_rate_keeps_it_and_says_how_far_from_the_bound_it_is() -> None:
+    case = small(rate_qps=90.0)
+    outcome = hp.solve(*case)
+    plan = outcome.require()
+    assert outcome.exit_code == 0
+    assert late_share(plan, case) <= 0.01
+    (cost,) = [claim for claim in plan.claims if claim.about == "cost_per_hour"]
+    assert cost.scope == "relaxation"
+    assert cost.bound is not None
+    assert cost.bound <= cost.value
+
+
+def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
+    case = small(rate_qps=60.0, instances={"base": [1, 1], "aux": [1, 1]})
+    outcome = hp.solve(*case, formulation="fluid-lp")
+    assert outcome.exit_code == 3
+    assert any("not kept" in why for why in outcome.why)
+
+
+def test_the_same_files_give_the_same_plan() -> None:
+    first, second = (hp.solve(*small(budget=3)).require() for _ in range(2))
+    assert first.digest == second.digest
+
+
+def test_a_limit_in_seconds_ends_with_a_plan_that_says_it_is_not_confirmed() -> None:
+    outcome = hp.solve(*g1(budget=2), limits=Limits(seconds=1e-6))
+    if outcome.plan is not None:
+        assert "W-unconfirmed" in {notice.code for notice in outcome.plan.warnings}
+        assert not any(one.model == "simulation/1" and one.quantity == "violations" for one in outcome.plan.promises)
+
+
+def test_a_pool_too_large_to_play_says_so() -> None:
+    plan = hp.solve(*g1(budget=2000)).require()
+    assert "W-unconfirmed" in {notice.code for notice in plan.warnings}
+    assert promised(plan) < next(one.value for one in plan.promises if one.quantity == "fluid_rate_qps")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 40), st.floats(0.05, 0.95))
+def test_the_chance_that_all_are_busy_is_erlangs(n: int, use: float) -> None:
+    load, term, total = n * use, 1.0, 1.0
+    for k in range(1, n):
+        term *= load / k
+        total += term
+    last = term * load / n / (1.0 - use)
+    assert _all_busy(n, load) == pytest.approx(last / (total + last), rel=1e-9)
+
+
+def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -> None:
+    def use(count: int, qos_ms: float) -> float:
+        import numpy as np
+
+        pool = pose(files({"only": [20.0]}, [1.0], prices={"only": 1}, qos_ms=qos_ms, budget=100))
+        answer: Any = None
+        return estimated_use(pool, Rated(np.array([count]), 50.0 * count, np.ones((1, 1)), answer))
+
+    assert use(1, 30) < use(1, 100) < use(10, 100) < 1.0

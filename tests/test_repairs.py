@@ -1,0 +1,116 @@
+"""Every repair that is printed repairs: the files with it, asked again, have a plan; random files of every question."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from cases.infeasible import QUESTIONS, asked
+
+import hetplan as hp
+from hetplan.errors import InputError
+from hetplan.planner.draft import Edit, Repair
+from hetplan.planner.repairs import documents, edited, edits_of
+
+RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
+"""Random files per question; HETPLAN_REPAIRS=200 tries more."""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_repair_repairs(question: str) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(RUNS if question != "policy" else max(2, RUNS // 10)):
+        profile, slo, state, options = asked(question, seed)
+        try:
+            outcome = hp.solve(profile, slo, state=state, question=question, options=options)
+        except InputError:
+            continue
+        if outcome.exit_code == 0:
+            continue
+        seen["infeasible"] += 1
+        given = documents(hp.load_inputs(profile, slo, state=state), options)
+        for repair in outcome.repairs:
+            assert repair.edits, f"{question} {seed}: {repair.text} was not tried"
+            changed = edited(given, repair.edits)
+            again = hp.solve(
+                changed["profile"], changed["slo"], state=state, question=question, options=changed["options"]
+            )
+            assert again.exit_code == 0, f"{question} {seed}: {repair.text}"
+        seen["repaired"] += bool(outcome.repairs)
+    assert seen["infeasible"] >= 1
+    assert seen["repaired"] >= 0.8 * seen["infeasible"], seen
+
+
+def too_fast_and_too_cheap() -> tuple[dict[str, Any], dict[str, Any]]:
+    from cases.pool import files
+
+    return files({"a": [20.0, 80.0], "b": [10.0, 40.0]}, [0.5, 0.5], prices={"a": 1, "b": 3}, qos_ms=30.0, budget=2)
+
+
+def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
+    (repair,) = hp.solve(*too_fast_and_too_cheap()).repairs
+    assert [(edit.path[-1], edit.value) for edit in repair.edits] == [("max_ms", 40.0), ("cost_per_hour", "3")]
+    assert repair.text == (
+        "raise slo.apps.app.latency[0].max_ms from 30 to 40 ms, and raise slo.limits.cost_per_hour from 2 to 3"
+    )
+
+
+def test_stock_that_is_not_there_is_named() -> None:
+    from cases.pool import files
+
+    profile, slo = files({"a": [20.0]}, [1.0], prices={"a": 1}, qos_ms=30.0, rate_qps=10.0, stock={"a": 0})
+    (repair,) = hp.solve(profile, slo).repairs
+    assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 1),)
+
+
+def test_numbers_are_other_than_what_is_stated() -> None:
+    from cases.pool import files
+
+    profile, slo = files({"a": [40.0000000004]}, [1.0], prices={"a": 1}, qos_ms=40.0, rate_qps=10.0)
+    (repair,) = hp.solve(profile, slo).repairs
+    assert "from 40 to 40.0001 ms" in repair.text
+
+
+def test_edits_are_read_from_fields() -> None:
+    slo = {"limits": {"instances": {"a.b": [1, 2]}}, "apps": {"x": {"demand": {"rate_qps": 8}}}}
+    given = {"slo": slo, "profile": {}, "options": {}}
+
+    def made(field: str, to: Any) -> tuple[Edit, ...]:
+        return edits_of(Repair(field, "raise", 1.0, to, "", ""), given)
+
+    assert made("slo.limits.instances.a.b", 5) == (Edit("slo", ("limits", "instances", "a.b"), [1, 5]),)
+    assert made("slo.limits.instances.a.b[0]", 0) == (Edit("slo", ("limits", "instances", "a.b"), [0, 2]),)
+    assert made("slo.limits.instances.c[1]", 4) == (Edit("slo", ("limits", "instances", "c"), [0, 4]),)
+    assert made("slo.apps.*.demand.rate_qps", 0.5) == (Edit("slo", ("apps", "x", "demand", "rate_qps"), 4.0),)
+    assert made("options.tolerance", 0.2) == (Edit("options", ("tolerance",), 0.2),)
+    assert made("slo.limits.cost_per_hour", None) == ()
+    assert made("elsewhere.x", 1.0) == ()
+
+
+def run(*arguments: str) -> Any:
+    from typer.testing import CliRunner
+
+    from hetplan.cli.app import build_app
+
+    return CliRunner().invoke(build_app(), list(arguments))
+
+
+def test_a_repair_is_written_into_the_slo_file(tmp_path: Path) -> None:
+    profile, slo = too_fast_and_too_cheap()
+    for name, document in (("profile", profile), ("slo", slo)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    files = [str(tmp_path / "profile.json"), str(tmp_path / "slo.json")]
+    changed = tmp_path / "changed.json"
+    assert run("solve", *files, "--apply-repair", "1", "-o", str(changed)).exit_code == 0
+    assert run("solve", files[0], str(changed)).exit_code == 0
+    assert json.loads(changed.read_text())["limits"]["cost_per_hour"] == "3"
+    assert run("solve", *files, "--apply-repair", "2", "-o", str(changed)).exit_code == 2
+    assert run("solve", *files, "--apply-repair", "1").exit_code == 2

@@ -1,0 +1,85 @@
+"""Bounds of pipelines with servers in parts are proved again from prices; whatever these are, no plan is better."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hetplan as hp
+from hetplan.verifier.facts import gather
+from hetplan.verifier.pipeline_bounds import proved
+from hetplan.verifier.report import Word
+from hetplan.verifier.rows import NoProof
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
+PROFILE, SLO = (json.loads((EXAMPLES / f"social-{part}.json").read_text()) for part in ("profile", "slo"))
+
+
+@pytest.fixture(scope="module")
+def honest() -> dict[str, Any]:
+    return hp.solve(PROFILE, SLO).require().model_dump(mode="json", by_alias=True)
+
+
+def solve_of(document: dict[str, Any], claim: int) -> dict[str, Any]:
+    wanted = document["claims"][claim]["solve"]
+    return next(one for one in document["solves"] if one["id"] == wanted)
+
+
+def test_every_bound_of_the_shipped_pipeline_is_proved_again(honest: dict[str, Any]) -> None:
+    report = hp.verify(honest, PROFILE, SLO)
+    assert report.ok
+    assert [one.word for one in report.claims] == [Word.PROVED, Word.PROVED]
+
+
+@pytest.mark.parametrize("claim", [0, 1])
+def test_a_tighter_bound_than_its_prices_show_is_a_fault(honest: dict[str, Any], claim: int) -> None:
+    document = copy.deepcopy(honest)
+    stated, solve = document["claims"][claim], solve_of(document, claim)
+    stated["bound"] = (stated["bound"] + stated["value"]) / 2.0
+    stated["gap"] = abs(stated["bound"] - stated["value"]) / max(stated["bound"], stated["value"])
+    solve["bound"] = solve["certified_bound"] = stated["bound"]
+    report = hp.verify(hp.read_plan(document, trust_digest=True), PROFILE, SLO)
+    assert report.claims[claim].word is Word.OPEN
+    assert ("proof", f"claims[{claim}]") in {(one.code, one.at) for one in report.violations}
+
+
+@pytest.mark.parametrize(
+    "proof", [None, {"row_duals": {}}, {"row_duals": {"servers t4[all]": "dear"}}, {"row_duals": 3}]
+)
+def test_without_prices_nothing_is_proved(honest: dict[str, Any], proof: Any) -> None:
+    document = copy.deepcopy(honest)
+    solve_of(document, 0)["proof"] = proof
+    report = hp.verify(hp.read_plan(document, trust_digest=True), PROFILE, SLO)
+    assert report.claims[0].word is Word.OPEN
+    assert "proof" in {one.code for one in report.violations}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    t4=st.floats(0.0, 0.05),
+    l4=st.floats(0.0, 0.05),
+    mu=st.floats(0.0, 500.0),
+    budget=st.floats(0.0, 1.0),
+    claim=st.integers(0, 1),
+)
+def test_whatever_the_prices_the_plan_is_within_the_bound(
+    honest: dict[str, Any], t4: float, l4: float, mu: float, budget: float, claim: int
+) -> None:
+    plan = hp.read_plan(honest, trust_digest=True)
+    facts = gather(plan, hp.load_inputs(PROFILE, SLO))
+    prices = {"servers t4[all]": t4, "servers l4[all]": l4, "quality so far[all]": mu}
+    solve = plan.solves[-1].model_copy(update={"proof": {"row_duals": prices}})
+    bound, value = proved(facts, plan.claims[claim], solve), plan.claims[claim].value
+    assert bound >= value if plan.claims[claim].sense == "max" else bound <= value
+    with pytest.raises(NoProof, match="budget"):
+        proved(
+            facts,
+            plan.claims[0],
+            solve.model_copy(update={"proof": {"row_duals": {**prices, "budget[all]": 1.0 + budget}}}),
+        )
