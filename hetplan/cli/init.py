@@ -63,16 +63,18 @@ def init(
     with Output("init", as_json=as_json) as out:
         from hetplan.profiles.first_files import first_files
 
-        targets = [(percentile, limit) for percentile, limit in ((50, p50), (95, p95), (99, p99)) if limit is not None]
+        stated = ((50, p50), (95, p95), (99, p99))
+        targets: list[tuple[int, float]] = [(which, limit) for which, limit in stated if limit is not None]
         asking = sys.stdin.isatty() and not as_json
         if asking and not (latencies or ms):
             model, gpu, ms = _ask_measured(model, gpu)
         rate = typer.prompt("Queries per second", type=float) if asking and rate is None else rate
         if asking and not targets:
-            targets = [(99, typer.prompt("99% of the queries are to be answered within how many ms", type=float))]
+            limit: float = typer.prompt("99% of the queries are to be answered within how many ms", type=float)
+            targets = [(99, limit)]
         _check_complete(rate, targets, bool(latencies or ms))
         assert rate is not None
-        said = _said(model, _machines(gpu, cpu), ms, latencies, (rate, *targets[0]))
+        said = _said(model, _machines(gpu, cpu), ms, latencies, (float(rate), targets[0][0], targets[0][1]))
         said = _with(said, quality, budget)
         profile, slo, assumed = first_files(said)
         _write(out, folder, {"profile.json": profile, "slo.json": slo}, force=force)

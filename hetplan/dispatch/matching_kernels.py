@@ -212,7 +212,7 @@ def older_first(seen: Seen, limit_ms: float, mates: Integers) -> None:
     for younger in range(1, seen.queries):
         if mates[younger] < 0:
             continue
-        of_type = kind[mates[younger]]
+        of_type = int(kind[mates[younger]])
         for older in range(younger):
             sooner, later = mates[younger], mates[older]
             if later < 0 or kind[later] != of_type or not ends_ms[later] > ends_ms[sooner]:
@@ -237,7 +237,7 @@ def late_stand_back(seen: Seen, limit_ms: float, mates: Integers, taken: Integer
     for k in range(queries):
         if mates[k] < 0:
             continue
-        of_type = kind[mates[k]]
+        of_type = int(kind[mates[k]])
         slack = slack_of(seen, k, of_type, limit_ms)
         if slack >= busy_ms(float(ends_ms[mates[k]]), now_ms):
             continue

@@ -89,7 +89,10 @@ def meaning_of(path: str) -> Meaning:
     """
     steps = _steps(path)
     found = {meaning for leaf, meaning in LEAVES.items() if _under(_steps(leaf), steps)}
-    return next((meaning for meaning in _FROM_STRONGEST if meaning in found), "remark")
+    for meaning in _FROM_STRONGEST:
+        if meaning in found:
+            return meaning
+    return "remark"
 
 
 def _steps(path: str) -> list[str]:

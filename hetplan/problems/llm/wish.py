@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -33,7 +34,19 @@ from hetplan.serving.tokens import (
     link_between,
 )
 
-__all__ = ["Kind", "Supply", "Wish", "read_wish"]
+__all__ = ["REFUSED", "Kind", "Supply", "Wish", "read_wish"]
+
+REFUSED = {
+    "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
+    "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
+    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
 
 Floats = NDArray[np.float64]
 
@@ -151,6 +164,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
 
     faults = Faults.of(inputs)
     faults.obstacles(obstacles(inputs))
+    refuse(inputs.slo, REFUSED, faults)
     name, app = next(iter(inputs.slo.apps.items()))
     assert isinstance(app.demand.rate_qps, int | float)
     kinds = _kinds(inputs, app, faults)

@@ -184,6 +184,7 @@ def _least(columns: Floats, times: Floats, base: float = 0.0) -> Floats:
     weighed = columns / times[:, None]
     scale = np.where(weighed.max(axis=0) > 0, weighed.max(axis=0), 1.0)
     wanted, weight = np.maximum(1.0 - base / times, 0.0), np.ones_like(times)
+    found = np.zeros(columns.shape[1])
     for _ in range(20):
         found, _ = nnls(weighed / scale * weight[:, None], wanted * weight)
         # Weighed so, squares of errors count as the errors themselves: a run that broke down pulls no more than others.
