@@ -5,10 +5,10 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
-from hetplan.planner.draft import Repair
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -205,8 +204,11 @@ def plan_for(
     problem = pose(inputs, choice, tools=registry.tools_of(choice.problem.question, tools), start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
-        again = _again(choice, solver=solver, tools=tools, start=start, ask=ask)
-        outcome = replace(outcome, repairs=_tried_repairs(outcome, inputs, choice, again, ask))
+        from hetplan.planner.repairs import tried
+
+        again = partial(plan_for, question=choice.problem.question, formulation=choice.formulation, start=start,
+                        solver=solver, tools=tools, try_repairs=False)  # fmt: skip
+        outcome = tried(outcome, inputs, choice.options, ask, again)
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
@@ -215,34 +217,6 @@ def plan_for(
     report = _verify(outcome.plan, inputs, proofs=require_proof)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
-
-
-def _again(
-    choice: Choice, *, solver: str | None, tools: Tools | None, start: Source | Plan | None, ask: Asking
-) -> Callable[[Inputs, Mapping[str, Any]], Outcome]:
-    """The same question, asked of changed files in what is left of the time."""
-
-    def plan(inputs: Inputs, options: Mapping[str, Any]) -> Outcome:
-        seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
-        return plan_for(
-            inputs, question=choice.problem.question, formulation=choice.formulation, options=options, start=start,
-            solver=solver, limits=replace(ask.limits, seconds=seconds), tools=tools, try_repairs=False,
-        )  # fmt: skip
-
-    return plan
-
-
-def _tried_repairs(
-    outcome: Outcome, inputs: Inputs, choice: Choice, again: Callable[[Inputs, Mapping[str, Any]], Outcome], ask: Asking
-) -> tuple[Repair, ...]:
-    from hetplan.planner.repairs import Trials
-
-    cancel = ask.limits.cancel
-    trials = Trials(
-        inputs, choice.options.model_dump(exclude_unset=True), again,
-        left=lambda: ask.remaining > 0 and not (cancel is not None and cancel.is_set()),
-    )  # fmt: skip
-    return trials.kept(outcome.repairs)
 
 
 def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:

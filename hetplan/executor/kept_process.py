@@ -25,6 +25,7 @@ __all__ = ["MARK", "Adopted", "KeptProcess", "Note", "StartFailed", "end_all", "
 
 _LOOK_EVERY_S, _PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 0.5, 2.0, 2.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+_BLOCK = 4096
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
@@ -278,18 +279,24 @@ class KeptProcess:
         return path
 
     def _take_note(self) -> None:
-        """For the next keeper. On a full disk the process runs all the same; another keeper would start it anew."""
+        """For the next keeper. A full disk has room for it too: the note that is there is written over."""
         assert self._process is not None
         pid = self._process.pid
         note = Note(
             self.name, self.module, pid, _began(pid) or 0, self.port, self.probe, self._limit_s, self._environment,
             self._quota, self.more,
         )  # fmt: skip
+        content = json.dumps(vars(note)).encode()
+        content = content.ljust(-len(content) // _BLOCK * -_BLOCK)
         self._noted = False
-        with suppress(OSError):
-            _replace(self._note_path, json.dumps(vars(note)))
+        try:
+            _replace(self._note_path, content.decode())
             self._write()
             self._noted = True
+        except OSError:
+            with suppress(OSError), open(self._note_path, "r+b") as file:
+                if len(content) <= os.fstat(file.fileno()).st_size:
+                    file.write(content.ljust(os.fstat(file.fileno()).st_size))
 
     async def _execute(self, config: Path, *, waits: bool) -> tuple[asyncio.subprocess.Process, int]:
         """A process, and where it reports to; one that waits goes on when it reads a line."""

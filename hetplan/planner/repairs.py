@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.errors import HetplanError, InputError
+from hetplan.planner.ask import Asking
+from hetplan.planner.contract import Options
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -27,7 +29,7 @@ from hetplan.profiles.load import load_slo
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 
-__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of"]
+__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "tried"]
 
 MOST_TRIALS = 24
 """Questions asked again for one answer; each may take as long as the first."""
@@ -182,6 +184,21 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
         near = math.ceil(value / unit) if up else math.floor(value / unit)
     found = float(f"{near * unit:.{DIGITS}g}")
     return found if found != beside else float(f"{(near + (1 if up else -1)) * unit:.{DIGITS + 1}g}")
+
+
+def tried(outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome]) -> Outcome:
+    """The outcome with the repairs that do; `again` answers the same question for other inputs."""
+
+    def plan(changed: Inputs, chosen: Mapping[str, Any]) -> Outcome:
+        seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
+        return again(changed, options=chosen, limits=replace(ask.limits, seconds=seconds))
+
+    def left() -> bool:
+        cancel = ask.limits.cancel
+        return ask.remaining > 0 and not (cancel is not None and cancel.is_set())
+
+    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left)
+    return replace(outcome, repairs=trials.kept(outcome.repairs))
 
 
 @dataclass

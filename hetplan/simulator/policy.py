@@ -187,7 +187,7 @@ def _run(
     if balancing == "shared_fifo":
         # The table's first slack column with most waiting says model and cap; it is the same everywhere.
         one_model, cap = tables.model[:, -1, 0].copy(), tables.batch[:, -1, 0].copy()
-        written = kernels.run_shared(arrivals, workers, *timing, one_model, cap, *clock, *counts)
+        written = kernels.run_shared(arrivals, workers, timing, one_model, cap, clock, counts)
     elif balancing == "shortest_queue":
         came, stayed = np.zeros(form.queue + 2), np.zeros(form.queue + 2)
         written = kernels.run_shortest(arrivals, workers, timing, rows, clock, counts, (came, stayed))
@@ -199,7 +199,7 @@ def _run(
             chosen = np.random.default_rng(arrivals.size).integers(workers, size=arrivals.size)
         for worker in range(workers):
             own = arrivals[chosen == worker]
-            written = kernels.run_worker(own, *timing, *rows, *clock, *counts, written)
+            written = kernels.run_worker(own, timing, rows, clock, counts, written)
     return _One(tally, served, response[:written], float(arrivals[-1]) - max(warm_s, 0.0), workers, rates)
 
 

@@ -28,6 +28,14 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Timing = tuple[Floats, Floats, Floats, Floats, float]
+"""Seconds per (model, batch), their spread, draws of noise, accuracies, and the target in seconds."""
+Tables = tuple[Floats, Integers, Integers, int]
+"""The grid of slacks, model and batch by (table, queue, slack), and the largest batch."""
+Clock = tuple[Integers, float, float]
+"""Which table is in force at ``which[t / tick_s]``, the tick, and when the warm-up ends."""
+Counts = tuple[Floats, Floats, Floats]
+"""The tally, queries served per model, and response times."""
 
 QUERIES, LATE, DROPPED, ACCURACY, DECISIONS, BUSY, OVER = 0, 1, 2, 3, 4, 5, 6
 _ON_TIME_S = 1e-9
@@ -82,26 +90,12 @@ def settle(
 
 
 @kernel
-def run_worker(
-    arrivals: Floats,
-    latency_s: Floats,
-    spread: Floats,
-    draws: Floats,
-    accuracy: Floats,
-    slo_s: float,
-    grid_s: Floats,
-    model: Integers,
-    batch: Integers,
-    most: int,
-    which: Integers,
-    tick_s: float,
-    warm_s: float,
-    tally: Floats,
-    served: Floats,
-    response_s: Floats,
-    serial: int,
-) -> int:
-    """One worker with its own queue. `which[t / tick_s]` is the table in force; `served` counts queries per model."""
+def run_worker(arrivals: Floats, timing: Timing, tables: Tables, clock: Clock, counts: Counts, serial: int) -> int:
+    """One worker with its own queue; `serial` responses are written down already."""
+    latency_s, spread, draws, accuracy, slo_s = timing
+    grid_s, model, batch, most = tables
+    which, tick_s, warm_s = clock
+    tally, served, response_s = counts
     head, upto, free_s, decision = 0, 0, 0.0, 0
     total = arrivals.size
     while head < total:
@@ -159,10 +153,10 @@ def note_decision(tally: Floats, over: bool, dropped: bool, took_s: float) -> No
 def run_shortest(
     arrivals: Floats,
     workers: int,
-    timing: tuple[Floats, Floats, Floats, Floats, float],
-    tables: tuple[Floats, Integers, Integers, int],
-    clock: tuple[Integers, float, float],
-    counts: tuple[Floats, Floats, Floats],
+    timing: Timing,
+    tables: Tables,
+    clock: Clock,
+    counts: Counts,
     watched: tuple[Floats, Floats],
 ) -> int:
     """Workers with a queue each; a query joins the shortest (of equals the next in turn).
@@ -224,23 +218,12 @@ def run_shortest(
 
 @kernel
 def run_shared(
-    arrivals: Floats,
-    workers: int,
-    latency_s: Floats,
-    spread: Floats,
-    draws: Floats,
-    accuracy: Floats,
-    slo_s: float,
-    model: Integers,
-    cap: Integers,
-    which: Integers,
-    tick_s: float,
-    warm_s: float,
-    tally: Floats,
-    served: Floats,
-    response_s: Floats,
+    arrivals: Floats, workers: int, timing: Timing, model: Integers, cap: Integers, clock: Clock, counts: Counts
 ) -> int:
     """One queue for all; a free worker takes at once up to `cap` of what waits, by the model in force."""
+    latency_s, spread, draws, accuracy, slo_s = timing
+    which, tick_s, warm_s = clock
+    tally, served, response_s = counts
     total = arrivals.size
     free_s = np.zeros(workers)
     head, upto, serial, decision = 0, 0, 0, 0

@@ -147,9 +147,11 @@ class HighsModel:
             ("mip_rel_gap", DEFAULT_GAP if limits.gap is None else limits.gap),
             ("mip_max_nodes", work),
             ("simplex_iteration_limit", work),
-            # They look for a first point, and for a better one, and take longer than all the rest of a small program.
+            # They look for a first point, for a better one, and for a smaller program: longer than all the rest takes
+            # of a small program that begins at a good point.
             ("mip_heuristic_run_feasibility_jump", not self.begun),
             ("mip_heuristic_run_root_reduced_cost", not self.begun),
+            ("mip_allow_restart", not self.begun),
         ):
             self.highs.setOptionValue(option, value)
 
