@@ -44,8 +44,10 @@ FRESH = 1_000_003
 """Between the seeds that choose a plan and those that confirm it."""
 SPANS = 100.0
 """A run is so many times as long as the longest limit: long enough for queues to grow."""
-MOST_QUERIES = 300_000
-"""In a run of several applications, of which the least asked for would else set a very long one."""
+CYCLES = 40.0
+"""Nor shorter than so many times that a process goes through its states: a burst that comes seldom is seen, too."""
+MOST_QUERIES = 4
+"""Nor longer than so many times what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,9 @@ def play(
     if not asked:
         return Played(0.0, (), ())
     longest = max((target.max_ms for app in asked for target in response_targets(inputs.slo.apps[app])), default=0.0)
-    length_s = max(queries / min(asked.values()), SPANS * longest / 1000.0)
-    length_s = min(length_s, max(MOST_QUERIES, queries) / sum(asked.values()))
+    cycle_s = max(sum(inputs.slo.apps[app].demand.arrivals.stay_s or ()) for app in asked)
+    length_s = max(queries / min(asked.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
+    length_s = min(length_s, MOST_QUERIES * queries / sum(asked.values()))
     report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
     played = [_of_app(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked]
     return Played(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,12 +11,18 @@ from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative
 __all__ = ["Load", "Serve", "Share", "Worker"]
 
 
+MOST_AT_ONCE = 1_000_000
+"""More queries in a batch, or batches at once, is a slip, or a plan that means harm."""
+LONGEST_WAIT_MS = 3_600_000.0
+"""So is a longer wait for a batch to fill."""
+
+
 class Serve(Model):
     """How a load serves: batches up to this size, waiting this long for more, this many at once."""
 
-    max_batch: PositiveCount = 1
-    max_wait_ms: NonNegative = 0.0
-    concurrency: PositiveCount = 1
+    max_batch: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
+    max_wait_ms: Annotated[NonNegative, Field(le=LONGEST_WAIT_MS)] = 0.0
+    concurrency: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
     most_tokens: PositiveCount | None = Field(default=None, description="tokens of an iteration, where text is made")
     most_seqs: PositiveCount | None = Field(default=None, description="sequences at once, where text is made")
 

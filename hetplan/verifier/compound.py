@@ -364,6 +364,8 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     apps = facts.inputs.slo.apps.values()
     if claim.about != "goodput" or not all(app.candidates for app in apps):
         raise NotRebuilt("plans that were measured are not listed again here")
+    if any(isinstance(rule, ChosenPlanDispatch) and rule.machines for rule in facts.plan.dispatch.values()):
+        raise NotRebuilt("candidates that are put on machines are not written down anew")
     try:
         stated = (solve.proof or {})["prices"]
         prices = {str(name): float(price) for name, price in stated.items()}

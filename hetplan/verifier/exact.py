@@ -67,6 +67,10 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
     if facts.plan.question not in _QUEUE:
         return []
     parts = (_actions, _queues, _loads, _routes, _rules, _budgets, _promises, _claims, _valid, _warnings, _machines)
+    if facts.plan.question == "llm":
+        return [
+            found for part in (_queues, _loads, _rules, _promises, _claims, _valid, _warnings) for found in part(facts)
+        ]
     return [*(found for part in parts for found in part(facts)), *_execution(facts, computed)]
 
 
@@ -143,7 +147,14 @@ def _action(facts: Facts, action: Action, number: int, before: set[int], started
 
 # Workers and routes
 
-_QUEUE = {"pool": "shared", "pipeline": "shared", "policy": "shared", "variants": "per-load", "compound": "per-load"}
+_QUEUE = {
+    "pool": "shared",
+    "pipeline": "shared",
+    "policy": "shared",
+    "variants": "per-load",
+    "compound": "per-load",
+    "llm": "per-load",
+}
 
 
 def _queues(facts: Facts) -> Iterator[Violation]:
@@ -320,6 +331,7 @@ _SAYS: dict[str, tuple[str, tuple[str, ...]]] = {
 """How each quantity is promised, and by which models; what is not named here is left to its question."""
 _SAYS_OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     **{("policy", name): ("=", ("stationary/1", "simulation/1")) for name in ("goodput", "quality", "violations")},
+    ("llm", "goodput"): (">=", ("simulation/1",)),
     ("policy", "utilisation"): ("=", ("stationary/1",)),
     ("compound", "response_ms"): ("<=", ("no-queueing", "measured")),
     ("compound", "quality"): ("=", ("measured",)),
@@ -378,6 +390,7 @@ _SCOPES = {
     ("pool", ""): ("problem", "relaxation"),
     ("pipeline", ""): ("problem", "relaxation", "restriction"),
     ("variants", ""): ("problem", "relaxation"),
+    ("llm", ""): ("problem", "relaxation"),
 }
 
 
@@ -433,15 +446,16 @@ def _valid(facts: Facts) -> Iterator[Violation]:
 # Warnings
 
 _CODES = """
-W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-coverage
-W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-share
-W-history W-id-case W-interruptions W-journal W-late-cheap W-late-sender W-latency-unchecked W-mean-times
-W-merged W-near-capacity W-newer W-no-answer W-no-bound W-no-latency W-no-offer W-no-plan W-no-price W-no-room
-W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed W-order W-other-inputs W-over W-overestimates
-W-overlap W-overload W-percentile W-percentile-open W-queueing W-rate-not-played W-rate-table W-routing W-run
-W-set-aside W-set-open W-short-queue W-short-run W-small-pool W-stale W-statistic W-strata W-streams W-swap
-W-table-repaired W-too-large W-too-slow W-too-small W-transition W-unconfirmed W-uncovered W-undecided W-unit
-W-unknown-running W-unlimited W-unserved W-unstable W-unused
+W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
+W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
+W-gpu-share W-history W-id-case W-idle-machine W-interruptions W-journal W-late-cheap W-late-sender W-latency-
+W-latency-unchecked W-mean-times W-merged W-near-capacity W-newer W-no- W-no-answer W-no-bound W-no-latency
+W-no-offer W-no-plan W-no-price W-no-room W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed
+W-order W-other- W-other-inputs W-over W-overestimates W-overlap W-overload W-percentile W-percentile-open
+W-queueing W-rate-not-played W-rate-table W-routing W-run W-run-price W-set-aside W-set-open W-short-queue
+W-short-run W-small-pool W-stale W-statistic W-strata W-streams W-swap W-table-repaired W-too-large W-too-slow
+W-too-small W-transition W-unconfirmed W-uncovered W-undecided W-unit W-unknown-running W-unlimited W-unserved
+W-unstable W-unused inputs plan share unchecked
 """
 WARNINGS = frozenset(_CODES.split())
 """Codes of the warnings that a plan may have."""

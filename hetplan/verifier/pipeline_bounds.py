@@ -224,6 +224,8 @@ class _Priced:
 def _prices(solve: Solve) -> dict[str, float]:
     """Multipliers by the names of rows; a plan may hold anything."""
     proof = solve.proof or {}
+    if solve.form != "milp":
+        raise NotRebuilt(f"proofs of a form {solve.form} are not carried by plans")
     if "row_duals" not in proof and proof:
         raise NotRebuilt("trees of whole servers are not put to the proof here")
     try:

@@ -22,7 +22,7 @@ def process(*arguments: object) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_the_plan_is_the_one_worked_out_by_hand(files: Any, run: Callable[..., Any]) -> None:
-    ran = run("solve", files.profile, files.slo, "-o", files.plan)
+    ran = run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan)
     assert ran.code == 0
     plan = json.loads(files.plan.read_text())
     assert {worker["hardware"]: worker["count"] for worker in plan["workers"]} == {"base": 2, "a": 2}
@@ -64,7 +64,8 @@ def test_a_plan_on_standard_output_is_nothing_but_the_plan(
 def test_the_json_stream_parses_line_by_line_and_ends_with_exit(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    running = spawn("solve", files.profile, files.slo, "--solver", "chatty", "--json", "-o", files.plan)
+    size = ("--set", "size=planned")
+    running = spawn("solve", files.profile, files.slo, "--solver", "chatty", "--json", *size, "-o", files.plan)
     out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     lines = [json.loads(line) for line in out.splitlines()]

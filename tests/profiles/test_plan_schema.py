@@ -6,8 +6,12 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES
 from hetplan.profiles.read_plan import plan_schema
+from hetplan.profiles.workers import Serve
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas" / "plan.json"
 
@@ -18,6 +22,13 @@ def test_the_plan_schema_is_as_frozen() -> None:
     if os.environ.get("HETPLAN_UPDATE_SCHEMAS"):
         GOLDEN.write_text(text)
     assert GOLDEN.read_text() == text
+
+
+@pytest.mark.parametrize("held", [{"max_batch": 10**9}, {"max_wait_ms": 1e308}, {"concurrency": 10**12}])
+def test_a_load_that_would_hold_anything_is_refused(held: dict[str, float]) -> None:
+    assert Serve(max_batch=1024, max_wait_ms=1000.0, concurrency=64).max_batch == 1024
+    with pytest.raises(ValidationError, match=next(iter(held))):
+        Serve.model_validate(held)
 
 
 def test_every_rule_in_the_schema_is_a_known_feature() -> None:

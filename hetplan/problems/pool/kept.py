@@ -57,6 +57,8 @@ MOST_CHEAPER = 400
 """Cheaper pools that are looked at."""
 MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
+FIRST, HOPELESS = (1, 10_000), 2.5
+"""A first look; a pool that it finds so many times later than may be is looked at no more."""
 MOST_PLAYED = 24
 """Plays of one solve, at most."""
 
@@ -168,7 +170,9 @@ class _Trial:
         """What a few queries show of a pool at this rate."""
         key = (tuple(rated.counts.tolist()), rate)
         if key not in self.played:
-            self.played[key] = self._play(rated, rate, SEARCHED, self.ask.limits.seed)
+            seed = self.ask.limits.seed
+            first = self._play(rated, rate, FIRST, seed)
+            self.played[key] = first if first.worst > HOPELESS else self._play(rated, rate, SEARCHED, seed)
             text = f"{key[0]} at {rate:.6g} qps: {self.played[key].worst:.2g} of what may be late"
             self.ask.note(Event("simulated", text, value=self.played[key].worst))
         return self.played[key]

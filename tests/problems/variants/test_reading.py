@@ -38,6 +38,7 @@ def test_without_saturation_rates_batch_over_latency_is_taken_where_the_question
     ("where", "value", "path"),
     [
         (("variants", "a", "runs", 0, "saturation_qps"), 0, "saturation_qps"),
+        (("variants", "a", "runs", 0, "saturation_qps"), 500.0, "saturation_qps"),
         (("variants", "a", "runs", 0, "saturation_qps"), float("nan"), ""),
         (("variants", "a", "runs", 0, "load_s"), -1.0, "load_s"),
         (("variants", "a", "runs", 0, "at", "batch"), 1.5, "batch"),

@@ -1,0 +1,359 @@
+"""Do default plans keep their word, and what do they cost beside what a search by simulation finds?
+
+usage: python benchmarks/kept.py [--questions pool,policy,variants] [--instances 200] [--seed 0] [--no-search]
+
+Random instances of each question: one to twenty machines, deadlines of 1.2 to 5 service times, Poisson and bursty
+arrivals. Each is solved with `size=planned` and with the default. Both plans are simulated by seeds that the solve has
+not seen; a plan is kept where no more of the queries of five runs are late than may be. A search by simulation then
+looks for a cheaper plan near by (or, of policies, for a better one), and for any plan where there was none.
+
+A question is added with a generator and a search in `QUESTIONS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import hetplan as hp
+from hetplan.profiles.plan import Plan
+from hetplan.serving.targets import late_share
+
+__all__ = ["QUESTIONS", "Instance", "Judged", "Question", "is_kept", "judge"]
+
+Json = dict[str, Any]
+UNSEEN, SEEDS, QUERIES = 5_000_011, 5, 60_000
+BURSTY = ({"process": "gamma", "shape": 0.5}, {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [2.0, 1.0]})
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Two files, and the options under which they are solved and searched."""
+
+    name: str
+    profile: Json
+    slo: Json
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """How instances are drawn; how plans near by are made of one (or, of None, from nothing); which figure counts."""
+
+    make: Callable[[int], Instance]
+    near: Callable[[Instance, Plan | None], Iterator[Plan]]
+    figure: str
+    noise: str = "table"
+
+    def worth(self, plan: Plan) -> float:
+        """What a plan costs; of what is better when higher, one over it."""
+        found = next(one.value for one in plan.promises if one.quantity == self.figure and one.model != "stationary/1")
+        return found if self.figure == "cost_per_hour" else 1.0 / max(found, 1e-12)
+
+
+def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int = UNSEEN) -> bool:
+    """Whether five runs on queries that nobody planned with have no more late than may be."""
+    inputs = hp.load_inputs(instance.profile, instance.slo)
+    rates = [_rate(plan, name, app) for name, app in inputs.slo.apps.items()]
+    cycles = [sum(app.demand.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]
+    length_s = min(max(QUERIES / min(rates), 40.0 * max(cycles)), 300_000 / sum(rates))
+    report = hp.simulate(plan, instance.profile, instance.slo, seeds=SEEDS, seed=seed, duration_s=length_s, noise=noise)
+    shown = report.apps
+    return all(shown[name].figures["violations"].value <= late_share(app) for name, app in inputs.slo.apps.items())
+
+
+def _rate(plan: Plan, name: str, app: Any) -> float:
+    stated = app.demand.rate_qps
+    if isinstance(stated, int | float):
+        return float(stated)
+    return next(one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one instance: of the planned plan, of the default, and of the search (ratio: default / found)."""
+
+    instance: str
+    planned_kept: bool
+    code: int
+    kept: bool | None
+    found: bool
+    ratio: float | None
+    seconds: float
+
+
+def judge(question: str, instance: Instance, *, search: bool = True) -> Judged:
+    """Solve one instance both ways, simulate, and search near by."""
+    asked = QUESTIONS[question]
+    planned = _solved(question, instance, size="planned").plan
+    begun = time.process_time()
+    outcome = _solved(question, instance)
+    seconds = time.process_time() - begun
+    plan = outcome.plan if outcome.exit_code == 0 else None
+    best = None
+    if search:
+        for other in asked.near(instance, plan):
+            better = best is None or asked.worth(other) < asked.worth(best)
+            if better and is_kept(instance, other, noise=asked.noise):
+                best = other
+    ratio = None if plan is None or not search else 1.0
+    if plan is not None and best is not None:
+        ratio = max(1.0, asked.worth(plan) / asked.worth(best))
+    return Judged(
+        instance.name,
+        planned is not None and is_kept(instance, planned, noise=asked.noise),
+        outcome.exit_code,
+        None if plan is None else is_kept(instance, plan, noise=asked.noise),
+        best is not None,
+        ratio,
+        seconds,
+    )
+
+
+def _solved(question: str, instance: Instance, **options: Any) -> hp.Outcome:
+    return hp.solve(instance.profile, instance.slo, question=question, options={**instance.options, **options})
+
+
+def _demand(rng: random.Random, rate_qps: float) -> Json:
+    process: Json = {"process": "poisson"} if rng.random() < 0.5 else dict(rng.choice(BURSTY))
+    return {"rate_qps": round(rate_qps, 3), "arrivals": process}
+
+
+# --- pools -----------------------------------------------------------------------------------------------------------
+
+
+def pool(seed: int) -> Instance:
+    """Two or three types of machines, three sizes of queries, a rate for one to twenty machines."""
+    rng = random.Random(f"pool {seed}")
+    names = ["big", "middle", "small"][: rng.randint(2, 3)]
+    base = [rng.uniform(4, 20)]
+    base += [base[0] * rng.uniform(1.3, 2.0), base[0] * rng.uniform(2.0, 4.0)]
+    slower = {name: rng.uniform(1.5, 3.0) ** number for number, name in enumerate(names)}
+    price = {name: 1.0 / slower[name] * rng.uniform(0.6, 1.0) for name in names}
+    shares = [0.6, 0.3, 0.1]
+    deadline = base[2] * (1.2 + 3.8 * rng.random() ** 2)
+    rate = rng.uniform(0.5, 12) * 1000.0 / sum(s * b for s, b in zip(shares, base, strict=True))
+    sizes = [8, 16, 32]
+    return Instance(
+        f"pool {seed}",
+        {
+            "format": "hetplan/profile/1.0",
+            "hardware": {name: {"kind": "gpu"} for name in names},
+            "offers": {n: {"hardware": n, "price_per_hour": f"{price[n]:.3f}"} for n in names},
+            "tasks": {"t": {}},
+            "variants": {"m": {"task": "t", "runs": [{"hardware": n, "latency": n} for n in names]}},
+            "tables": {
+                n: {"quantity": "latency_ms", "axes": {"batch": sizes}, "mean": [round(b * slower[n], 3) for b in base]}
+                for n in names
+            },
+        },
+        {
+            "format": "hetplan/slo/1.0",
+            "apps": {
+                "a": {
+                    "runs": {"variants": ["m"]},
+                    "latency": [{"percentile": 99, "max_ms": round(deadline, 2)}],
+                    "demand": {
+                        **_demand(rng, rate),
+                        "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": shares},
+                    },
+                }
+            },
+        },
+    )
+
+
+def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
+    """Other counts: from the plan's down, one machine fewer or exchanged; from nothing, what a larger derate rents."""
+    seen: set[tuple[tuple[str, int], ...]] = set()
+    ways = [plan] if plan is not None else []
+    if plan is None:
+        outcomes = (_solved("pool", instance, size="planned", derate=derate) for derate in (0.6, 0.4, 0.2))
+        ways = [outcome.plan for outcome in outcomes if outcome.plan is not None]
+        yield from ways
+    kinds = list(instance.profile["offers"])
+    for start in ways:
+        counts = dict.fromkeys(kinds, 0) | {w.offer or w.hardware: w.count for w in start.workers}
+        for less in kinds:
+            for more in [None, *kinds]:
+                other = dict(counts)
+                other[less] -= 1
+                if more is not None:
+                    other[more] += 1
+                key = tuple(sorted(other.items()))
+                if other[less] < 0 or more == less or key in seen or not any(other.values()):
+                    continue
+                seen.add(key)
+                price = instance.profile["offers"]
+                if sum(float(price[k]["price_per_hour"]) * (other[k] - counts[k]) for k in kinds) >= 0:
+                    continue
+                found = hp.solve(
+                    instance.profile, instance.slo, question="pool", formulation="fluid-lp",
+                    options={"counts": {k: n for k, n in other.items() if n}, "size": "planned", "derate": 1.0},
+                )  # fmt: skip
+                if found.plan is not None and found.exit_code == 0:
+                    yield found.plan
+
+
+# --- variants --------------------------------------------------------------------------------------------------------
+
+
+def variants(seed: int) -> Instance:
+    """One to three applications, each with two or three variants of its own, on machines paid by the instance."""
+    rng = random.Random(f"variants {seed}")
+    profile: Json = {
+        "format": "hetplan/profile/1.0", "hardware": {"cpu": {"kind": "cpu"}, "gpu": {"kind": "gpu"}},
+        "tasks": {"t": {}}, "variants": {}, "tables": {},
+    }  # fmt: skip
+    apps: Json = {}
+    for number in range(rng.randint(1, 3)):
+        fastest, most = 1e9, 0.0
+        for k in range(rng.randint(2, 3)):
+            name, batch = f"f{number}-v{k}", rng.choice([1, 1, 2, 4, 8])
+            ms = rng.uniform(5, 40) * (1 + 0.5 * (batch - 1) * rng.uniform(0.4, 1.0))
+            qps = 1000.0 * batch / ms
+            fastest, most = min(fastest, ms), max(most, qps)
+            profile["tables"][name] = {"quantity": "latency_ms", "axes": {"batch": [batch]}, "mean": [round(ms, 3)]}
+            run = {"hardware": rng.choice(["cpu", "gpu"]), "latency": name, "at": {"batch": batch},
+                   "saturation_qps": round(qps, 3), "price_per_hour": f"{qps * rng.uniform(0.6, 1.4) / 100:.3f}",
+                   "needs": {}}  # fmt: skip
+            profile["variants"][name] = {"task": "t", "family": f"f{number}", "runs": [run]}
+        apps[f"a{number}"] = {
+            "runs": {"families": [f"f{number}"]},
+            "latency": [
+                {"percentile": rng.choice([95, 99]), "max_ms": round(fastest * (1.2 + 3.8 * rng.random() ** 2), 2)}
+            ],
+            "demand": _demand(rng, most * rng.uniform(0.3, 7.0)),
+        }
+    return Instance(f"variants {seed}", profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps})
+
+
+def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
+    """The fluid plans of other loads, one application's at a time: each rents a little more or less for it."""
+    del plan
+    scale = dict.fromkeys(instance.slo["apps"], 1.0)
+
+    def made() -> Plan | None:
+        slo = deepcopy(instance.slo)
+        for name, factor in scale.items():
+            slo["apps"][name]["demand"]["rate_qps"] *= factor
+        outcome = hp.solve(instance.profile, slo, question="variants", options={"size": "planned"})
+        return outcome.plan
+
+    for factor in (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0):
+        scale = dict.fromkeys(scale, factor)
+        whole = made()
+        if whole is not None:
+            yield whole
+        for name in scale if len(scale) > 1 else ():
+            scale = {**dict.fromkeys(scale, factor), name: max(1.0, 0.8 * factor)}
+            less = made()
+            if less is not None:
+                yield less
+
+
+# --- policies --------------------------------------------------------------------------------------------------------
+
+
+def policy(seed: int) -> Instance:
+    """Two to four models, one to twenty workers, a load that some of the models carry."""
+    rng = random.Random(f"policy {seed}")
+    workers = rng.choice([1, 2, 3, 5, 8, 12, 20])
+    models, fastest = {}, rng.uniform(5, 20)
+    for number in range(rng.randint(2, 4)):
+        one = fastest * 1.7**number * rng.uniform(0.9, 1.1)
+        step = rng.uniform(0.3, 0.8) * one
+        table = [round(one + step * (b - 1), 3) for b in (1, 2, 4, 8)]
+        models[f"m{number}"] = (round(0.5 + 0.12 * number + rng.uniform(0, 0.03), 4), table)
+    deadline = models["m0"][1][0] * (1.2 + 3.8 * rng.random() ** 2)
+    shape = rng.choice([1.0, 1.0, 0.5]) if workers >= 2 else 1.0
+    rate = workers * 1000.0 / models["m0"][1][0] * rng.uniform(0.2, 0.75)
+    arrivals: Json = {"process": "poisson"} if shape == 1.0 else {"process": "gamma", "shape": shape}
+    return Instance(
+        f"policy {seed}",
+        {
+            "format": "hetplan/profile/1.0", "hardware": {"w": {"kind": "cpu"}}, "tasks": {"t": {}},
+            "variants": {
+                name: {"task": "t", "quality": {"value": accuracy}, "runs": [{"hardware": "w", "latency": name}]}
+                for name, (accuracy, _) in models.items()
+            },
+            "tables": {
+                name: {"quantity": "latency_ms", "axes": {"batch": [1, 2, 4, 8]}, "p95": table}
+                for name, (_, table) in models.items()
+            },
+        },
+        {
+            "format": "hetplan/slo/1.0", "objective": [{"max": "goodput"}],
+            "limits": {"instances": {"w": [workers] * 2}},
+            "apps": {
+                "a": {
+                    "runs": {"task": "t"}, "latency": [{"percentile": 99, "max_ms": round(deadline, 2)}],
+                    "balancing": "round_robin", "late": "serve",
+                    "demand": {"rate_qps": round(rate, 3), "arrivals": arrivals},
+                }
+            },
+        },
+        {"queue_max": 12, "grid": "union{50}", "queries": 100_000},
+    )  # fmt: skip
+
+
+def policies_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
+    """Tables of either kind of batches, for the load and for more."""
+    del plan
+    for batching in ("max", "variable"):
+        outcome = _solved("policy", instance, size="simulated", batching=batching)
+        if outcome.plan is not None and outcome.exit_code == 0:
+            yield outcome.plan
+
+
+QUESTIONS = {
+    "pool": Question(pool, pools_near, "cost_per_hour"),
+    "variants": Question(variants, variants_near, "cost_per_hour"),
+    "policy": Question(policy, policies_near, "goodput", noise="p95"),
+}
+"""Question -> how its instances are drawn and searched."""
+
+
+def main() -> None:
+    """Judge so many instances of each question, and print what came of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--questions", default=",".join(QUESTIONS))
+    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-search", action="store_true")
+    parser.add_argument("--each", action="store_true", help="a line per instance")
+    given = parser.parse_args()
+    for name in given.questions.split(","):
+        found = []
+        for seed in range(given.seed, given.seed + given.instances):
+            found.append(judge(name, QUESTIONS[name].make(seed), search=not given.no_search))
+            if given.each:
+                print(found[-1], flush=True)
+        print(report(name, found))
+
+
+def report(name: str, found: list[Judged]) -> str:
+    """One line per question."""
+    plans = [one for one in found if one.kept is not None]
+    ratios = [one.ratio for one in plans if one.ratio is not None]
+    missed = [one.instance for one in found if one.kept is None and one.found]
+    broken = [one.instance for one in plans if not one.kept]
+    cost = f"cost / cheapest found: median {statistics.median(ratios):.3f}, worst {max(ratios):.3f}; " if ratios else ""
+    return (
+        f"{name}: {len(found)} instances, {sum(not one.planned_kept for one in found)} break their wish as planned; "
+        f"default: {len(plans)} plans, {sum(bool(one.kept) for one in plans)} kept; {cost}"
+        f"none found where the search finds one: {len(missed)}; "
+        f"CPU s per solve: median {statistics.median(one.seconds for one in found):.2f}, "
+        f"worst {max(one.seconds for one in found):.2f}"
+        + (f"; broken: {', '.join(broken)}" if broken else "") + (f"; missed: {', '.join(missed)}" if missed else "")
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Default plans keep their word on random instances: twenty of each question here, 200 by `benchmarks/kept.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import kept
+
+KEPT_AT_LEAST = 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
+def test_default_plans_keep_their_word(question: str) -> None:
+    judged = [kept.judge(question, kept.QUESTIONS[question].make(seed), search=False) for seed in range(20)]
+    plans = [one for one in judged if one.kept is not None]
+    assert len(plans) >= 10
+    assert sum(one.kept for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]
+
+
+@pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
+def test_instances_are_drawn_alike_and_are_sound(question: str) -> None:
+    first, again = (kept.QUESTIONS[question].make(3) for _ in range(2))
+    assert first == again
+    assert first != kept.QUESTIONS[question].make(4)
+    outcome = kept._solved(question, first, size="planned")
+    assert outcome.exit_code in (0, 3)
+
+
+def test_a_plan_that_is_late_is_not_called_kept() -> None:
+    instance = next(
+        made
+        for made in map(kept.QUESTIONS["pool"].make, range(20))
+        if (plan := kept._solved("pool", made, size="planned", derate=1.0).plan) is not None
+    )
+    plan = kept._solved("pool", instance, size="planned", derate=1.0).require()
+    assert not kept.is_kept(instance, plan)
