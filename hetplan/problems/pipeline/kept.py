@@ -38,19 +38,24 @@ HEADROOMS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of capacity kept free, tried in turn."""
 ESTIMATE = (0.34, 0.2, 0.1)
 """Servers that `estimated` keeps free in each group, or fewer where that is too much to ask for."""
-DIVISOR = 1.8
-"""`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's."""
+DIVISORS = (1.8, 1.4, 1.15)
+"""`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's; and longer still,
+with nearly idle servers, where the deadline is tight."""
 MOST_QUERIES = 10
 """Of several applications the busiest is played for no more than so many times the queries that are counted."""
 CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 HOPELESS = 2.5
 """What a first look finds so many times over what may be late is looked at no more."""
+FAR = 10.0
+"""What loses so many times over what may be late is followed by twice as much room."""
 LATE = 100
 """In a play, at least so many queries may be late: where fewer may be, more are played, up to `LONGEST` times."""
 LONGEST = 10
 IN_VAIN = 2
 """So often the step between too little room and more than there is a plan for is halved."""
+CONSTANT = "service times that do not vary: tables without std"
+"""What a promise by simulation rests on where no spread was measured."""
 FRESH = 1_000_003
 """Between the seeds that choose a plan and those that confirm it."""
 
@@ -85,6 +90,12 @@ class _Room:
 
     spare: float
     headroom: float
+    divisor: float
+
+    @staticmethod
+    def stated(p: Pipelines) -> _Room:
+        """What is asked for, with the first of the divisors that may be tried."""
+        return _Room(p.options.spare, p.options.headroom, _divisors(p)[0])
 
     def __str__(self) -> str:
         return f"headroom {self.headroom:g}" if self.headroom > 0 and not self.spare else f"spare {self.spare:g}"
@@ -93,14 +104,14 @@ class _Room:
         """How much of one kind."""
         return self.spare if kind == "spare" else self.headroom
 
-    def named(self, p: Pipelines) -> dict[str, Any]:
+    @property
+    def named(self) -> dict[str, Any]:
         """The options from which the same is found again at once."""
-        divisor = p.options.slo_divisor if "slo_divisor" in p.options.model_fields_set else DIVISOR
-        return {"spare": self.spare, "headroom": self.headroom, "slo_divisor": divisor}
+        return {"spare": self.spare, "headroom": self.headroom, "slo_divisor": self.divisor}
 
     def given_to(self, p: Pipelines) -> Pipelines:
         """The same question with this room."""
-        options = p.options.model_copy(update=self.named(p))
+        options = p.options.model_copy(update=self.named)
         return Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
 
 
@@ -135,14 +146,14 @@ class _Seen:
 
 def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
     """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
-    least = _Room(p.options.spare, p.options.headroom)
+    least = _Room.stated(p)
     for spare in ESTIMATE:
-        room = _Room(max(least.spare, spare), least.headroom)
+        room = replace(least, spare=max(least.spare, spare))
         made = _made(p, ask, way, room)
         if isinstance(made, Draft):
-            return made if made.reported else replace(made, reported=in_parts(_Room(0.0, 0.0).given_to(p), ask, made))
+            return _bounded(p, ask, made)
     made = way(least.given_to(p), ask, explained=True)
-    return made if isinstance(made, Infeasible) else replace(made, chosen=least.named(p))
+    return made if isinstance(made, Infeasible) else replace(made, chosen=least.named)
 
 
 def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
@@ -164,7 +175,7 @@ def _made(p: Pipelines, ask: Ask, way: Way, room: _Room) -> Draft | Infeasible:
     made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasible(why=(made.target_missed,), proved=False)
-    return made if isinstance(made, Infeasible) else replace(made, chosen=room.named(p))
+    return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
 
 
 @dataclass
@@ -181,23 +192,27 @@ class _Search:
     def __post_init__(self) -> None:
         options = self.p.options
         self.effort = EFFORTS["simulated" if options.size == "simulated" else "auto"]
-        self.least = _Room(options.spare, options.headroom)
+        self.least = _Room.stated(self.p)
 
     def found(self) -> Draft | Infeasible:
         """What is stated, where something is; else up until a plan is good, and back by halves."""
-        stated = self.least != _Room(0.0, 0.0)
-        if stated and (first := self._tried(self.least)) is not None and first.good:
+        if (self.least.spare or self.least.headroom) and (first := self._tried(self.least)) is not None and first.good:
             return self._confirmed()
         kinds: list[Kind] = ["headroom"] if _in_large(self.p) else ["spare", "headroom"]
-        for kind in kinds:
-            if self.best is None or self.effort.both:
-                self._along(kind)
+        for divisor in _divisors(self.p):
+            self.least, self.beyond = replace(self.least, divisor=divisor), {"spare": inf, "headroom": 1.0}
+            for kind in kinds:
+                if self.best is None or self.effort.both:
+                    self._along(kind)
+            if self.best is not None:
+                break
         if not self.seen:
             # Is it what is asked for that has no plan, or only what we keep free?
-            fluid = self.way(self.least.given_to(self.p), self.ask, explained=True)
+            room = _Room.stated(self.p)
+            fluid = self.way(room.given_to(self.p), self.ask, explained=True)
             if isinstance(fluid, Infeasible) or fluid.target_missed:
                 return fluid
-            self._played(self.least, replace(fluid, chosen=self.least.named(self.p)))
+            self._played(room, replace(fluid, chosen=room.named))
         return self._confirmed()
 
     @property
@@ -215,10 +230,12 @@ class _Search:
         steps, width = (SPARES, self.effort.spare) if kind == "spare" else (HEADROOMS, self.effort.headroom)
         least = self.least.of(kind)
         of_kind: list[_Seen] = []
-        for step in (step for step in steps if step > least):
-            if not self.may_go_on or step >= self.beyond[kind] or any(one.good for one in of_kind):
-                break
-            of_kind += self._of_kind(kind, step)
+        left = [step for step in steps if step > least]
+        while left and self.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind):
+            of_kind += self._of_kind(kind, left[0])
+            # Far from enough, every other step is passed over: halves come back to it.
+            far = bool(of_kind) and of_kind[-1].played.worst > FAR
+            left = left[2:] if far and len(left) > 2 else left[1:]
         in_vain = 0
         while self.may_go_on and in_vain < IN_VAIN:
             good = min((one.room.of(kind) for one in of_kind if one.good), default=None)
@@ -239,11 +256,11 @@ class _Search:
 
     def _tried(self, room: _Room) -> _Seen | None:
         """The plan that keeps this free, played; None where there is no plan."""
-        self.turns += 1
         made = _made(self.p, self.ask, self.way, room)
         return self._played(room, made) if isinstance(made, Draft) else None
 
     def _played(self, room: _Room, made: Draft) -> _Seen:
+        self.turns += 1
         made, seed = replace(made, searched=True), self.ask.limits.seed
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
         played = alike.played if alike is not None else _play(self.p, made, self.effort.first, seed=seed)
@@ -287,15 +304,7 @@ class _Search:
     def _with_promises(self, made: Draft, shown: _Played) -> Draft:
         """The draft with what fresh seeds showed, and what bounds it."""
         quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
-        return self._bounded(replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
-
-    def _bounded(self, made: Draft) -> Draft:
-        """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-        return (
-            made
-            if made.reported
-            else replace(made, reported=in_parts(_Room(0.0, 0.0).given_to(self.p), self.ask, made))
-        )
+        return _bounded(self.p, self.ask, replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
 
     def _not_kept(self, last: _Played | None) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
@@ -309,7 +318,20 @@ class _Search:
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what may be "
                 f"late, even with {nearest.room}; {ended}"
             )
-        return replace(self._bounded(nearest.draft), target_missed=why)
+        return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why)
+
+
+def _divisors(p: Pipelines) -> tuple[float, ...]:
+    """How much of the deadline paths may take, in turn; or as stated."""
+    return (p.options.slo_divisor,) if "slo_divisor" in p.options.model_fields_set else DIVISORS
+
+
+def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
+    """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
+    if made.reported:
+        return made
+    full = _Room(0.0, 0.0, float(made.chosen["slo_divisor"]))
+    return replace(made, reported=in_parts(full.given_to(p), ask, made))
 
 
 def _in_large(p: Pipelines) -> bool:
@@ -353,6 +375,18 @@ def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> _Pla
     )
 
 
+def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
+    """Whether simulation plays some step's times as constants, because their table has no standard deviation."""
+    profile = p.inputs.profile
+    tables = (
+        profile.tables.get(run.latency or "")
+        for task in tree.tasks
+        for name in task.variants
+        for run in profile.variants[name].runs
+    )
+    return any(table is not None and table.std is None for table in tables)
+
+
 def _of_app(p: Pipelines, tree: Tree, found: Any, seeds: int) -> _Played:
     """What runs showed of one application."""
     app = p.inputs.slo.apps[tree.app]
@@ -364,6 +398,8 @@ def _of_app(p: Pipelines, tree: Tree, found: Any, seeds: int) -> _Played:
     if below or any(not one.value <= target.max_ms for target, one in shown):
         worst = max(worst, 1.0 if not below else inf)
     backing: dict[str, Any] = {"app": tree.app, "relation": "<=", "model": "simulation/1", "seeds": seeds}
+    if _has_constant_times(p, tree):
+        backing["basis"] = CONSTANT
     # So many in time, at the upper end of the interval of the share, is what the strictest percentile says.
     promises = [
         Promise(quantity="response_ms", percentile=target.percentile, value=target.max_ms,

@@ -1,0 +1,209 @@
+"""Random pipelines by which the default size is judged: does its plan keep the wish, and how good is it?
+
+    python benchmarks/kept_pipelines.py [--cases 20] [--first 1] [--json]
+
+Each case is a random tree of one to four steps, on one to twenty servers of one or two types, with a deadline of 2 to 5
+times the fastest way through, Poisson or in bursts (MMPP). It is solved by default and with `size=planned`, and both
+plans are played by five seeds that neither has seen. What is not kept by the default has to be refused (exit 3), and
+the best plan that a search over neighbours by simulation finds (free capacity, spare servers, room on paths) says what
+there was to be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import hetplan as hp
+
+__all__ = ["Judged", "judged", "pipeline"]
+
+Json = dict[str, Any]
+FRESH = 900_001
+"""Seeds that no search uses."""
+QUERIES = 20_000
+NEIGHBOURS = tuple(
+    {"spare": spare, "headroom": headroom, "slo_divisor": divisor}
+    for divisor in (1.5, 1.8, 2.2)
+    for spare, headroom in (
+        (0.0, 0.0),
+        (0.1, 0.0),
+        (0.2, 0.0),
+        (0.35, 0.0),
+        (0.6, 0.0),
+        (1.0, 0.0),
+        (1.8, 0.0),
+        (3.2, 0.0),
+        (0.0, 0.1),
+        (0.0, 0.25),
+        (0.0, 0.5),
+    )
+)
+
+
+def pipeline(seed: int) -> tuple[Json, Json]:
+    """A random tree of steps and what is wanted of it; the demand fills about 60 to 100% of the servers."""
+    chance = random.Random(seed)
+    hardware = ["g", "h"][: chance.randint(1, 2)]
+    steps = chance.randint(1, 4)
+    nodes = [f"t{t}" for t in range(steps)]
+    parent = [None, *[chance.randrange(t) for t in range(1, steps)]]
+    variants: Json = {}
+    tables: Json = {}
+    fastest = [0.0] * steps
+    work = [0.0] * steps
+    for t, node in enumerate(nodes):
+        base, kinds = chance.uniform(6, 25), chance.randint(1, 4)
+        for k in range(kinds):
+            part = (k + 1) / kinds
+            name, ms = f"{node}-{k}", base * (0.35 + 0.65 * part)
+            runs = []
+            for gpu in hardware:
+                sizes = [1, 2, 4, 8, 16][: chance.randint(1, 5)]
+                speed = 1.0 if gpu == "g" else 1.9
+                times = [ms / speed * (0.4 + 0.6 * size) for size in sizes]
+                tables[f"{name}-{gpu}"] = {"quantity": "latency_ms", "axes": {"batch": sizes}, "mean": times}
+                tables[f"{name}-{gpu}"]["std"] = [0.05 * one for one in times]
+                runs.append({"hardware": gpu, "latency": f"{name}-{gpu}"})
+                if k == kinds - 1:
+                    work[t] = max(work[t], max(1000.0 * size / one for size, one in zip(sizes, times, strict=True)))
+                if k == 0:
+                    fastest[t] = times[0] if gpu == "g" else min(fastest[t], times[0])
+            quality = round(1 - 0.3 * (1 - part) ** 1.4, 4)
+            variants[name] = {"task": node, "quality": {"value": quality}, "runs": runs}
+    edges, gain, ends = [], [1.0] * steps, list(fastest)
+    for t in range(1, steps):
+        above = parent[t]
+        assert above is not None
+        fanout = {name: round(chance.uniform(0.5, 2.2), 2) for name in variants if name.startswith(f"{nodes[above]}-")}
+        edges.append({"from": nodes[above], "to": nodes[t], "fanout": fanout})
+        gain[t] = gain[above] * max(fanout.values())
+        ends[t] = ends[above] + fastest[t]
+    servers = chance.randint(max(1, steps), 20)
+    need = sum(g / rate for g, rate in zip(gain, work, strict=True))
+    rate = servers / need * chance.uniform(0.5, 0.9)
+    profile: Json = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {gpu: {"kind": "gpu"} for gpu in hardware},
+        "tasks": {node: {} for node in nodes},
+        "variants": variants,
+        "tables": tables,
+        "pipelines": {"p": {"nodes": {node: {"task": node} for node in nodes}, "edges": edges}},
+    }
+    arrivals: Json = {"process": "poisson"}
+    if chance.random() < 0.4:
+        arrivals = {"process": "mmpp", "relative_rates": [0.7, 1.6], "stay_s": [8.0, 4.0]}
+    first = servers if len(hardware) == 1 else chance.randint(0, servers)
+    app = {
+        "runs": {"pipeline": "p"},
+        "latency": [{"percentile": 99, "max_ms": round(max(ends) * chance.uniform(2.0, 5.0), 2)}],
+        "late": chance.choice(["serve", "reroute", "drop-last-task"]),
+        "demand": {"rate_qps": round(rate, 2), "arrivals": arrivals},
+    }
+    limits = {"g": [0, first], **({"h": [0, servers - first]} if len(hardware) > 1 else {})}
+    return profile, {
+        "format": "hetplan/slo/1.0",
+        "limits": {"instances": limits},
+        "apps": {"x": app},
+    }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One case: exit codes, the worst share lost over fresh seeds of the default and of the planned plan, qualities."""
+
+    case: int
+    exit_code: int
+    lost: float | None
+    planned_lost: float | None
+    quality: float | None
+    best: float | None
+    servers: int | None
+    best_servers: int | None
+
+    @property
+    def kept(self) -> bool:
+        """Whether a plan that was handed out keeps the wish."""
+        return self.lost is not None and self.lost <= 0.01
+
+
+def lost_by(plan: Any, files: tuple[Json, Json], *, seed: int = FRESH, seeds: int = 5) -> float:
+    """The share that is late, dropped or lost, over all these seeds together."""
+    rate = files[1]["apps"]["x"]["demand"]["rate_qps"]
+    report = hp.simulate(plan, *files, seeds=seeds, seed=seed, duration_s=QUERIES / rate)
+    return float(report.apps["x"].figures["violations"].value)
+
+
+def worth(plan: Any) -> tuple[float, int]:
+    """Quality, and servers (fewer are better)."""
+    quality = next(one.value for one in plan.promises if one.quantity == "quality")
+    return round(float(quality), 9), -sum(worker.count for worker in plan.workers)
+
+
+def judged(case: int, *, neighbours: tuple[Mapping[str, Any], ...] = NEIGHBOURS) -> Judged:
+    """Solve, play and compare one case."""
+    files = pipeline(case)
+    outcome = hp.solve(*files)
+    planned = hp.solve(*files, options={"size": "planned"})
+    found: list[tuple[float, int]] = []
+    for options in neighbours:
+        near = hp.solve(*files, options={"size": "planned", **options}, limits=hp.Limits(work=2_000))
+        if near.plan is not None and near.exit_code == 0 and lost_by(near.plan, files, seeds=2) <= 0.01:
+            found.append(worth(near.plan))
+    best = max(found, default=None)
+    mine = worth(outcome.plan) if outcome.plan is not None and outcome.exit_code == 0 else None
+    return Judged(
+        case,
+        outcome.exit_code,
+        lost_by(outcome.plan, files) if mine is not None else None,
+        lost_by(planned.plan, files) if planned.plan is not None else None,
+        None if mine is None else mine[0],
+        None if best is None else best[0],
+        None if mine is None else -mine[1],
+        None if best is None else -best[1],
+    )
+
+
+def summary(rows: list[Judged]) -> Json:
+    """What is asked of the default size: how often it is kept, and what it costs."""
+    both = [row for row in rows if row.quality is not None and row.best is not None]
+    short = [row.best - row.quality for row in both if row.best is not None and row.quality is not None]
+    return {
+        "cases": len(rows),
+        "planned plans that break the wish": sum(r.planned_lost is not None and r.planned_lost > 0.01 for r in rows),
+        "handed out": sum(row.lost is not None for row in rows),
+        "of these kept": sum(row.kept for row in rows),
+        "refused though a neighbour keeps the wish": [r.case for r in rows if r.quality is None and r.best is not None],
+        "quality below the best neighbour, median": round(statistics.median(short), 4) if short else None,
+        "worst": round(max(short), 4) if short else None,
+    }
+
+
+def main() -> None:
+    """Print a row per case, and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--no-neighbours", action="store_true")
+    given = parser.parse_args()
+    rows = []
+    for case in range(given.first, given.first + given.cases):
+        rows.append(judged(case, neighbours=() if given.no_neighbours else NEIGHBOURS))
+        if not given.json:
+            print(rows[-1], flush=True)
+    print(json.dumps({"rows": [asdict(row) for row in rows], **summary(rows)} if given.json else summary(rows)))
+
+
+if __name__ == "__main__":
+    main()

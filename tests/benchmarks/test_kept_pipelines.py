@@ -1,0 +1,37 @@
+"""Random pipelines: what the default hands out is kept on seeds that nobody chose by."""
+
+import pytest
+
+from benchmarks.kept_pipelines import judged, pipeline
+
+FEW = (1, 3, 5, 15)
+"""Cases of little work: a deadline in bursts, a tree, and one that even filled servers keep."""
+
+
+def test_a_case_is_the_same_each_time_and_cases_differ():
+    assert pipeline(7) == pipeline(7)
+    assert pipeline(7) != pipeline(8)
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_what_is_handed_out_is_kept_on_fresh_seeds(case):
+    row = judged(case, neighbours=())
+    assert row.exit_code == 0
+    assert row.kept
+
+
+@pytest.mark.slow
+def test_of_random_cases_most_break_when_filled_and_none_that_is_handed_out():
+    rows = [judged(case, neighbours=()) for case in range(1, 21)]
+    assert sum(row.planned_lost is None or row.planned_lost > 0.01 for row in rows) >= 10
+    handed_out = [row for row in rows if row.lost is not None]
+    assert len(handed_out) >= 10
+    assert sum(row.kept for row in handed_out) >= 0.95 * len(handed_out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [1, 6])
+def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_finds(case):
+    row = judged(case)
+    assert row.best is not None
+    assert row.quality >= row.best - 0.02
