@@ -386,7 +386,7 @@ def _execution(facts: Facts, computed: Mapping[str, Computed]) -> Iterator[Viola
 _SCOPES = {
     ("policy", ""): ("model", "relaxation"),
     ("compound", ""): ("problem", "restriction"),
-    ("pool", "fluid_rate_qps"): ("restriction",),
+    ("pool", "fluid_rate_qps"): ("problem", "restriction"),
     ("pool", ""): ("problem", "relaxation"),
     ("pipeline", ""): ("problem", "relaxation", "restriction"),
     ("variants", ""): ("problem", "relaxation"),
