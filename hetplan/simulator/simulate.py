@@ -293,35 +293,29 @@ def simulate_system(
         def job(stop: threading.Event, progressed: Callable[[float], None]) -> RunSummary:
             streams = [_unless(stop, demand.stream(run_seed, length_s)) for demand in demands]
             run = Simulation(
-                plan_stages[0].system,
-                streams,
-                seed=run_seed,
-                noise=noise_of(noise),
-                mispredict=misprediction,
-                horizon_ms=length_s * 1000.0,
-                buckets=_BUCKETS,
-            )
+                first, streams, seed=run_seed, noise=noise_of(noise), mispredict=misprediction,
+                horizon_ms=length_s * 1000.0, buckets=_BUCKETS,
+            )  # fmt: skip
             for stage in plan_stages[1:]:
                 run.at(stage.start_s * 1000.0, lambda stage=stage: run.change(stage.system))  # type: ignore[misc]
             _ask_for_failures(run, failures)
             if replan is not None:
                 _ask_for_plans(run, replan, replan_every_s * 1000.0)
-            follow_load(run, plan_stages[0].system)
+            follow_load(run, first)
             if control is not None:
                 control(run)
             result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
-            return summary_of(
-                result, demands, slo_percentiles, stretches=cut, pooled=pooled, serving=serving,
-                work_of=partial(_work_at_full_batches, groups),
-            )  # fmt: skip
+            return summarised(result)
 
         return job
 
-    cut = BATCHES if seeds == 1 else 0
-    groups = {group.id: group for group in plan_stages[0].system.groups}
-    pooled = _is_pooled(plan_stages[0].system)
-    # Systems that come later may have workers of other names.
-    serving = _serving(plan_stages) if control is None and replan is None else {}
+    first = plan_stages[0].system
+    summarised = partial(
+        summary_of, demands=demands, percentiles=slo_percentiles, stretches=BATCHES if seeds == 1 else 0,
+        pooled=_is_pooled(first), work_of=partial(_work_at_full_batches, {group.id: group for group in first.groups}),
+        # Systems that come later may have workers of other names.
+        serving=_serving(plan_stages) if control is None and replan is None else {},
+    )  # fmt: skip
     runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
     steady = len(plan_stages) == 1 and control is None and replan is None and not failures
     longer_s = settled_length_s(demands, length_s, runs) if steady and duration_s is None else length_s
