@@ -227,15 +227,21 @@ def _way(
     rows, where = found.rows, form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
-    spread = (found.mean - 2.576 * found.se, found.mean + 2.576 * found.se)
     made = Found(
         knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
         latency_s=float(form.judged(each)[0]), accuracy=found.mean, se=found.se, samples=found.samples,
         verdict=str(found.verdict), price=price, streams=sought.streams,
-        interval=(found.low, found.high) if math.isfinite(found.low) else spread,
+        interval=_interval(found),
         at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
     )  # fmt: skip
     return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
+
+
+def _interval(found: Measured) -> tuple[float, float]:
+    """Where the accuracy is; measurements of before say only its error."""
+    if math.isfinite(found.low):
+        return found.low, found.high
+    return found.mean - 2.576 * found.se, found.mean + 2.576 * found.se
 
 
 def _ends(form: BlackBox, each: np.ndarray, share: float) -> tuple[float, float | None]:
@@ -252,7 +258,8 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in ways[:1] if way.found is not None]
     for found in used:
         if found.verdict is Verdict.UNDECIDED:
-            text = f"after {found.samples} samples its accuracy is {found.low:.4g} to {found.high:.4g}: on neither side"
+            low, high = _interval(found)
+            text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
             notices.append(Notice(code="W-undecided", at=f"{at}.quality", text=f"{text} of {sought.target:g} for sure"))
         if not found.constant and not form.sure(found):
             percentile = 100.0 * max(share for share, _ in form.wishes)
