@@ -200,7 +200,8 @@ class _Search:
             return self._confirmed()
         kinds: list[Kind] = ["headroom"] if _in_large(self.p) else ["spare", "headroom"]
         for divisor in _divisors(self.p):
-            self.least, self.beyond = replace(self.least, divisor=divisor), {"spare": inf, "headroom": 1.0}
+            self.least = replace(self.least, divisor=divisor)
+            self.beyond = {"spare": inf, "headroom": 1.0}
             for kind in kinds:
                 if self.best is None or self.effort.both:
                     self._along(kind)
