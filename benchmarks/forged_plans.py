@@ -42,6 +42,7 @@ EXAMPLES = {
     "compound-candidates": ("compound/candidates-profile.json", "compound/candidates-slo.json", {}),
     "end-to-end": ("end-to-end/profile.json", "end-to-end/slo.json", {}),
     "llm": ("llm/profile.json", "llm/slo.json", {}),
+    "llm-disaggregated": ("llm-disaggregated/profile.json", "llm-disaggregated/slo.json", {}),
     "policy": ("policy/profile.json", "policy/slo.json", {}),
 }
 SLOW = {"policy": 200, "end-to-end": 4}

@@ -360,7 +360,7 @@ def _promise(facts: Facts, promise: Promise) -> Iterator[str]:
         left = sum(one.rate_qps for one in facts.plan.unserved if one.app == promise.app)
         if not math.isclose(promise.value + left, wanted, rel_tol=_SAME, abs_tol=_SAME):
             yield f"{promise.value:.9g} qps are promised and {left:.9g} unserved, wanted are {wanted:.9g}"
-    if promise.model != "simulation/1" or question not in ("variants", "pipeline"):
+    if promise.model != "simulation/1" or question not in ("variants", "pipeline", "pool"):
         return
     limits = {(one.percentile, one.max_ms) for one in app.latency if one.of == "response"}
     if quantity == "response_ms" and (promise.percentile, promise.value) not in limits:
@@ -412,6 +412,8 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         if plan.question == "pool" and (len(plan.claims) == 1 or claim.about != "fluid_rate_qps"):
             looser = any(one.code == "W-merged" for one in plan.warnings) or _is_simulated(facts)
             scopes = ("relaxation",) if looser and claim.about != "fluid_rate_qps" else ("problem",)
+            if claim.about == "cost_per_hour" and plan.method.options.get("size", "fluid") not in ("fluid", "planned"):
+                scopes = ("problem", "relaxation")
         if plan.question == "compound":
             by_search = any(isinstance(r, ChosenPlanDispatch) and r.candidate is None for r in plan.dispatch.values())
             scopes = ("restriction",) if by_search or plan.unserved or number else ("problem",)

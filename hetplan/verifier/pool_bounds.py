@@ -62,8 +62,10 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
         rate = wanted_rate(facts.inputs.slo.apps[pool.app])
         if rate is None or rate <= 0.0:
             raise NotRebuilt("it is about the cost of a rate that the wish does not state")
-        target = rate if simulated else rate / option(facts.plan, "derate", 1.0)
-        late = pool.left if simulated else pool.tolerated
+        # What no dispatcher can do with less (a relaxation) is asked without derate, and with all tolerance.
+        loose = simulated or claim.scope == "relaxation"
+        target = rate if loose else rate / option(facts.plan, "derate", 1.0)
+        late = pool.left if loose else pool.tolerated
         return min(claim.value, pool.cheapest(target, claim.value, late=late).bound(proof))
     raise NotRebuilt(f"nothing is known here of the best {claim.about}")
 
