@@ -67,16 +67,22 @@ def test_stock_that_is_not_there_is_named() -> None:
     from cases.pool import files
 
     profile, slo = files({"a": [20.0]}, [1.0], prices={"a": 1}, qos_ms=30.0, rate_qps=10.0, stock={"a": 0})
-    (repair,) = hp.solve(profile, slo).repairs
+    (repair,) = hp.solve(profile, slo, options={"size": "planned"}).repairs
     assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 1),)
+    # Played with its queues, one machine is late; a rate of 0 is no repair.
+    (repair,) = hp.solve(profile, slo).repairs
+    assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 2),)
 
 
 def test_numbers_are_other_than_what_is_stated() -> None:
     from cases.pool import files
 
     profile, slo = files({"a": [40.0000000004]}, [1.0], prices={"a": 1}, qos_ms=40.0, rate_qps=10.0)
-    (repair,) = hp.solve(profile, slo).repairs
+    (repair,) = hp.solve(profile, slo, options={"size": "planned"}).repairs
     assert "from 40 to 40.0001 ms" in repair.text
+    # Played with its queues, a hair is not enough; a rate of 0 is no repair.
+    (repair,) = hp.solve(profile, slo).repairs
+    assert "from 40 to 44 ms" in repair.text
 
 
 def test_edits_are_read_from_fields() -> None:

@@ -218,6 +218,8 @@ class Trials:
         failed: list[tuple[Edit, ...]] = []
         untried: list[Repair] = []
         for repair, edits in _ways(repairs, given):
+            if _asks_nothing(edits):
+                continue
             if not edits or not self._may():
                 untried.append(replace(repair, text=repair.text + UNTRIED))
                 continue
@@ -270,7 +272,9 @@ class Trials:
             outcome = self.ask(inputs, changed["options"])
         except (HetplanError, ValueError):
             return ()
-        return None if outcome.plan is not None and outcome.exit_code in (0, 4) else outcome.repairs
+        if outcome.plan is not None and outcome.exit_code in (0, 4):
+            return None
+        return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))
 
     def _joint(self, failed: Sequence[tuple[Edit, ...]], given: Documents) -> Iterator[Repair]:
         """From all that do not do together, and from each of them, what else is missing, until a plan is found."""
@@ -312,6 +316,11 @@ class Trials:
             if len(rest) > 0 and self._may() and self._tried(_merged(rest), given) is None:
                 kept = rest
         return kept
+
+
+def _asks_nothing(edits: Sequence[Edit]) -> bool:
+    """A rate of 0 repairs nothing: it gives up what is asked for."""
+    return any(edit.path[-1] == "rate_qps" and _is_number(edit.value) and float(edit.value) <= 0 for edit in edits)
 
 
 def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tuple[Edit, ...]]]:

@@ -310,7 +310,7 @@ def test_too_few_workers_at_most() -> None:
     outcome = solve(profile, slo, formulation="fewest-workers", batching="max")
     assert outcome.exit_code == 3
     assert "2 workers do not keep the targets" in outcome.why[0]
-    assert any("raise the workers" in repair.text for repair in outcome.repairs)
+    assert any("raise slo.limits.instances.cpu[1] from 2 to" in repair.text for repair in outcome.repairs)
 
 
 def test_a_missed_target_comes_with_repairs_that_work() -> None:
