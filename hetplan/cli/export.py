@@ -51,10 +51,12 @@ def export(
         from hetplan.front_door import choose, pose
         from hetplan.profiles.load import load_inputs
         from hetplan.profiles.plan_file import write_atomically
+        from hetplan.registry import tools_of
 
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         inputs = load_inputs(profiles, slo, state=state)
-        problem = pose(inputs, choose(inputs, question=question, formulation=formulation, options=options))
+        choice = choose(inputs, question=question, formulation=formulation, options=options)
+        problem = pose(inputs, choice, tools=tools_of(choice.problem.question))
         with quiet_engines(out):
             asked = _asked(problem, number)
         text = _text(asked, form)

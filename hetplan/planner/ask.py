@@ -159,7 +159,8 @@ class Asking:
         chosen = self._engines.named(wanted, form.kind) if wanted is not None else None
         if chosen is not None:
             # What the named engine refuses goes to the one that its package has for such forms.
-            other = self._engines.named(getattr(chosen, "instead", ""), form.kind)
+            instead = getattr(chosen, "instead", "")
+            other = self._engines.named(instead, form.kind) if instead else None
             return [chosen] if other is None else [chosen, other], True
         if named is not None:
             raise NoSolver(form.kind, {named: "not registered for this kind of form"})

@@ -55,7 +55,8 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
     told = last(result.stdout)
     assert told["exit"]["code"] == 6
     broken = [line for line in told["report"]["lines"] if line["verdict"] == "broken"]
-    assert [line["by"] for line in broken] == ["slo"]
+    # The default plan was played before it was written, so it promises percentiles too: of its stated arrivals.
+    assert "slo" in [line["by"] for line in broken]
 
 
 def test_solve_and_simulate_in_one(tmp_path: Path) -> None:

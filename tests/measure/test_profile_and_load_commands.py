@@ -183,7 +183,16 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planned")
     (folder / "profile.json").write_text(json.dumps(PROFILE))
     (folder / "slo.json").write_text(json.dumps(SLO))
-    words = (folder / "profile.json", folder / "slo.json", "--question", "pool", "-o", folder / "plan.json")
+    words = (
+        folder / "profile.json",
+        folder / "slo.json",
+        "--question",
+        "pool",
+        "--set",
+        "size=planned",
+        "-o",
+        folder / "plan.json",
+    )
     assert run("solve", *words)[0] == 0
     return folder
 
