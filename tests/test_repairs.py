@@ -24,11 +24,20 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_repair_repairs(question: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "size", "least"),
+    # A pool that is played may be late by its queues whatever one number is changed to: some files get no repair.
+    [
+        *((question, None, 0.8) for question in QUESTIONS if question != "pool"),
+        ("pool", "planned", 0.8),
+        ("pool", None, 0.6),
+    ],
+)
+def test_every_repair_repairs(question: str, size: str | None, least: float) -> None:
     seen: Counter[str] = Counter()
     for seed in range(RUNS if question != "policy" else max(2, RUNS // 10)):
         profile, slo, state, options = asked(question, seed)
+        options = {**options, "size": size} if size is not None else options
         try:
             outcome = hp.solve(profile, slo, state=state, question=question, options=options)
         except InputError:
@@ -46,7 +55,7 @@ def test_every_repair_repairs(question: str) -> None:
             assert again.exit_code == 0, f"{question} {seed}: {repair.text}"
         seen["repaired"] += bool(outcome.repairs)
     assert seen["infeasible"] >= 1
-    assert seen["repaired"] >= 0.8 * seen["infeasible"], seen
+    assert seen["repaired"] >= least * seen["infeasible"], seen
 
 
 def too_fast_and_too_cheap() -> tuple[dict[str, Any], dict[str, Any]]:
