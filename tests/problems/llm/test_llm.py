@@ -195,22 +195,26 @@ def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slo", "field"),
+    ("slo", "field", "emptiest_ms"),
     [
-        (texts.slo(tpot_ms=7.0), "slo.apps.chat.latency[1].max_ms"),
-        (texts.slo(ttft_ms=30.0), "slo.apps.chat.latency[0].max_ms"),
+        (texts.slo(tpot_ms=7.0), "slo.apps.chat.latency[1].max_ms", 8.0),
+        # Each repair is tried by a search of its own: a minute in all.
+        pytest.param(texts.slo(ttft_ms=30.0), "slo.apps.chat.latency[0].max_ms", 66.4, marks=pytest.mark.slow),
     ],
     ids=["tpot", "ttft"],
 )
-def test_a_limit_below_what_any_type_does_alone_is_impossible(slo: dict[str, Any], field: str) -> None:
-    """The repair does: with it there is a plan, and a hair below it there is still none."""
+def test_a_limit_below_what_any_type_does_alone_is_impossible(
+    slo: dict[str, Any], field: str, emptiest_ms: float
+) -> None:
+    """The repair does: with it there is a plan. It is no less than what a machine takes that has nothing else to do."""
     outcome = solved(texts.profile(), slo)
     assert outcome.status == "infeasible"
     repair = next(one for one in outcome.repairs if one.field == field)
-    place = int(field[field.index("[") + 1])
+    assert repair.to is not None
+    assert repair.to >= emptiest_ms
     mended = copy.deepcopy(slo)
-    mended["apps"]["chat"]["latency"][place]["max_ms"] = repair.to * 0.95
-    assert solved(texts.profile(), mended).status == "infeasible"
+    mended["apps"]["chat"]["latency"][int(field[field.index("[") + 1])]["max_ms"] = repair.to
+    assert solved(texts.profile(), mended).exit_code == 0
 
 
 @pytest.mark.parametrize("what", ["budget", "stock"])
