@@ -168,6 +168,8 @@ def _targets(
     targets = []
     for demand in demands:
         stream = demand.stream(seed_of(seed, 0), duration_s)
+        # A simulated query is like one of the samples that were measured; a real one is whatever the body holds.
+        kinds = stream.kinds if demand.samples == 0 else None
         points = points_of(demand.mix)
         bodies = [filled(template if template is not None else {"at": point}, point) for point in points]
         targets.append(
@@ -175,7 +177,7 @@ def _targets(
                 app=demand.app,
                 url=_address(endpoint, demand.app),
                 due_s=stream.times_ms / 1000.0,
-                kinds=np.zeros(len(stream.times_ms), np.int32) if stream.kinds is None else stream.kinds,
+                kinds=np.zeros(len(stream.times_ms), np.int32) if kinds is None else kinds,
                 bodies=[json.dumps(one).encode() for one in bodies],
                 headers=(("hetplan-reply", "brief"), *fields),
                 clients=demand.clients,

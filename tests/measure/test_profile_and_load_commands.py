@@ -258,3 +258,16 @@ def test_nobody_there(planned: Path) -> None:
     code, told, _ = run(*load_words(planned, "http://127.0.0.1:9"))
     assert code == 2
     assert "refused" in told
+
+
+def test_queries_like_measured_samples_are_sent_alike() -> None:
+    """A simulated query is like one of the samples; what is sent has one body."""
+    from hetplan.cli.load import _targets
+    from hetplan.profiles.slo import Arrivals
+    from hetplan.simulator.demand import AppDemand
+
+    demand = AppDemand("cam", 0, 200.0, Arrivals(process="poisson"), 100.0, 99.0, samples=30)
+    (target,) = _targets([demand], "http://127.0.0.1:9", 1.0, 0, None, ())
+    assert len(target.due_s) > 50
+    assert set(target.kinds.tolist()) == {0}
+    assert len(target.bodies) == 1
