@@ -5,7 +5,7 @@ The simulator is handed in (`Tools.simulate`): nothing here imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -29,6 +29,8 @@ __all__ = [
     "plan_to_simulate",
     "play",
     "shown_by",
+    "shown_of",
+    "together",
     "with_shown",
 ]
 
@@ -160,16 +162,23 @@ def play(
     length_s = max(queries / min(asked.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
     length_s = min(length_s, MOST_QUERIES * queries / sum(asked.values()))
     report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    played = [_of_app(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked]
+    return together(shown_of(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked)
+
+
+def together(played: Iterable[Played]) -> Played:
+    """What was shown of all applications: the worst, and what each is late in and promises."""
+    every = tuple(played)
     return Played(
-        max(one.worst for one in played),
-        tuple(app for one in played for app in one.late),
-        tuple(promise for one in played for promise in one.promises),
+        max(one.worst for one in every),
+        tuple(app for one in every for app in one.late),
+        tuple(promise for one in every for promise in one.promises),
     )
 
 
-def _of_app(inputs: Inputs, name: str, found: Any, seeds: int, floor: float | None) -> Played:
-    """What runs showed of one application."""
+def shown_of(
+    inputs: Inputs, name: str, found: Any, seeds: int, floor: float | None, basis: str | None = None
+) -> Played:
+    """What runs showed of one application; `basis` is what its promises rest on."""
     app = inputs.slo.apps[name]
     lost, allowed = found.figures["violations"], round(late_share(app), 12)
     shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
@@ -179,6 +188,8 @@ def _of_app(inputs: Inputs, name: str, found: Any, seeds: int, floor: float | No
     if below or any(not one.value <= target.max_ms for target, one in shown):
         worst = max(worst, 1.0 if not below else inf)
     backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": seeds}
+    if basis is not None:
+        backing["basis"] = basis
     # So many in time, at the upper end of the interval of the share, is what the strictest percentile says.
     promises = [
         Promise(quantity="response_ms", percentile=target.percentile, value=target.max_ms,

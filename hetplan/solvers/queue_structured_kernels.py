@@ -1,6 +1,6 @@
 """Compiled sweeps of a queue process: one backward pass shared by all actions, and its transpose.
 
-The mathematics stands at `planner/forms/queue_process_operator.py`; the numbers are those of `Tables`.
+The mathematics is at `planner/forms/queue_process_operator.py`; the numbers are those of `Tables`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def compiled_rows(form: QueueModel, action: Integers) -> csr_array:
     tables, *joins = _joins(form, action)
     log_factorial = gammaln(np.arange(form.queue * form.stages + 1) + 1.0)
     services, service_of = np.unique(form.latency_s, return_inverse=True)
-    # A service of no time stands last: that of a dropped head.
+    # A service of no time is last: that of a dropped head.
     left_s = form.slo_s - form.grid_s[None, :] - np.append(services, 0.0)[:, None]
     log_left, service_of = np.log(np.maximum(left_s, 1e-300)), service_of.reshape(form.latency_s.shape)
     waiting, slacks = actions.waiting[action], actions.slack[action]
@@ -83,7 +83,7 @@ def compiled_rows(form: QueueModel, action: Integers) -> csr_array:
 class _Rows:
     """Rows one after another in blocks of memory, which cost nothing until they are written to.
 
-    Most processes fit one block, which is then used as it stands: at hundreds of megabytes a copy is dear.
+    Most processes fit one block, which is then used as it is: at hundreds of megabytes a copy is dear.
     """
 
     def __init__(self, most: int, entries: int) -> None:

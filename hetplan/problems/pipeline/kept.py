@@ -24,9 +24,8 @@ from hetplan.problems.pipeline.few import by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
-from hetplan.problems.simulated import plan_to_simulate
-from hetplan.profiles.plan import Promise
-from hetplan.serving.targets import late_share, response_targets
+from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together
+from hetplan.serving.targets import late_share
 
 __all__ = ["estimated", "kept"]
 
@@ -56,8 +55,6 @@ IN_VAIN = 2
 """So often the step between too little room and more than there is a plan for is halved."""
 CONSTANT = "service times that do not vary: tables without std"
 """What a promise by simulation rests on where no spread was measured."""
-FRESH = 1_000_003
-"""Between the seeds that choose a plan and those that confirm it."""
 
 
 @dataclass(frozen=True)
@@ -116,22 +113,13 @@ class _Room:
 
 
 @dataclass(frozen=True)
-class _Played:
-    """What a few counted queries showed: late share / allowed share, the worst first; and the promises they back."""
-
-    worst: float
-    late: tuple[str, ...]
-    promises: tuple[Promise, ...]
-
-
-@dataclass(frozen=True)
 class _Seen:
     """How much room was kept, the plan, how good it is by the objective, and how it did."""
 
     room: _Room
     draft: Draft
     worth: tuple[float, ...]
-    played: _Played
+    played: Played
 
     @property
     def good(self) -> bool:
@@ -275,7 +263,7 @@ class _Search:
     def _confirmed(self) -> Draft:
         """The best plan that fresh seeds confirm; where they do not, the next best, then more room."""
         refused: list[_Seen] = []
-        last: _Played | None = None
+        last: Played | None = None
         while self.ask.remaining > 0:
             good = sorted((one for one in self.seen if one.good and one not in refused), key=lambda one: one.rank)
             one = good[0] if good else self._with_more()
@@ -302,12 +290,12 @@ class _Search:
             return None
         return next(iter(self._of_kind(kind, more)), None)
 
-    def _with_promises(self, made: Draft, shown: _Played) -> Draft:
+    def _with_promises(self, made: Draft, shown: Played) -> Draft:
         """The draft with what fresh seeds showed, and what bounds it."""
         quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
         return _bounded(self.p, self.ask, replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
 
-    def _not_kept(self, last: _Played | None) -> Draft:
+    def _not_kept(self, last: Played | None) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = min(self.seen, key=lambda one: one.played.worst)
         late = (last.late if last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
@@ -358,7 +346,7 @@ def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
     return tuple(found[goal] for goal in p.levels if goal in found)
 
 
-def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> _Played:
+def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> Played:
     """A counted number of queries, and what the applications' wishes say of them."""
     assert p.tools.simulate is not None
     seeds, queries = how
@@ -368,12 +356,13 @@ def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> _Pla
     length_s = min(queries / min(rates), MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
     report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    played = [_of_app(p, tree, report.apps[tree.app], seeds) for tree in p.asked_for]
-    return _Played(
-        max(one.worst for one in played),
-        tuple(app for one in played for app in one.late),
-        tuple(promise for one in played for promise in one.promises),
-    )
+    return together(
+        shown_of(
+            p.inputs, tree.app, report.apps[tree.app], seeds, tree.floor,
+            basis=CONSTANT if _has_constant_times(p, tree) else None,
+        )
+        for tree in p.asked_for
+    )  # fmt: skip
 
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
@@ -386,28 +375,3 @@ def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
         for run in profile.variants[name].runs
     )
     return any(table is not None and table.std is None for table in tables)
-
-
-def _of_app(p: Pipelines, tree: Tree, found: Any, seeds: int) -> _Played:
-    """What runs showed of one application."""
-    app = p.inputs.slo.apps[tree.app]
-    lost, allowed = found.figures["violations"], round(late_share(app), 12)
-    shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
-    missed = any(not one.value <= target.max_ms or target.max_ms < one.high < inf for target, one in shown)
-    below = tree.floor is not None and found.figures["accuracy"].high < tree.floor
-    worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
-    if below or any(not one.value <= target.max_ms for target, one in shown):
-        worst = max(worst, 1.0 if not below else inf)
-    backing: dict[str, Any] = {"app": tree.app, "relation": "<=", "model": "simulation/1", "seeds": seeds}
-    if _has_constant_times(p, tree):
-        backing["basis"] = CONSTANT
-    # So many in time, at the upper end of the interval of the share, is what the strictest percentile says.
-    promises = [
-        Promise(quantity="response_ms", percentile=target.percentile, value=target.max_ms,
-                interval=(one.low, min(one.high, target.max_ms)), **backing)
-        for target, one in shown
-        if one.low <= target.max_ms
-    ]  # fmt: skip
-    promises.append(Promise(quantity="violations", value=allowed, interval=(lost.low, lost.high), **backing))
-    late = (missed and len(shown) > 1) or lost.high > allowed or below
-    return _Played(worst, (tree.app,) if late else (), tuple(promises))
