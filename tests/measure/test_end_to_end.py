@@ -22,6 +22,6 @@ def test_the_whole_loop(tmp_path: Path) -> None:
     rows = ran.stdout.splitlines()
     for plan in ("pool", "pipeline", "policy", "variants", "variants, re-planned", "two tiers"):
         mine = [row for row in rows if row.startswith(f"{plan} ") and "response_ms p50" in row]
-        assert len(mine) == 1, plan
-        assert "never" not in mine[0]
+        assert mine, plan  # a compound plan promises its measured median beside the wish's limit
+        assert not any("never" in row for row in mine), plan
     assert not list((tmp_path / "running").glob("**/*.pid"))
