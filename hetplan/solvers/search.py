@@ -425,7 +425,7 @@ def _paid_for(form: BlackBox, predicted: Predicted, latency: Vector) -> Vector:
     time = form.placed.relative_time[form.placements]
     root = np.sqrt(predicted.seconds) @ np.sqrt(form.price * time * scales).T
     paid = _paid_seconds(form, predicted)
-    return latency + np.maximum(root**2 / max(form.aim.budget, 1e-9) - paid, 0.0)
+    return np.asarray(latency + np.maximum(root**2 / max(form.aim.budget, 1e-9) - paid, 0.0))
 
 
 class Cmbo(SearchEngine):
