@@ -28,8 +28,12 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
+    from hetplan.profiles.plan_periods import Bill, Commitment, Part
     from hetplan.profiles.plan_policy import PolicyTable
 else:
+    Bill = Annotated[Any, Later("hetplan.profiles.plan_periods:Bill")]
+    Commitment = Annotated[Any, Later("hetplan.profiles.plan_periods:Commitment")]
+    Part = Annotated[Any, Later("hetplan.profiles.plan_periods:Part")]
     PolicyTable = Annotated[Any, Later("hetplan.profiles.plan_policy:PolicyTable")]
 
 __all__ = [
@@ -83,14 +87,6 @@ class Valid(_Remark):
     offers: str | None = None
 
 
-class Period(Model):
-    """A stretch of time with one set of workers."""
-
-    id: Id
-    start_s: NonNegative = 0.0
-    end_s: NonNegative | None = None
-
-
 class Route(Model):
     """Where queries of a class (`when`), at a pipeline step (`prefix`, `node`), go: shares of loads, summing to 1.
 
@@ -131,13 +127,27 @@ class Action(Model):
     load: Id | None = None
     count: PositiveCount | None = None
     host: Id | None = None
+    ahead_s: NonNegative | None = Field(default=None, description="so long before the period it begins")
     after: tuple[PositiveCount, ...] = ()
+
+
+class Period(Model):
+    """A stretch of time with one set of workers: those of its `parts`, where the plan has such; `actions` lead to it
+    from the period before (to the first from the last)."""
+
+    id: Id
+    start_s: NonNegative = 0.0
+    end_s: NonNegative | None = None
+    parts: tuple[Id, ...] | None = None
+    actions: tuple[Action, ...] | None = None
 
 
 class Promise(_Remark):
     """What the plan promises of one quantity of one application, and by which model."""
 
     app: Id | None = None
+    period: Id | None = None
+    situation: str | None = None
     quantity: str
     percentile: Real | None = None
     relation: Literal["<=", ">=", "="] = "<="
@@ -215,7 +225,7 @@ class Notice(_Remark):
 class Plan(Model):
     """The whole plan."""
 
-    format: str = "hetplan/plan/1.1"
+    format: str = "hetplan/plan/1.2"
     requires: tuple[str, ...] = ()
     question: str
     method: Method
@@ -223,6 +233,9 @@ class Plan(Model):
     inputs: InputHashes
     valid: Valid = Field(default_factory=Valid)
     periods: tuple[Period, ...] = (Period(id="t0"),)
+    parts: dict[Id, Part] | None = None
+    commitments: tuple[Commitment, ...] | None = None
+    bill: Bill | None = None
     workers: tuple[Worker, ...] = ()
     routing: dict[Id, tuple[Route, ...]] = Field(default_factory=dict)
     dispatch: dict[Id, Dispatch] = Field(default_factory=dict)

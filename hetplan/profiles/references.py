@@ -39,6 +39,10 @@ class References(Dangling):
                 listed = " and ".join(sorted(currencies))
                 why = f"one currency for all offers, not {listed}"
                 self.fault(("offers", name, "currency"), offer.currency, why, "Convert the prices; hetplan does not.")
+        if profile.zones:
+            from hetplan.profiles.fleet_references import check_zones
+
+            check_zones(self)
         for name, host in profile.hosts.items():
             self.must_know("offers", host.offer, "hosts", name, "offer")
         for name, task in profile.tasks.items():
@@ -143,6 +147,10 @@ class References(Dangling):
             self.fault(("apps",), {}, why, remedy)
         for name, app in slo.apps.items():
             self._check_rates(app, ("apps", name, "demand"))
+        if slo.limits.offers or slo.limits.survive.zones:
+            from hetplan.profiles.fleet_references import check_limits
+
+            check_limits(self, slo)
         for hardware in slo.limits.instances:
             self.must_know("hardware", hardware, "limits", "instances", hardware)
         currencies = sorted({offer.currency for offer in self.profile.offers.values()})

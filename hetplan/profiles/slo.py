@@ -6,7 +6,7 @@ It holds only the wish: how to answer it (formulation, solver, search budget) go
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
@@ -17,6 +17,7 @@ from hetplan.profiles.fields import (
     Fraction,
     Id,
     Key,
+    Later,
     Model,
     Money,
     Named,
@@ -27,6 +28,11 @@ from hetplan.profiles.fields import (
     wrong,
 )
 from hetplan.profiles.profile import Link
+
+if TYPE_CHECKING:
+    from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
+else:
+    _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
 
 __all__ = [
     "App",
@@ -71,6 +77,8 @@ class Survive(Model):
 
     hosts: Count = 0
     zones: Count = 0
+    spot: Literal["none", "zone", "all"] = Field(default="none", description="spot machines gone: of a zone, or all")
+    keep: Fraction = Field(default=1.0, description="share of each rate that is kept after a failure")
 
 
 class WishLimits(Model):
@@ -82,6 +90,7 @@ class WishLimits(Model):
     instances: Named[tuple[Count, Count | None]] = Field(
         default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
     )
+    offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
     only_listed: bool = False
     resources: dict[Key, Amount] = Field(default_factory=dict, description="totals, where no machines are listed")
     survive: Survive = Field(default_factory=Survive)
@@ -112,6 +121,8 @@ class Horizon(Model):
 
     period_s: PositiveAmount = 3600.0
     periods: PositiveCount = 1
+    repeats: PositiveCount = Field(default=1, description="how often the periods come again, one after the other")
+    starts: bool = Field(default=True, description="whether machines are paid while they start")
 
 
 class Runs(Model):
@@ -275,6 +286,8 @@ class TraceRef(Model):
     sha256: Sha256 | None = None
     scale: PositiveAmount = Field(default=1.0, description="times as many arrivals")
     compress: PositiveAmount = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
+    period_s: PositiveAmount | None = Field(default=None, description="over so long arrivals are counted into rates")
+    percentile: Real | None = Field(default=None, gt=0, le=100, description="of these rates, in each period planned")
 
 
 Rate = Annotated[float, Strict(), Field(ge=0)]
@@ -343,6 +356,7 @@ def _late(word: str) -> str:
 class App(Model):
     """One application: what it runs, how fast, how good, how much."""
 
+    question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
     latency: tuple[LatencyTarget, ...] = ()
     quality: QualityTarget | None = None
