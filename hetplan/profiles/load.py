@@ -318,8 +318,10 @@ def _dangling(
         faults += from_slo.drain(said=missing)
         missing |= absent
     if state is not None and state.model is not None:
+        from hetplan.profiles.state_references import check_state
+
         from_state = References(profile.model, known, state.file_of)
-        from_state.check_state(state.model, slo.model if not slo.faults else None, complete=not state.faults)
+        check_state(from_state, state.model, slo.model if not slo.faults else None, complete=not state.faults)
         faults += from_state.drain(said=missing)
     return faults
 

@@ -24,23 +24,25 @@ from hetplan.profiles.fields import (
     PositiveAmount,
     PositiveCount,
     Real,
-    Sha256,
     wrong,
 )
-from hetplan.profiles.profile import Link
 
 if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
+    from hetplan.profiles.slo_sections import Candidate as _Candidate
+    from hetplan.profiles.slo_sections import Device as _Device
+    from hetplan.profiles.slo_sections import TraceRef as _TraceRef
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
+    _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
+    _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
+    _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
     "App",
     "Arrivals",
-    "Candidate",
     "Change",
     "Demand",
-    "Device",
     "Horizon",
     "LatencyTarget",
     "Mix",
@@ -50,7 +52,6 @@ __all__ = [
     "Runs",
     "Slo",
     "Survive",
-    "TraceRef",
     "Violations",
     "WishLimits",
 ]
@@ -279,17 +280,6 @@ class Mix(Model):
         return self
 
 
-class TraceRef(Model):
-    """A recorded trace: a CSV file beside the SLO file, and what to do with it."""
-
-    file: str = Field(min_length=1, description="relative to the SLO file, in its folder or below")
-    sha256: Sha256 | None = None
-    scale: PositiveAmount = Field(default=1.0, description="times as many arrivals")
-    compress: PositiveAmount = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
-    period_s: PositiveAmount | None = Field(default=None, description="over so long arrivals are counted into rates")
-    percentile: Real | None = Field(default=None, gt=0, le=100, description="of these rates, in each period planned")
-
-
 Rate = Annotated[float, Strict(), Field(ge=0)]
 """Queries per second, also of a demand that is handed in through the API: `load` says what is absurd of both."""
 
@@ -303,7 +293,7 @@ class Demand(Model):
     streams: PositiveCount | None = None
     arrivals: Arrivals = Field(default_factory=Arrivals)
     mix: Mix | None = None
-    trace: TraceRef | None = None
+    trace: _TraceRef | None = None
 
     @model_validator(mode="after")
     def _one_amount(self) -> Demand:
@@ -313,22 +303,6 @@ class Demand(Model):
         if self.arrivals.process == "empirical" and self.trace is None:
             raise wrong("empirical arrivals need a trace", 'Add "trace": {"file": "arrivals.csv"}.', at=("arrivals",))
         return self
-
-
-class Device(Model):
-    """An application's own device, where it differs from the profile's."""
-
-    relative_time: PositiveAmount | None = None
-    links: tuple[Link, ...] = ()
-
-
-class Candidate(Model):
-    """A plan that a query may get, for packing without a search."""
-
-    demand: dict[Key, Amount] = Field(min_length=1)
-    weight: Amount | None = None
-    price_per_hour: Money | None = None
-    label: str | None = None
 
 
 _LATE = {
@@ -369,8 +343,8 @@ class App(Model):
     demand: Demand = Field(default_factory=Demand)
     lifetime_s: PositiveAmount | None = None
     deadline_s: PositiveAmount | None = Field(default=None, description="how soon a plan for this query is wanted")
-    device: Device | None = None
-    candidates: tuple[Candidate, ...] = ()
+    device: _Device | None = None
+    candidates: tuple[_Candidate, ...] = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> App:

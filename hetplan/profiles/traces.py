@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import shortened_text
-from hetplan.profiles.slo import TraceRef
+from hetplan.profiles.slo_sections import TraceRef
 
 if TYPE_CHECKING:
     import numpy as np
