@@ -1,4 +1,4 @@
-"""Every reference of a profile and an SLO (`state_references` has those of a state): that it leads somewhere, and to the right kind of thing."""
+"""Every reference of a profile and an SLO: that it leads somewhere, and to the right kind of thing."""
 
 from __future__ import annotations
 
