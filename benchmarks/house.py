@@ -21,6 +21,7 @@ FRONT = {"front_door", "registry", "proved_again", "planning_again", "replanned"
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),
+    ("Many solves", ("studies",)),
     ("The way in", ("front door",)),
     (
         "What is decided, checked, tried and done",

@@ -68,6 +68,15 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
+    _Command(
+        "whatif",
+        "whatif:whatif",
+        "Plan",
+        (
+            "hetplan whatif profile.json slo.json --vary budget=1:5",
+            "hetplan whatif profile.json slo.json --vary price:t4-od=x0.5:x2 --vary rate=100,200 --svg prices.svg",
+        ),
+    ),
     _Command("show", "plans:show", "Plan", ("hetplan show plan.json",)),
     _Command(
         "diff",
