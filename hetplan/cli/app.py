@@ -77,7 +77,16 @@ _COMMANDS = (
             "hetplan whatif profile.json slo.json --vary price:t4-od=x0.5:x2 --vary rate=100,200 --svg prices.svg",
         ),
     ),
-    _Command("show", "plans:show", "Plan", ("hetplan show plan.json",)),
+    _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
+    _Command(
+        "report",
+        "report:report",
+        "Plan",
+        (
+            "hetplan report plan.json profile.json slo.json -o report.html",
+            "hetplan report plan.json -o report.html",
+        ),
+    ),
     _Command(
         "diff",
         "plans:diff",
