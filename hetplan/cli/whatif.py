@@ -87,7 +87,7 @@ def whatif(
         _show(out, found)
         some = any(point["ok"] for point in found.points)
         reason = "the range is planned" if some else "no value of the range has a plan"
-        out.end(Exit.OK if some else Exit.INFEASIBLE, reason, whatif=found.as_dict() if as_json else None)
+        out.end(Exit.OK if some else Exit.INFEASIBLE, reason, **found.as_dict())
 
 
 def _found(

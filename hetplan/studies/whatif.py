@@ -103,6 +103,7 @@ class WhatIf:
                 "points": list(self.points),
                 "confirmed": list(self.confirmed),
                 "notes": list(self.notes),
+                "curves": [self.curve()],
             }
         )
         return found
@@ -120,10 +121,33 @@ class WhatIf:
         return to.getvalue()
 
     def svg(self) -> str:
-        """A picture by itself, without a library."""
-        from hetplan.studies.draw import whatif_svg
+        """The curves as a picture by itself."""
+        from hetplan.drawing.charts import Curve, curves
 
-        return whatif_svg(self)
+        drawn = self.curve()
+        lines = [Curve(one["label"], one["x"], one["y"]) for one in drawn["lines"]]
+        return curves(lines, title=drawn["title"], x=drawn["x"], y=drawn["y"], zero=False).svg(alone=True)
+
+    def curve(self) -> dict[str, Any]:
+        """The objective along the first axis, a line per value of the second, as `hetplan report` draws it."""
+        first, second = self.axes[0], self.axes[1].name if len(self.axes) > 1 else ""
+        lines: dict[tuple[float, ...], list[Point]] = {}
+        for point in self.points:
+            lines.setdefault(tuple(point["values"][1:]), []).append(point)
+        return {
+            "title": f"{self.about or 'plan'} along {first.name}",
+            "x": f"{first.name} ({first.unit})" if first.unit else first.name,
+            "y": self.about,
+            "lines": [
+                {
+                    "label": f"{second} {beside[0]:.6g}" if beside else self.about,
+                    "x": [point["values"][0] for point in line],
+                    "y": [point.get("value") if point["ok"] else None for point in line],
+                }
+                for beside, line in lines.items()
+            ],
+            "marks": {} if first.now is None else {"now": first.now},
+        }
 
 
 def _cell(value: Any) -> str:

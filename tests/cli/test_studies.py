@@ -21,9 +21,19 @@ def test_whatif_for_machines_is_json_and_a_csv_goes_to_standard_output(run: Call
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--json", "--no-confirm")
     last = ran.lines[-1]
     assert last["exit"]["code"] == 0
-    assert last["whatif"]["points"][-1]["fleet"] == {"a-od": 2, "base-od": 2}
+    assert last["points"][-1]["fleet"] == {"a-od": 2, "base-od": 2}
     alone = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--csv", "-", "--no-confirm")
     assert alone.out.startswith("budget,by,about,status,value")
+
+
+def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: Any) -> None:
+    ran = run("whatif", files.profile, files.slo, "--vary", "budget=2:3:3", "--json", "--no-confirm")
+    (files.folder / "whatif.jsonl").write_text(ran.out)
+    assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
+    page = files.folder / "report.html"
+    drawn = run("report", files.plan, files.profile, files.slo, "--whatif", files.folder / "whatif.jsonl", "-o", page)
+    assert drawn.code == 0, drawn.err
+    assert "rate_qps along budget" in page.read_text()
 
 
 def test_whatif_without_a_plan_anywhere_is_infeasible(run: Callable[..., Any], files: Any) -> None:

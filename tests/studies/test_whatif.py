@@ -79,10 +79,10 @@ def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> No
 
 
 def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
-    answer = found("rate=100:120:2")
+    answer = found("rate=100:130:2")
     assert answer.breakpoints
     for one in answer.breakpoints:
-        assert 0 < one.high - one.low <= 0.02 + 1e-9
+        assert 0 < one.high - one.low <= 0.03 + 1e-9
         assert least_cost(name="rate", value=one.low) == pytest.approx(one.value_before)
         assert least_cost(name="rate", value=one.high) == pytest.approx(one.value_after)
         assert (one.value_after or 0) > (one.value_before or 0)
@@ -127,7 +127,7 @@ def test_what_is_written_can_be_read() -> None:
     assert rows[0]["vouched"] == "certified"
     assert json.loads(json.dumps(answer.as_dict()))["objective"] == {"about": "cost_per_hour", "sense": "min"}
     picture = ElementTree.fromstring(answer.svg())
-    assert len(picture.findall("{*}polyline")) == 2
+    assert [line.get("class", "")[:5] for line in picture.findall("{*}polyline")].count("curve") == 2
 
 
 def test_results_are_in_the_order_of_tasks_whoever_is_first() -> None:
