@@ -171,7 +171,7 @@ def whatif(
     >>> import hetplan as hp
     >>> found = hp.whatif("examples/pool/profile.json", "examples/pool/slo.json", "budget=0.5:1.5:2", confirm=False)
     >>> [round(one.low, 2) for one in found.breakpoints][:2], found.about
-    ([0.52, 0.6], 'rate_qps')
+    ([0.6, 0.66], 'rate_qps')
     """
     inputs = load_inputs(profile, slo, state=state, measured=measured)
     return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **choices)
