@@ -526,6 +526,13 @@ class Connection(asyncio.Protocol):
 class StreamedConnection(Connection):
     """One whose replies are events: `data: {...}` and an empty line, a token or more in each."""
 
+    _rest: bytes
+    _used: int
+    _events: int
+    _first: float
+    _last: float
+    _gap: float
+
     def on_body(self, piece: bytes) -> None:
         """Note when it came, where it has tokens."""
         super().on_body(piece)
@@ -547,12 +554,8 @@ class StreamedConnection(Connection):
 
     def _forget(self) -> None:
         super()._forget()
-        self._rest: bytes = b""
-        self._used: int = 0
-        self._events: int = 0
-        self._first: float = 0.0
-        self._last: float = 0.0
-        self._gap: float = 0.0
+        self._rest, self._used, self._events = b"", 0, 0
+        self._first = self._last = self._gap = 0.0
 
 
 _USED, _EMPTY = re.compile(rb'"completion_tokens": ?(\d+)'), re.compile(rb'"choices": ?\[\]')
