@@ -68,7 +68,16 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
-    _Command("show", "plans:show", "Plan", ("hetplan show plan.json",)),
+    _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
+    _Command(
+        "report",
+        "report:report",
+        "Plan",
+        (
+            "hetplan report plan.json profile.json slo.json -o report.html",
+            "hetplan report plan.json -o report.html",
+        ),
+    ),
     _Command(
         "diff",
         "plans:diff",

@@ -28,6 +28,8 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from hetplan.profiles.plan_policy import PolicyTable
 else:
     PolicyTable = Annotated[Any, Later("hetplan.profiles.plan_policy:PolicyTable")]
@@ -238,3 +240,15 @@ class Plan(Model):
     attachments: dict[str, str] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
     digest: str | None = None
+
+    def _repr_html_(self) -> str:
+        """The plan as a notebook shows it: the fleet, the promises, and how good it is."""
+        from hetplan.drawing.report import plan_fragment
+
+        return plan_fragment(self.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    def to_pandas(self) -> DataFrame:
+        """A row per load of a worker group; pandas is needed, and no part of hetplan."""
+        from hetplan.drawing.tables import frame_of, load_rows
+
+        return frame_of(load_rows(self.model_dump(mode="json", by_alias=True, exclude_none=True)))
