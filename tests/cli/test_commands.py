@@ -25,7 +25,21 @@ from hetplan.planner.contract import Event
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 NEED_ARGUMENTS = [
-    *("apply", "check", "diff", "down", "export", "import", "keep", "load", "options", "profile", "schema", "show"),
+    *(
+        "apply",
+        "check",
+        "diff",
+        "down",
+        "engine",
+        "export",
+        "import",
+        "keep",
+        "load",
+        "options",
+        "profile",
+        "schema",
+        "show",
+    ),
     *("simulate", "solve", "status", "verify", "watch"),
 ]
 
