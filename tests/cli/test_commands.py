@@ -154,7 +154,7 @@ def test_check_finds_faults(files: Any, run: Callable[..., Any]) -> None:
 
 
 def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     ran = run("verify", files.plan, files.profile, files.slo)
     assert ran.code == 0, ran.out
     assert "verified" in ran.out
@@ -166,7 +166,7 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
 
 
 def test_a_plan_against_other_inputs_fails_verification(files: Any, run: Callable[..., Any]) -> None:
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="1"))
     ran = run("verify", files.plan, files.profile, files.slo, "--json")
     assert ran.code == 6
@@ -174,7 +174,7 @@ def test_a_plan_against_other_inputs_fails_verification(files: Any, run: Callabl
 
 
 def test_show_does_not_obey_a_plan(files: Any, run: Callable[..., Any]) -> None:
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     plan = json.loads(files.plan.read_text())
     plan["warnings"] = [{"code": "W-evil", "at": "", "text": "\x1b[2Jgone"}]
     files.plan.write_text(json.dumps(plan))
@@ -195,9 +195,9 @@ def test_what_is_no_plan_is_refused(text: str, files: Any, run: Callable[..., An
 
 def test_diff_tells_what_runs_from_what_is_told(files: Any, run: Callable[..., Any]) -> None:
     other = files.folder / "other.json"
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="4"))
-    assert run("solve", files.profile, files.slo, "-o", other).code == 0
+    assert run(*files.solve, "-o", other).code == 0
     ran = run("diff", files.plan, other)
     assert "What runs:" in ran.out
     assert "What is said about it:" in ran.out
