@@ -338,7 +338,6 @@ def test_a_slow_link_makes_first_tokens_late() -> None:
 
 
 def test_what_is_not_built_is_refused_by_name() -> None:
-    from hetplan.executor.wanted import wanted
     from hetplan.simulator.baselines import compare
 
     plan = solved(texts.profile(), texts.slo()).plan
@@ -348,5 +347,3 @@ def test_what_is_not_built_is_refused_by_name() -> None:
     for how in ({"noise": "p95"}, {"learn": True}, {"misprediction": 0.2}):
         with pytest.raises(InputError):
             hp.simulate(plan, texts.profile(), texts.slo(), seeds=1, **how)
-    with pytest.raises(InputError, match="not applied"):
-        wanted(plan, None)  # type: ignore[arg-type]
