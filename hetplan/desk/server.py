@@ -65,7 +65,7 @@ def app_of(desk: Desk) -> Starlette:
     async def life(_: Starlette) -> AsyncIterator[None]:
         if desk.begin is not None:
             # What a first plan loads is loaded before the page asks for it.
-            first = dict(zip(("profile", "slo"), desk.begin, strict=True))
+            first: dict[str, Any] = dict(zip(("profile", "slo"), desk.begin, strict=True))
             workshop.begin("/desk/look", lambda cancel: answers.look(first, cancel))
         yield
         workshop.close()
