@@ -102,6 +102,7 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
 def _serve(
     out: Output, at: tuple[str, int], allowance: Allowance, *, page: bool, begin: tuple[Any, Any] | None
 ) -> None:
+    from hetplan import __version__
     from hetplan.desk import server
 
     host, port = at
@@ -121,5 +122,5 @@ def _serve(
     address = f"http://{shown}:{listening.getsockname()[1]}"
     out.people.line(f"{address}/?token={token}" if page else f"{address}/v1/openapi.json?token={token}")
     out.people.flush()
-    server.serve(server.Desk(token, allowance, page, loopback, begin), listening)
+    server.serve(server.Desk(token, allowance, page, loopback, begin, __version__), listening)
     out.end(Exit.OK, "stopped")

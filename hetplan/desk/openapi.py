@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from hetplan import __version__
-
 __all__ = ["openapi"]
 
 _LIMITS = {
@@ -47,8 +45,8 @@ _ERRORS = {
 }
 
 
-@lru_cache(maxsize=1)
-def openapi() -> dict[str, Any]:
+@lru_cache(maxsize=2)
+def openapi(version: str = "") -> dict[str, Any]:
     """The whole document.
 
     >>> sorted(path for path in openapi()["paths"] if path.startswith("/v1/s"))
@@ -76,7 +74,7 @@ def openapi() -> dict[str, Any]:
     verdict |= {name: {"type": "array"} for name in ("violations", "checked", "skipped", "claims")}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "hetplan", "version": __version__, "description": "Proved and verified plans, by request."},
+        "info": {"title": "hetplan", "version": version, "description": "Proved and verified plans, by request."},
         "security": [{"bearer": []}, {"query": []}],
         "paths": {
             "/v1/solve": _post("Make a plan", solve, ["profile", "slo"], found),

@@ -48,6 +48,7 @@ class Desk:
     page: bool = False
     loopback: bool = True
     begin: tuple[Any, Any] | None = None
+    version: str = ""
 
 
 class _Refused(Exception):
@@ -98,7 +99,7 @@ def app_of(desk: Desk) -> Starlette:
         return PlainTextResponse(workshop.metrics(), media_type="text/plain; version=0.0.4")
 
     async def contract(_: Request) -> Response:
-        return JSONResponse(openapi())
+        return JSONResponse(openapi(desk.version))
 
     async def stop(request: Request) -> Response:
         if not workshop.stop(request.path_params["name"]):
