@@ -59,31 +59,57 @@ class _Refused(Exception):
 
 def app_of(desk: Desk) -> Starlette:
     """The application, for any server that speaks ASGI."""
-    workshop = Workshop(desk.allowance)
-    answers = Answers(desk.allowance)
+    return _Room(desk, Workshop(desk.allowance), Answers(desk.allowance)).app()
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class _Room:
+    """The handlers of one server, and what they share."""
+
+    desk: Desk
+    workshop: Workshop
+    answers: Answers
+
+    def app(self) -> Starlette:
+        paths = [path for path in self.answers.by_path if self.desk.page or path.startswith("/v1/")]
+        routes = [Route(path, self._counted(self._work(path)), methods=["POST"]) for path in paths]
+        routes += [
+            Route("/v1/health", self._counted(self._health, free=True)),
+            Route("/v1/metrics", self._counted(self._metrics)),
+            Route("/v1/openapi.json", self._counted(self._contract)),
+            Route("/v1/work/{name}", self._counted(self._stop), methods=["DELETE"]),
+        ]
+        if self.desk.page:
+            routes.append(Route("/", self._counted(self._page)))
+        return Starlette(routes=routes, lifespan=self._life)
 
     @asynccontextmanager
-    async def life(_: Starlette) -> AsyncIterator[None]:
-        if desk.begin is not None:
+    async def _life(self, _: Starlette) -> AsyncIterator[None]:
+        if self.desk.begin is not None:
             # What a first plan loads is loaded before the page asks for it.
-            first: dict[str, Any] = dict(zip(("profile", "slo"), desk.begin, strict=True))
-            workshop.begin("/desk/look", lambda cancel: answers.look(first, cancel))
+            first: dict[str, Any] = dict(zip(("profile", "slo"), self.desk.begin, strict=True))
+            self.workshop.begin("/desk/look", lambda cancel: self.answers.look(first, cancel))
         yield
-        workshop.close()
+        self.workshop.close()
 
-    def counted(handler: Callable[[Request], Awaitable[Response]], *, free: bool = False) -> Any:
+    def _counted(self, handler: Handler, *, free: bool = False) -> Handler:
+        """The handler with what surrounds every request; `free` is for everybody."""
+
         async def handle(request: Request) -> Response:
             begun = time.perf_counter()
             try:
                 if not free:
-                    _admit(request, desk)
+                    _admit(request, self.desk)
                 answer = await handler(request)
             except _Refused as refused:
                 answer = _error(refused.code, refused.why, headers=refused.headers)
             except ClientDisconnect:
                 answer = Response(status_code=499)
-            path = request.scope["route"].path if "route" in request.scope else request.url.path
-            workshop.count(path, answer.status_code, time.perf_counter() - begun)
+            path = request.scope["route"].path if "route" in request.scope else handler.__name__
+            self.workshop.count(path, answer.status_code, time.perf_counter() - begun)
             answer.headers["Cache-Control"] = "no-store"
             answer.headers["X-Content-Type-Options"] = "nosniff"
             answer.headers["Referrer-Policy"] = "no-referrer"
@@ -91,49 +117,38 @@ def app_of(desk: Desk) -> Starlette:
 
         return handle
 
-    async def health(_: Request) -> Response:
-        working, waiting = workshop.under_way
-        return JSONResponse({"ok": True, "working": working, "waiting": waiting})
-
-    async def metrics(_: Request) -> Response:
-        return PlainTextResponse(workshop.metrics(), media_type="text/plain; version=0.0.4")
-
-    async def contract(_: Request) -> Response:
-        return JSONResponse(openapi(desk.version))
-
-    async def stop(request: Request) -> Response:
-        if not workshop.stop(request.path_params["name"]):
-            raise _Refused(404, "no work of this id is under way")
-        return JSONResponse({"stopping": request.path_params["name"]}, status_code=202)
-
-    def work(path: str) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            asked = await _document(request, desk.allowance.bytes)
+    def _work(self, path: str) -> Handler:
+        async def work(request: Request) -> Response:
+            asked = await _document(request, self.desk.allowance.bytes)
             name = request.headers.get("x-request-id", "")[:64]
             try:
-                task = workshop.begin(path, lambda cancel: answers.by_path[path](asked, cancel), name=name)
+                task = self.workshop.begin(path, lambda cancel: self.answers.by_path[path](asked, cancel), name=name)
             except Busy:
                 raise _Refused(429, "too many requests wait already", headers={"Retry-After": "2"}) from None
             except ValueError as error:
                 raise _Refused(409, str(error)) from None
-            return await _answered(request, task, desk.allowance)
+            return await _answered(request, task, self.desk.allowance)
 
-        return handle
+        return work
 
-    async def page(_: Request) -> Response:
-        return _page(desk)
+    async def _health(self, _: Request) -> Response:
+        working, waiting = self.workshop.under_way
+        return JSONResponse({"ok": True, "working": working, "waiting": waiting})
 
-    paths = [path for path in answers.by_path if desk.page or path.startswith("/v1/")]
-    routes = [Route(path, counted(work(path)), methods=["POST"]) for path in paths]
-    routes += [
-        Route("/v1/health", counted(health, free=True)),
-        Route("/v1/metrics", counted(metrics)),
-        Route("/v1/openapi.json", counted(contract)),
-        Route("/v1/work/{name}", counted(stop), methods=["DELETE"]),
-    ]
-    if desk.page:
-        routes.append(Route("/", counted(page)))
-    return Starlette(routes=routes, lifespan=life)
+    async def _metrics(self, _: Request) -> Response:
+        return PlainTextResponse(self.workshop.metrics(), media_type="text/plain; version=0.0.4")
+
+    async def _contract(self, _: Request) -> Response:
+        return JSONResponse(openapi(self.desk.version))
+
+    async def _stop(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if not self.workshop.stop(name):
+            raise _Refused(404, "no work of this id is under way")
+        return JSONResponse({"stopping": name}, status_code=202)
+
+    async def _page(self, _: Request) -> Response:
+        return _page(self.desk)
 
 
 def _admit(request: Request, desk: Desk) -> None:
