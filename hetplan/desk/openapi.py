@@ -80,7 +80,7 @@ def openapi(version: str = "") -> dict[str, Any]:
             "/v1/solve": _post("Make a plan", solve, ["profile", "slo"], found),
             "/v1/verify": _post("Verify a plan", with_plan, all_three, verdict),
             "/v1/simulate": _post("Play a plan", with_plan | played, all_three, {"ok": {"type": "boolean"}}),
-            "/v1/work/{name}": {
+            "/v1/requests/{name}": {
                 "delete": {
                     "summary": "Stop the work of the request that had this X-Request-Id",
                     "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],

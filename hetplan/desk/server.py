@@ -80,7 +80,7 @@ class _Room:
             Route("/v1/health", self._counted(self._health, free=True)),
             Route("/v1/metrics", self._counted(self._metrics)),
             Route("/v1/openapi.json", self._counted(self._contract)),
-            Route("/v1/work/{name}", self._counted(self._stop), methods=["DELETE"]),
+            Route("/v1/requests/{name}", self._counted(self._stop), methods=["DELETE"]),
         ]
         if self.desk.page:
             routes.append(Route("/", self._counted(self._page)))

@@ -126,7 +126,7 @@ def test_what_is_no_request_is_refused(server: Server) -> None:
     assert ask("/v1/solve", raw=b" " * 300_000)[0] == 413
     assert ask("/v1/solve", method="GET")[0] == 405
     assert ask("/v1/nothing")[0] == 404
-    assert ask("/v1/work/nobody", method="DELETE")[0] == 404
+    assert ask("/v1/requests/nobody", method="DELETE")[0] == 404
 
 
 def test_a_body_that_does_not_say_its_size_is_cut_off(server: Server) -> None:
@@ -174,8 +174,8 @@ def test_work_is_stopped_by_its_id_and_too_much_of_it_is_sent_away(server: Serve
         assert (code, said["error"]["reason"]) == (429, "too many requests wait already")
         assert server.ask("/v1/solve", PLANNED, headers={"X-Request-Id": "second"})[0] in (409, 429)
     finally:
-        assert server.ask("/v1/work/second", method="DELETE")[0] == 202
-        assert server.ask("/v1/work/first", method="DELETE")[0] == 202
+        assert server.ask("/v1/requests/second", method="DELETE")[0] == 202
+        assert server.ask("/v1/requests/first", method="DELETE")[0] == 202
         for thread in threads:
             thread.join(timeout=30)
     assert answers["first"][0] == 409
