@@ -24,10 +24,9 @@ from hetplan.compiled import cache_folder, cache_size
 from hetplan.planner.contract import Event
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
-NEED_ARGUMENTS = [
-    *("apply", "check", "diff", "down", "export", "import", "keep", "load", "options", "profile", "schema", "show"),
-    *("simulate", "solve", "status", "verify", "watch"),
-]
+ALONE = {"desk", "doctor", "init", "questions", "serve", "solvers"}
+"""They do something where nothing is named."""
+NEED_ARGUMENTS = [name for name in NAMES if name not in ALONE]
 
 
 def test_hetplan_alone_says_what_to_do_next(run: Callable[..., Any]) -> None:
@@ -53,7 +52,7 @@ def test_a_command_without_its_arguments_shows_help_and_succeeds(name: str, run:
 def test_every_command_is_in_the_list(run: Callable[..., Any]) -> None:
     out = run("--help").out
     assert all(name in out for name in NAMES)
-    assert set(NEED_ARGUMENTS) | {"questions", "solvers", "doctor", "init"} == set(NAMES)
+    assert set(NAMES) >= ALONE
 
 
 def test_the_version(run: Callable[..., Any]) -> None:
