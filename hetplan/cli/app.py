@@ -80,6 +80,8 @@ _COMMANDS = (
             "hetplan report plan.json -o report.html",
         ),
     ),
+    _Command("desk", "desk:desk", "Plan", ("hetplan desk profile.json slo.json", "hetplan desk --port 0")),
+    _Command("serve", "desk:serve", "Plan", ("HETPLAN_TOKEN=... hetplan serve --port 8610",)),
     _Command(
         "diff",
         "plans:diff",
