@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _TURNS = 12
 _WORTH, _LITTLE = 0.8, 0.002
-"""A second piece, or a price per sequence, is taken where it leaves this part of the error at most, and less by this."""
+"""A second piece, or a price per sequence, is taken where at most this part of the error is left, and less by this."""
 
 
 @dataclass(frozen=True)
