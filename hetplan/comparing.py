@@ -110,7 +110,7 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "format": "hetplan/comparison/1.0",
+            "format": "hetplan/ways/1.0",
             "attain": dict(self.attain),
             "hours": self.hours,
             "currency": self.currency,
@@ -369,7 +369,7 @@ class _Bench:
             return Setting(said.format(value), value, begin, control)
 
         values = settings if scaler is Hpa else [round(value * batch**0.5, 3) for value in settings]
-        return tuned(way, [partial(at, value) for value in values], self.course)
+        return tuned(way, [partial(at, value) for value in values], self.course, both=True)
 
     # What no way can be below
 

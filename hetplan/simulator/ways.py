@@ -2,7 +2,7 @@
 
 A way has settings in order, dearest first: with each it makes a system and what changes it under way. A `Course` is
 the demand over hours or days, drawn once: every setting of every way meets the same queries. `tuned` looks for the
-last setting that reaches what is asked, by halves, and keeps every play on the way: lateness against money.
+cheapest setting that reaches what is asked, and keeps every play on the way: lateness against money.
 """
 
 from __future__ import annotations
@@ -156,28 +156,38 @@ def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
     return found
 
 
-def tuned(way: str, settings: Sequence[Callable[[], Setting]], course: Course, *, note: str = "") -> Tuned:
-    """The way at the last of its settings that reaches what the course asks.
+def tuned(
+    way: str, settings: Sequence[Callable[[], Setting]], course: Course, *, note: str = "", both: bool = False
+) -> Tuned:
+    """The way at the cheapest of its settings that reaches what the course asks.
 
-    Settings are in order, dearest first; with less money fewer are in time, as a rule. So it is looked for by halves,
-    and of all that were played the cheapest that reaches it is taken.
+    Settings are in order, dearest first; with less money fewer are in time, as a rule. A few all over are played, then
+    those between the cheapest that reaches it and the next, by halves; with `both`, also those before it (a scaler that
+    runs behind its demand may cost more with less room).
     """
     tried: dict[int, Played] = {}
+    last = len(settings) - 1
 
-    def reaches(number: int) -> bool:
+    def look(number: int) -> None:
         if number not in tried:
             tried[number] = play(settings[number](), course)
-        return course.reached(tried[number])
 
-    low, high = -1, len(settings)
-    if settings and reaches(0):
-        low = 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if reaches(middle) else (low, middle)
-    elif len(settings) > 1:
-        # Not even the dearest: whether a cheaper one does (an autoscaler that flaps less) is worth one look.
-        reaches(len(settings) // 2)
+    for quarter in range(5):
+        look(round(last * quarter / 4))
+    sides = (1, -1) if both else (1,)
+    while (best := _cheapest(tried, course)) is not None:
+        known = sorted(tried)
+        beside = [(known.index(best) + side, side) for side in sides]
+        gaps = [(best + known[place]) // 2 for place, _ in beside if 0 <= place < len(known)]
+        new = [number for number in gaps if number not in tried]
+        if not new:
+            break
+        for number in new:
+            look(number)
     played = tuple(tried[number] for number in sorted(tried))
-    reached = [one for one in played if course.reached(one)]
-    return Tuned(way, min(reached, key=lambda one: one.cost_per_hour, default=None), played, note)
+    return Tuned(way, tried[best] if best is not None else None, played, note)
+
+
+def _cheapest(tried: Mapping[int, Played], course: Course) -> int | None:
+    reached = [number for number, one in tried.items() if course.reached(one)]
+    return min(reached, key=lambda number: (tried[number].cost_per_hour, number), default=None)
