@@ -187,7 +187,7 @@ def compare_ways(
     rows = []
     for way in what.ways:
         if on_event is not None:
-            on_event(Event("compare", 0.0, way))
+            on_event(Event("compare", way))
         row = bench.row(way)
         if row is not None:
             rows.append(row)

@@ -127,8 +127,8 @@ def play(setting: Setting, course: Course) -> Played:
         paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items())
         costs.append(paid / 1e9 / (1000.0 * course.length_s))
         asked.append(_in_time(result, course))
-    came = {app: sum(one[app][0] for one in asked) for app in asked[0]}
-    good = {app: sum(one[app][1] for one in asked) for app in asked[0]}
+    came = {app: np.sum([one[app][0] for one in asked], axis=0) for app in asked[0]}
+    good = {app: np.sum([one[app][1] for one in asked], axis=0) for app in asked[0]}
     shares = {app: np.divide(good[app], came[app], out=np.ones(len(came[app])), where=came[app] > 0) for app in came}
     return Played(
         setting=setting.name,
