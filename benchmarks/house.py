@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FRONT = {"front_door", "registry", "proved_again", "planning_again", "replanned", "watching", "search", "search_optuna"}
-FRONT |= {"__init__", "__main__"}
+FRONT |= {"repacking", "arriving", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),
