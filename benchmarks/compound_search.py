@@ -120,7 +120,7 @@ def _walk(
     samples, wrong, proposals = [], 0, []
     for step in range(1, steps + 1):
         began = time.perf_counter()
-        plans = search.suggest(1)
+        plans = search.ask(1)
         proposals.append(time.perf_counter() - began)
         if not plans:
             break
@@ -131,9 +131,9 @@ def _walk(
         spent, clock = spent + gpu_s, clock + gpu_s + proposals[-1]
         samples.append(found.samples)
         wrong += (not again) and found.passes != bool(query.accuracy[c] >= query.accuracy_min)
-        search.observe(plans[0], found)
+        search.tell(plans[0], found)
         if found.passes and query.accuracy[c] >= query.accuracy_min:
-            best = min(best, float(form.costs(c).min()) if search.whole else form.cost(plans[0]))
+            best = min(best, float(form.costs(c).min()) if search.whole else form.value(plans[0]))
         if np.isfinite(best) and first is None:
             first, marks["first"] = step, (spent, clock)
         if best <= NEAR * query.least_cost + NEAR_DOLLARS:

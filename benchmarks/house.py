@@ -22,6 +22,7 @@ FRONT |= {"repacking", "arriving", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),
+    ("Many solves", ("studies",)),
     ("The way in", ("front door",)),
     (
         "What is decided, checked, tried and done",

@@ -105,10 +105,10 @@ def _speed_rows(apps: Sequence[str]) -> Iterator[Row]:
             took, work = [], []
             for _ in range(30):
                 began, worked = time.perf_counter(), time.process_time()
-                plan = found.suggest(1)[0]
+                plan = found.ask(1)[0]
                 took.append(1000 * (time.perf_counter() - began))
                 work.append(1000 * (time.process_time() - worked))
-                found.observe(plan, form.observe(plan // len(form.placements)))
+                found.tell(plan, form.observe(plan // len(form.placements)))
             most = next(ms for plans, ms in PROPOSAL_MS.items() if len(form) <= plans)
             yield {
                 "app": app, "plans": len(form), "search": method, "median_ms": float(np.median(took)),

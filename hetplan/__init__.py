@@ -40,6 +40,8 @@ _WHERE = {
     "State": "hetplan.profiles.state",
     "Tools": "hetplan.planner.contract",
     "certify": "hetplan.planner.forms.form",
+    "compare_plans": "hetplan.studies.comparison",
+    "explain": "hetplan.studies.explain",
     "load_inputs": "hetplan.profiles.load",
     "load_profile": "hetplan.profiles.load",
     "load_slo": "hetplan.profiles.load",
@@ -48,6 +50,7 @@ _WHERE = {
     "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
+    "whatif": "hetplan.studies.whatif",
     "write_plan": "hetplan.profiles.plan_file",
 }
 
@@ -74,6 +77,8 @@ __all__ = [
     "Tools",
     "__version__",
     "certify",
+    "compare_plans",
+    "explain",
     "load_inputs",
     "load_profile",
     "load_slo",
@@ -82,6 +87,7 @@ __all__ = [
     "simulate",
     "solve",
     "verify",
+    "whatif",
     "write_plan",
 ]
 
@@ -111,6 +117,9 @@ if TYPE_CHECKING:
     from hetplan.profiles.read_plan import read_plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
+    from hetplan.studies.comparison import compare_plans
+    from hetplan.studies.explain import explain
+    from hetplan.studies.whatif import whatif
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,10 @@ S = L - transfers - compute on free tiers is (sum_o sqrt(price_o c_o))^2 / S, ke
 price; ref is the best cost so far, before that 1.3 times the dearest full price. That levels in numbers have an order
 is used by `struct` alone; `cmbo` keeps the paper's Hamming distance.
 
+Where something else than the least cost is sought (`Aim`), `struct` and `struct-ci` ask for the most expected gain of
+that figure within budget and limits: of accuracy by its process, of latency with the shares that the budget pays for,
+of a front by weighted sums of the figures whose weights are drawn anew at every step. Searches at random take any aim.
+
 To compare with: at random, hill climbing (VideoStorm), Bayesian optimisation of one utility (Vulcan). Both latter
 maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
 """
@@ -30,7 +34,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict, unbeaten
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
 from hetplan.solvers.running import OneByOne
 from hetplan.solvers.search_beliefs import Beliefs, MakeProcess, Predicted, Votes
@@ -59,7 +63,10 @@ MOST_IN_VAIN = 8
 
 
 class Search:
-    """One search: `suggest` plans to measure, `observe` what they gave. Deterministic in seed and observations."""
+    """One search: `ask` for plans to measure, `tell` what they gave; `best` and `front` are of those measured so far.
+
+    Deterministic in the seed and what it was told.
+    """
 
     whole: ClassVar[bool] = False
     """Whether measuring a configuration settles all its placements."""
@@ -68,10 +75,11 @@ class Search:
         self.form, self.make = form, make
         self.random = np.random.default_rng(seed)
         self.open: NDArray[np.bool_] = np.ones(len(form), dtype=bool)
-        self.best, self.best_cost = -1, np.inf
+        self.best, self.best_value = -1, np.inf
         self.observed = 0
+        self._front: list[tuple[int, tuple[float, ...]]] = []
 
-    def suggest(self, count: int = 1) -> list[int]:
+    def ask(self, count: int = 1) -> list[int]:
         """The next plans to measure, at most so many; none when nothing is left."""
         plans: list[int] = []
         closed: list[NDArray[np.int64]] = []
@@ -101,18 +109,28 @@ class Search:
         """The plan that promises most."""
         raise NotImplementedError
 
-    def observe(self, plan: int, found: Measured) -> None:
+    def tell(self, plan: int, found: Measured) -> None:
         """Take in what measuring a plan's configuration gave."""
         self.observed += 1
         self.open[self._settled(plan)] = False
         if self.whole and found.passes:
-            costs = self.form.costs(found.configuration, below=self.best_cost)
-            here, cost = int(self._settled(plan)[int(np.argmin(costs))]), float(costs.min())
+            values = self.form.values(found.configuration, below=self.best_value)
+            here, value = int(self._settled(plan)[int(np.argmin(values))]), float(values.min())
         else:
-            here, cost = plan, self.form.cost(plan)
-        if cost < self.best_cost:
-            self.best, self.best_cost = here, cost
+            here, value = plan, self.form.value(plan)
+        if value < self.best_value:
+            self.best, self.best_value = here, value
+        if len(self.form.aim.of) > 1 and found.passes:
+            first = found.configuration * len(self.form.placements)
+            fresh = [(first + place, figures) for place, figures in self.form.figures(found.configuration)]
+            self._front = unbeaten([*self._front, *fresh])
         self.learn(plan, found)
+
+    def front(self) -> list[tuple[int, tuple[float, ...]]]:
+        """Measured plans that no other one beats in the figures sought (less is better), with these figures."""
+        if len(self.form.aim.of) > 1:
+            return list(self._front)
+        return [(self.best, (self.best_value,))] if self.best >= 0 else []
 
     def learn(self, plan: int, found: Measured) -> None:
         """Update what is believed."""
@@ -131,6 +149,11 @@ class SearchEngine(OneByOne[BlackBox, int]):
     form: ClassVar[str] = "black-box"
     takes: ClassVar[type[BlackBox]] = BlackBox
     search: ClassVar[type[Search]] = Search
+    any_aim: ClassVar[bool] = False
+
+    def why_not(self, form: BlackBox) -> str:
+        """Searches of the papers know one wish."""
+        return "" if form.aim.cheapest or self.any_aim else f"{self.name} looks for the least cost only"
 
     def begin(self, form: BlackBox, seed: int) -> Search:
         """The search itself, for those who measure themselves (ask and tell)."""
@@ -148,9 +171,9 @@ class SearchEngine(OneByOne[BlackBox, int]):
                 if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
                     break
                 left = form.most - search.observed
-                plans = queue or search.suggest(min(form.parallel, left))
+                plans = queue or search.ask(min(form.parallel, left))
                 queue = []
-                if not plans or search.best_cost <= 0.0:
+                if not plans or (form.aim.cheapest and search.best_value <= 0.0):
                     break
                 try:
                     measured = _measure(form, plans, pool)
@@ -161,10 +184,10 @@ class SearchEngine(OneByOne[BlackBox, int]):
                     stop = Stop.TIME
                     break
                 for plan, found in zip(plans, measured, strict=True):
-                    before = search.best_cost
-                    search.observe(plan, found)
+                    before = search.best_value
+                    search.tell(plan, found)
                     spent += found.gpu_s
-                    since = 0 if search.best_cost < before else since + 1
+                    since = 0 if search.best_value < before else since + 1
                     to_first = to_first or (search.observed if search.best >= 0 else 0)
                     if on_event is not None:
                         on_event(_event(search, plan, found, form))
@@ -177,7 +200,7 @@ class SearchEngine(OneByOne[BlackBox, int]):
             exhausted = len(form.journal) == len(form.configurations) and search.whole
             status = Status.INFEASIBLE if exhausted and not form.failed else Status.NO_ANSWER
             return Answer(status, stop, work=work, engine=engine)
-        return Answer(Status.FEASIBLE, stop, point=search.best, value=search.best_cost, work=work, engine=engine)
+        return Answer(Status.FEASIBLE, stop, point=search.best, value=search.best_value, work=work, engine=engine)
 
 
 def _in_vain(form: BlackBox) -> bool:
@@ -206,7 +229,7 @@ def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: 
 
 
 def _event(search: Search, plan: int, found: Measured, form: BlackBox) -> Event:
-    value = search.best_cost if np.isfinite(search.best_cost) else None
+    value = search.best_value if np.isfinite(search.best_value) else None
     return Event("measured", f"{form.name} plan {plan}: {found.verdict}", value=value, done=search.observed / form.most)
 
 
@@ -218,6 +241,7 @@ FULL_SHARE_LIKELY = 0.4
 REFERENCE = 1.3
 LEAST_COST_SHARE = 0.5
 LEAST_COST_S = 1e-9
+COST_SPREAD = 0.15
 """A configuration whose samples are all cached still counts for this share of the mean cost: a step is not free."""
 
 
@@ -249,9 +273,9 @@ class CmboSearch(Search):
         mean, sd = self.latency.posterior()
         in_time = normal_below((np.log(self.form.limit_s) - mean) / sd)
         likely = np.repeat(self.beliefs.passes(), len(self.form.placements)) * in_time
-        if self.improving and np.isfinite(self.best_cost):
+        if self.improving and np.isfinite(self.best_value):
             full = np.tile(self.form.full_price, len(self.form.configurations))
-            score = likely * np.maximum(self.best_cost - FULL_SHARE_LIKELY * full, LEAST_GAIN_CI)
+            score = likely * np.maximum(self.best_value - FULL_SHARE_LIKELY * full, LEAST_GAIN_CI)
         else:
             cost = self.beliefs.to_measure(self.beliefs.predicted())
             cost = np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))
@@ -307,13 +331,57 @@ class StructSearch(Search):
             likely = self.beliefs.passes()[:, None] * in_time
         else:
             predicted, latency, likely = self.votes.joined(self.beliefs)
-        if self.by_cost:
-            reference = self.best_cost if np.isfinite(self.best_cost) else REFERENCE * float(self.form.full_price.max())
+        if not self.form.aim.cheapest:
+            score = likely * self._gain(predicted, latency)
+        elif self.by_cost:
+            reference = (
+                self.best_value if np.isfinite(self.best_value) else REFERENCE * float(self.form.full_price.max())
+            )
             score = likely * np.maximum(reference - estimated_cost(self.form, predicted, latency), LEAST_GAIN)
         else:
             cost = self.beliefs.to_measure(predicted)
             score = likely / np.maximum(cost, max(LEAST_COST_SHARE * cost.mean(), LEAST_COST_S))[:, None]
         return int(np.argmax(np.where(self.open, score.ravel(), -1.0)))
+
+    def _gain(self, predicted: Predicted, latency: Vector) -> Vector:
+        """By how much each plan is expected to be better than the best so far, in what is sought; see the module."""
+        form, aim = self.form, self.form.aim
+        mean, sd = self.beliefs.accuracy.posterior()
+        if len(aim.of) > 1:
+            return self._front_gain(predicted, latency, mean + sd)
+        likely = _affordable(form, estimated_cost(form, predicted, latency))
+        if aim.of[0] == "quality":
+            best = -self.best_value if np.isfinite(self.best_value) else float(mean.min())
+            return likely * np.maximum(expected_improvement(mean, sd, best), LEAST_GAIN * LEAST_GAIN)[:, None]
+        fast = _paid_for(form, predicted, latency)
+        reference = self.best_value if np.isfinite(self.best_value) else REFERENCE * float(fast.max())
+        return likely * np.maximum(reference - fast, LEAST_GAIN * reference)
+
+    def _front_gain(self, predicted: Predicted, latency: Vector, hoped: Vector) -> Vector:
+        """The gain of one weighted sum of the figures, weights drawn anew at every step, over the front's best of it.
+
+        Where cost and latency are both sought, all shares are cut alike, to one drawn from the grid.
+        """
+        form, of = self.form, self.form.aim.of
+        weights = self.random.dirichlet(np.ones(len(of)))
+        share = float(self.random.choice(form.placed.shares)) if "latency" in of else 1.0
+        cost, slow = estimated_cost(form, predicted, latency), latency
+        if "latency" in of:
+            paid = _paid_seconds(form, predicted)
+            slow = latency + paid * (1.0 / share - 1.0)
+            cost = np.broadcast_to(form.full_price[None, :] * share, slow.shape)
+        figures = {"quality": np.broadcast_to(-hoped[:, None], slow.shape), "cost": cost, "latency": slow}
+        known = np.array([row for _, row in self._front]).reshape(-1, len(of))
+        score, best = np.zeros(slow.shape), np.zeros(len(known))
+        for k, name in enumerate(of):
+            low, high = float(figures[name].min()), float(figures[name].max())
+            if len(known):
+                low, high = min(low, float(known[:, k].min())), max(high, float(known[:, k].max()))
+            unit = max(high - low, 1e-12)
+            score = np.maximum(score, weights[k] * (figures[name] - low) / unit)
+            best = np.maximum(best, weights[k] * (known[:, k] - low) / unit)
+        in_time = np.where(slow <= form.limit_s, 1.0, LEAST_GAIN)
+        return _affordable(form, cost) * in_time * np.maximum(float(best.min(initial=1.0)) - score, LEAST_GAIN)
 
 
 class StructCiSearch(StructSearch):
@@ -328,12 +396,36 @@ def estimated_cost(form: BlackBox, predicted: Predicted, latency: Vector) -> Vec
     scales = np.array([operator.by_share for operator in form.operators])
     time = form.placed.relative_time[form.placements]
     root = np.sqrt(predicted.seconds) @ np.sqrt(price * time * scales).T
-    paid = predicted.seconds @ (time * (price > 0) * scales).T
-    left = form.limit_s - (latency - paid)
+    left = form.limit_s - (latency - _paid_seconds(form, predicted))
     full = form.full_price[None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(left > 0, root**2 / left, np.inf)
     return np.asarray(np.clip(cost, min(form.placed.shares) * full, full))
+
+
+def _affordable(form: BlackBox, cost: Vector) -> Vector:
+    """The probability that an estimated cost is within the budget: grids of shares make it miss by some."""
+    if np.isinf(form.aim.budget):
+        return np.ones_like(cost)
+    return normal_below((form.aim.budget - cost) / (COST_SPREAD * max(form.aim.budget, 1e-9)))
+
+
+def _paid_seconds(form: BlackBox, predicted: Predicted) -> Vector:
+    """Per plan the seconds at whole devices of operators whose shares are paid for and count."""
+    scales = np.array([operator.by_share for operator in form.operators])
+    time = form.placed.relative_time[form.placements]
+    return np.asarray(predicted.seconds @ (time * (form.price > 0) * scales).T)
+
+
+def _paid_for(form: BlackBox, predicted: Predicted, latency: Vector) -> Vector:
+    """The latency of each plan with the shares that the budget pays for."""
+    if np.isinf(form.aim.budget):
+        return latency
+    scales = np.array([operator.by_share for operator in form.operators])
+    time = form.placed.relative_time[form.placements]
+    root = np.sqrt(predicted.seconds) @ np.sqrt(form.price * time * scales).T
+    paid = _paid_seconds(form, predicted)
+    return np.asarray(latency + np.maximum(root**2 / max(form.aim.budget, 1e-9) - paid, 0.0))
 
 
 class Cmbo(SearchEngine):
@@ -354,6 +446,7 @@ class Struct(SearchEngine):
     """By operators, per second of measuring."""
 
     name: ClassVar[str] = "struct"
+    any_aim: ClassVar[bool] = True
     search: ClassVar[type[Search]] = StructSearch
 
 
@@ -361,6 +454,7 @@ class StructCi(SearchEngine):
     """By operators and expected saving: the default."""
 
     name: ClassVar[str] = "struct-ci"
+    any_aim: ClassVar[bool] = True
     search: ClassVar[type[Search]] = StructCiSearch
 
 
@@ -438,6 +532,7 @@ class RandomPlans(SearchEngine):
     """At random."""
 
     name: ClassVar[str] = "random-plans"
+    any_aim: ClassVar[bool] = True
     search: ClassVar[type[Search]] = RandomSearch
 
 

@@ -92,9 +92,9 @@ class _Lazy:
             return ""
 
     def why_not(self, form: BlackBox) -> str:
-        """Not installed."""
-        del form
-        return "" if self.version() else "botorch is not installed; run: pip install 'hetplan[bayes]'"
+        """Not installed, or a wish that it does not know."""
+        missing = "" if self.version() else "botorch is not installed; run: pip install 'hetplan[bayes]'"
+        return missing or ("" if form.aim.cheapest else "it looks for the least cost only")
 
 
 class StructCiBotorch(_Lazy, StructCi):

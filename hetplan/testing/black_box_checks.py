@@ -5,9 +5,11 @@ The grid is small and its truth known, so that a search which may measure all of
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
+from hetplan.planner.forms.black_box import Aim, BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
 from hetplan.planner.forms.form import certify
 from hetplan.planner.tolerances import VALUE
 from hetplan.testing.known_case import Check, Skipped, another_form, overheard
@@ -77,6 +79,7 @@ def black_box_checks(solver: Solver) -> list[Check]:
     checks: tuple[tuple[str, Callable[[Solver], None]], ...] = (
         ("finds the best of all", _finds_the_best),
         ("refuses another form", another_form),
+        ("finds the best of whatever is sought", _finds_what_is_sought),
         ("says that there is nothing only when that is so", _nothing_there),
         ("passes over what cannot be measured", _set_aside),
         ("gives up where nothing can be measured", _in_vain),
@@ -111,6 +114,37 @@ def _finds_the_best(solver: Solver) -> None:
         assert certificate.value is not None, "it found nothing"
         best = best_cost(form)
         assert abs(certificate.value - best) <= VALUE, f"{certificate.value} where {best} is best and all was measured"
+
+
+def _finds_what_is_sought(solver: Solver) -> None:
+    aims = (Aim(("quality",), 2.0), Aim(("quality",)), Aim(("latency",)), Aim(("latency",), 2.0), Aim(("cost",), 2.0))
+    for aim in (*aims, Aim(("quality", "cost"))):
+        form = small_box(aim=aim)
+        if solver.refuses(form):
+            continue
+        certificate = certify(form, solver.solve(form, Limits()))
+        assert certificate.sound, f"certify refutes the answer: {certificate.faults}"
+        assert certificate.value is not None, f"it found nothing for {aim}"
+        best = best_of(form)
+        assert abs(certificate.value - best) <= VALUE, f"{certificate.value} where {best} is best of {aim}"
+
+
+def best_of(form: BlackBox) -> float:
+    """The best of the first figure sought, over all configurations, placements and shares, one by one."""
+    best = math.inf
+    for c in range(len(form.configurations)):
+        found = form.measure(c)
+        for where, shares in product(form.placements if found.passes else (), product(form.placed.shares, repeat=2)):
+            placed = np.asarray(where)
+            paid = form.placed.price[placed]
+            slow = form.placed.relative_time[placed] / np.where(paid > 0, shares, 1.0)
+            compute = (np.array(found.seconds) * slow)[None, None, :]
+            sizes = np.array([found.bytes_out])
+            latency = float(form.finish(compute, sizes, np.array([found.bytes_in]), placed[None, :])[0, 0])
+            cost = float(paid @ shares)
+            if latency <= form.limit_s and cost <= form.aim.budget:
+                best = min(best, {"cost": cost, "quality": -found.mean, "latency": latency}[form.aim.of[0]])
+    return best
 
 
 def _nothing_there(solver: Solver) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hetplan.planner.answer import Certificate
 
 __all__ = [
+    "Aim",
     "BlackBox",
     "Measured",
     "Operator",
@@ -53,7 +54,9 @@ __all__ = [
     "least_shares",
     "priced",
     "ranks",
+    "traded",
     "trimmed",
+    "unbeaten",
 ]
 
 
@@ -176,13 +179,34 @@ class Past:
     found: tuple[Measured, ...]
 
 
+Figure = Literal["cost", "quality", "latency"]
+"""What can be sought: the cost per hour, the measured accuracy, the seconds end to end."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is sought of the settings that keep all limits: one figure, or a front of several; what may be paid.
+
+    Figures count so that less is better: the cost per hour, the latency that is judged, minus the accuracy.
+    """
+
+    of: tuple[Figure, ...] = ("cost",)
+    budget: float = math.inf
+
+    @property
+    def cheapest(self) -> bool:
+        """Whether the least cost alone is sought."""
+        return self.of == ("cost",)
+
+
 @dataclass(frozen=True)
 class BlackBox(Form[int]):
     """Settings with outcomes to be measured; see the module. `measure` finds out about one configuration.
 
     `wishes` are the shares of samples that have to be in time, each with its limit; the strictest limit is `limit_s`.
     `ordered` says of which knobs the levels have an order, near ones alike (of none where it is empty).
-    The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes.
+    The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes; where
+    `aim` seeks another figure, the best of that within these limits and the budget (of several, of the first).
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
     relied upon.
@@ -214,6 +238,7 @@ class BlackBox(Form[int]):
     hard_votes: bool = False
     old: tuple[Measured, ...] = ()
     drift: float = 0.0
+    aim: Aim = Aim()
     journal: dict[int, Measured] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -298,7 +323,8 @@ class BlackBox(Form[int]):
         found = np.zeros(each.shape[1:])
         for share, limit in self.wishes or ((0.5, self.limit_s),):
             value = self.bound(each, share, least=least)
-            found = found if value is None else np.maximum(found, value * (self.limit_s / limit))
+            scale = self.limit_s / limit if math.isfinite(limit) else 1.0
+            found = found if value is None else np.maximum(found, value * scale)
         return found
 
     def bound(self, each: Vector, share: float, *, least: bool = False) -> Vector | None:
@@ -342,18 +368,74 @@ class BlackBox(Form[int]):
             best = min(best, costs[placement])
         return costs
 
+    def values(self, configuration: int, *, below: float = np.inf) -> Vector:
+        """Per placement the (first) figure sought, at its best within limits and budget; infinite where none is.
+
+        Placements that cannot be the best of their configuration, or come below `below`, are left at infinity.
+        """
+        found = self.journal[configuration]
+        if self.aim.of[0] == "latency":
+            return self._fastest(found)
+        # What a configuration costs matters only up to the budget where something else is sought.
+        costs = self.costs(configuration, below=below if self.aim.of[0] == "cost" else np.inf)
+        costs[costs > self.aim.budget * (1 + SLIP)] = np.inf
+        if self.aim.of[0] == "cost" or not np.isfinite(costs).any():
+            return costs
+        best = np.full(costs.size, np.inf)
+        best[int(np.argmin(costs))] = -self.orient(found.mean)
+        return best
+
+    def _fastest(self, found: Measured) -> Vector:
+        """Per placement the least latency that the budget pays for; slower ones than the best are left at infinity."""
+        fastest = np.full(len(self.placements), np.inf)
+        if not found.passes:
+            return fastest
+        whole = self.at_full(found)
+        for placement in np.argsort(whole, kind="stable"):
+            if whole[placement] > min(self.limit_s * (1 + SLIP), float(fastest.min())):
+                break
+            shares, dollars, latency = traded(self, found, int(placement))
+            if len(shares):
+                fastest[placement] = latency[dollars <= self.aim.budget * (1 + SLIP)].min(initial=np.inf)
+        return fastest
+
+    def figures(self, configuration: int) -> list[tuple[int, tuple[float, ...]]]:
+        """Placements with the figures sought, of a measured configuration: those that no other one beats."""
+        found = self.journal[configuration]
+        if len(self.aim.of) == 1 or "latency" not in self.aim.of:
+            best = self.values(configuration) if len(self.aim.of) == 1 else self.costs(configuration)
+            place = int(np.argmin(best))
+            known = {"quality": -self.orient(found.mean), "cost": float(best[place]), "latency": float(best[place])}
+            fits = np.isfinite(best[place]) and (len(self.aim.of) == 1 or best[place] <= self.aim.budget * (1 + SLIP))
+            return [(place, tuple(known[name] for name in self.aim.of))] if fits else []
+        rows: list[tuple[int, tuple[float, ...]]] = []
+        for placement in np.flatnonzero(self.at_full(found) <= self.limit_s * (1 + SLIP)) if found.passes else ():
+            _, dollars, latency = traded(self, found, int(placement))
+            for cost, seconds in zip(dollars.tolist(), latency.tolist(), strict=True):
+                known = {"quality": -self.orient(found.mean), "cost": cost, "latency": seconds}
+                if cost <= self.aim.budget * (1 + SLIP):
+                    rows.append((int(placement), tuple(known[name] for name in self.aim.of)))
+        return unbeaten(rows)
+
     @property
     def failed(self) -> Sequence[Measured]:
         """Configurations that were set aside, with their reasons."""
         return [one for one in self.journal.values() if one.verdict is Verdict.SET_ASIDE]
 
-    def cost(self, plan: int) -> float:
-        """The least cost per hour of a measured plan within the limit (infinite where it misses a target)."""
+    def value(self, plan: int) -> float:
+        """The (first) figure sought of a measured plan, at its best (infinite where it misses a limit)."""
         configuration, placement = divmod(plan, len(self.placements))
         measured = self.journal.get(configuration)
         if measured is None or not measured.passes:
             return float("inf")
-        return cheapest(self, measured, placement)[0]
+        most = self.aim.budget * (1 + SLIP)
+        if self.aim.of[0] == "latency":
+            _, dollars, latency = traded(self, measured, placement)
+            return float(latency[dollars <= most].min(initial=np.inf))
+        cost = cheapest(self, measured, placement)[0]
+        if math.isinf(cost) or cost > most:
+            return float("inf")
+        return cost if self.aim.of[0] == "cost" else -self.orient(measured.mean)
 
     def certify(self, answer: Answer[int]) -> Certificate:
         """Values from the journal; no bound is proved but by measuring all."""
@@ -370,7 +452,7 @@ class BlackBox(Form[int]):
             return Certificate()
         if not 0 <= answer.point < len(self):
             return Certificate(faults=(f"plan {answer.point} is none of the {len(self)}",))
-        value = self.cost(answer.point)
+        value = self.value(answer.point)
         if not np.isfinite(value):
             return Certificate(faults=(f"plan {answer.point} does not meet its targets by what was measured",))
         if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
@@ -479,6 +561,33 @@ def antichain(form: BlackBox, measured: Measured, placement: int, least: Vector 
     inside, dollars = inside[minimal], dollars[minimal]
     order = np.argsort(dollars, kind="stable")
     return inside[order], dollars[order]
+
+
+def traded(form: BlackBox, measured: Measured, placement: int) -> tuple[Vector, Vector, Vector]:
+    """Shares within the limit with their costs and latencies, cheapest first: each faster than all that cost less."""
+    inside, dollars, _ = _within(form, measured, placement, None)
+    if len(inside) == 1 and inside.size:
+        # One that was trimmed greedily, of too many: whole devices are the other end.
+        inside = np.unique(np.concatenate([inside, np.ones((1, inside.shape[1]))]), axis=0)
+        dollars = inside @ form.price[placement][priced(form, placement)]
+    latency = _latency(form, measured, placement, inside) if len(inside) else np.zeros(0)
+    order = np.lexsort((inside.sum(axis=1), latency, dollars))
+    faster = latency[order] < np.concatenate([[np.inf], np.minimum.accumulate(latency[order])[:-1]]) - SLIP
+    order = order[faster] if len(order) else order
+    return inside[order], dollars[order], latency[order]
+
+
+def unbeaten(rows: Sequence[tuple[int, tuple[float, ...]]]) -> list[tuple[int, tuple[float, ...]]]:
+    """Those that no other one beats: no larger in any figure, and smaller in one; of equal ones the first.
+
+    >>> unbeaten([(0, (1.0, 2.0)), (1, (2.0, 1.0)), (2, (2.0, 2.0)), (3, (1.0, 2.0))])
+    [(0, (1.0, 2.0)), (1, (2.0, 1.0))]
+    """
+    kept: list[tuple[int, tuple[float, ...]]] = []
+    for number, figures in sorted(rows, key=lambda row: row[1]):
+        if not any(all(a <= b for a, b in zip(other, figures, strict=True)) for _, other in kept):
+            kept.append((number, figures))
+    return kept
 
 
 def trimmed(form: BlackBox, measured: Measured, placement: int) -> Vector | None:

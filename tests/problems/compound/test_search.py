@@ -67,7 +67,7 @@ def test_tightening_has_the_specified_antichain():
     shares, dollars = antichain(form, form.journal[0], 0)
     assert shares.tolist() == [[0.5, 0.75], [1.0, 0.5]]
     assert dollars == pytest.approx([4.5875, 5.505])
-    assert form.cost(0) == pytest.approx(4.5875)
+    assert form.value(0) == pytest.approx(4.5875)
 
 
 def test_the_greedy_way_keeps_the_limit_and_is_seldom_far_off():
