@@ -249,7 +249,7 @@ def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str
 
 
 def _show(out: Output, outcome: Outcome, output: str | None) -> None:
-    from hetplan.cli.plan_page import outcome_body, show_outcome
+    from hetplan.cli.plan_page import show_outcome
 
     written = None
     if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:
@@ -270,4 +270,4 @@ def _show(out: Output, outcome: Outcome, output: str | None) -> None:
         out.people.line(f"written to {written}")
     elif output not in (None, "-") and Path(str(output)).exists():
         out.warn(f"{output} was left as it was: it is an older plan")
-    out.end(outcome.exit_code, outcome.reason, written=written, **outcome_body(outcome))
+    out.end(outcome.exit_code, outcome.reason, written=written, **outcome.as_dict())
