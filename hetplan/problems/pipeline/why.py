@@ -194,6 +194,17 @@ def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
         yield one if exact else replace(one, text=one.text + less)
 
 
+def _more_moves(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """The fewest moves that would do, where they are limited and no more than that is in the way."""
+    fleet = problem.wish.fleet
+    if fleet.moves is None:
+        return
+    free = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, moves=MANY)))
+    found = carried(free, ask, problem.served, free.asked("moves"), about="fewest moves")
+    if found is not None and found.value > fleet.moves:
+        yield change("slo.limits.moves", fleet.moves, round(found.value), "moves")
+
+
 def _fewest(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
     few = without_outdone(tree, problem.wish.fleet, anywhere=True)
     if count_prefixes(few) > MOST_PREFIXES:
