@@ -136,6 +136,7 @@ _COMMANDS = (
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
     ),
     _Command("profile", "profile:profile", "Inputs", ("hetplan profile measure.toml -o profile.json",)),
+    _Command("engine", "engine:engine", "Hosts", ("hetplan engine llama-8b-h100 profile.json --port 8000",)),
     _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
     _Command(
