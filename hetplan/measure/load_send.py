@@ -142,6 +142,7 @@ class _Pool:
         parts = urlsplit(url)
         ciphered = parts.scheme == "https"
         self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or (443 if ciphered else 80)
+        self._where = f"{parts.scheme}://{self._host}:{self._port}"
         # Whom to trust is said as to any program: SSL_CERT_FILE.
         self._tls = ssl.create_default_context() if ciphered else None
         self._tell, self._keep = free, keep
@@ -160,13 +161,13 @@ class _Pool:
                 await self._open()
             except ssl.SSLCertVerificationError as error:
                 raise InputError.one(
-                    file="--endpoint", value=f"https://{self._host}:{self._port}", why=error.verify_message,
+                    file="--endpoint", value=self._where, why=error.verify_message,
                     remedy="Say whom to trust: SSL_CERT_FILE=secrets/tls/ca.pem hetplan load ...",
                 ) from None  # fmt: skip
             except OSError as error:
                 why = os.strerror(error.errno) if error.errno else str(error)
                 raise InputError.one(
-                    file="--endpoint", value=f"http://{self._host}:{self._port}", why=f"nobody serves there ({why})",
+                    file="--endpoint", value=self._where, why=f"nobody serves there ({why})",
                     remedy="Apply the plan first; `hetplan status` says the address.",
                 ) from None  # fmt: skip
 
