@@ -62,9 +62,12 @@ class Measurer:
 
         if outcome.plan is None:
             return outcome
-        document = self.journal.document()
-        named = outcome.plan.inputs.model_copy(update={"measured": digest(document)})
-        plan = with_digest(outcome.plan.model_copy(update={"inputs": named}))
+        made, document = outcome.plan, self.journal.document()
+        if (front := outcome.front) is not None:
+            points = tuple((figures, self.signed(one, profiles, slo, state)) for figures, one in front.points)
+            outcome = replace(outcome, front=replace(front, points=points))
+        named = made.inputs.model_copy(update={"measured": digest(document)})
+        plan = with_digest(made.model_copy(update={"inputs": named}))
         report = verify(plan, list(profiles), slo, state=state, measured=document)
         finding = outcome.finding
         judged = outcome.judged(

@@ -78,6 +78,10 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
+FrontTo = Annotated[
+    Path | None,
+    typer.Option("--front", metavar="FOLDER", help="Write a front here: a CSV, a picture, the plan of each point."),
+]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),
@@ -111,6 +115,7 @@ def solve(
     allow_unchecked: Unchecked = False,
     simulated: Simulated = False,
     apply_repair: ApplyRepair = None,
+    front: FrontTo = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -122,6 +127,10 @@ def solve(
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, as_json=as_json)
+        if front is not None:
+            from hetplan.cli.front_page import ready_folder
+
+            ready_folder(front)
         if apply_repair is not None and output is None:
             why = "the changed SLO file needs a name"
             raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
@@ -148,7 +157,7 @@ def solve(
             return
         if simulated and outcome.plan is not None:
             outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _show(out, outcome, output)
+        _show(out, outcome, output, front)
 
 
 def _ready(output: str | None, *, as_json: bool) -> None:
@@ -248,10 +257,13 @@ def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str
     out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
 
 
-def _show(out: Output, outcome: Outcome, output: str | None) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
     from hetplan.cli.plan_page import outcome_body, show_outcome
 
     written = None
+    if front is not None and outcome.plan is not None and outcome.front is None:
+        why = "the objective names one wish after the other, so there is one plan"
+        raise InputError.one(file="--front", why=why, remedy='Write "objective": [{"front": ["quality", "cost"]}].')
     if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:
         from hetplan.profiles.plan_file import plan_bytes, write_plan
 
@@ -262,6 +274,14 @@ def _show(out: Output, outcome: Outcome, output: str | None) -> None:
             write_plan(outcome.plan, Path(output))
             written = output
     show_outcome(outcome, out.people)
+    body = outcome_body(outcome)
+    if outcome.front is not None:
+        from hetplan.cli.front_page import front_body, show_front, write_front
+
+        show_front(outcome.front, out.people)
+        body["front"] = front_body(outcome.front)
+        if front is not None:
+            out.people.line(f"  written to {front}: {len(write_front(outcome.front, front))} files")
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")
@@ -270,4 +290,4 @@ def _show(out: Output, outcome: Outcome, output: str | None) -> None:
         out.people.line(f"written to {written}")
     elif output not in (None, "-") and Path(str(output)).exists():
         out.warn(f"{output} was left as it was: it is an older plan")
-    out.end(outcome.exit_code, outcome.reason, written=written, **outcome_body(outcome))
+    out.end(outcome.exit_code, outcome.reason, written=written, **body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hetplan.errors import NoPlan
@@ -9,7 +10,20 @@ from hetplan.planner.draft import Repair
 from hetplan.planner.status import Exit, Finding, Found, verdict
 from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
-__all__ = ["Outcome"]
+__all__ = ["Front", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Front:
+    """Points with their figures (of `of`, in the user's units) and outcomes; each outcome holds a plan of its own.
+
+    `whole`: all that could be a point was measured. Else `chance` is how likely none is missing, under a model.
+    """
+
+    of: tuple[str, ...]
+    points: tuple[tuple[Mapping[str, float], Outcome], ...]
+    whole: bool = False
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -23,6 +37,8 @@ class Outcome:
     solves: tuple[Solve, ...] = ()
     warnings: tuple[Notice, ...] = ()
     violations: tuple[str, ...] = ()
+    front: Front | None = None
+    """Where several wishes are sought at once: every point, with its plan; `plan` is that of the first."""
 
     @property
     def status(self) -> str:

@@ -50,19 +50,24 @@ __all__ = [
 ]
 
 Maximised = Literal["rate", "quality", "goodput", "served"]
-Minimised = Literal["cost", "servers", "moves", "violations"]
+Minimised = Literal["cost", "servers", "moves", "violations", "latency"]
+Traded = Literal["quality", "cost", "latency"]
 
 
 class Objective(Model):
-    """One term of a lexicographic objective: exactly one of `max` and `min`."""
+    """One term of a lexicographic objective: exactly one of `max` and `min`; or a `front` of several wishes at once."""
 
     max: Maximised | None = None
     min: Minimised | None = None
+    front: tuple[Traded, ...] | None = Field(default=None, description="no point of it is beaten in all of these")
 
     @model_validator(mode="after")
     def _one_sense(self) -> Objective:
-        if (self.max is None) == (self.min is None):
-            raise wrong('a term is exactly one of "max" and "min"', 'Write {"max": "rate"} or {"min": "cost"}.')
+        if [self.max, self.min, self.front].count(None) != 2:
+            remedy = 'Write {"max": "rate"}, {"min": "cost"} or {"front": ["quality", "cost"]}.'
+            raise wrong('a term is exactly one of "max", "min" and "front"', remedy)
+        if self.front is not None and len(set(self.front)) != max(2, len(self.front)):
+            raise wrong("a front is of two or three different wishes", 'Write ["quality", "cost"].', at=("front",))
         return self
 
 
@@ -397,6 +402,8 @@ class Slo(Model):
         for number, term in enumerate(terms):
             if term in terms[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))
+            if self.objective[number].front is not None and len(terms) > 1:
+                raise wrong("a front is the whole objective", "Drop the other terms.", at=("objective", number))
         for app_id, app in self.apps.items():
             series = app.demand.series
             if series is not None and len(series) != self.horizon.periods:
