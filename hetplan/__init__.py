@@ -48,6 +48,7 @@ _WHERE = {
     "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
+    "whatif": "hetplan.studies.whatif",
     "write_plan": "hetplan.profiles.plan_file",
 }
 
@@ -82,6 +83,7 @@ __all__ = [
     "simulate",
     "solve",
     "verify",
+    "whatif",
     "write_plan",
 ]
 
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.read_plan import read_plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
+    from hetplan.studies.whatif import whatif
 
 
 def __getattr__(name: str) -> Any:

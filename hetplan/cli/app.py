@@ -68,7 +68,17 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
-    _Command("show", "plans:show", "Plan", ("hetplan show plan.json",)),
+    _Command("whatif", "whatif:whatif", "Plan", ("hetplan whatif profile.json slo.json --vary budget=1:5",)),
+    _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
+    _Command(
+        "report",
+        "report:report",
+        "Plan",
+        (
+            "hetplan report plan.json profile.json slo.json -o report.html",
+            "hetplan report plan.json -o report.html",
+        ),
+    ),
     _Command(
         "diff",
         "plans:diff",
@@ -113,12 +123,7 @@ _COMMANDS = (
         "Inputs",
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
     ),
-    _Command(
-        "profile",
-        "profile:profile",
-        "Inputs",
-        ("hetplan profile measure.toml -o profile.json",),
-    ),
+    _Command("profile", "profile:profile", "Inputs", ("hetplan profile measure.toml -o profile.json",)),
     _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
     _Command(

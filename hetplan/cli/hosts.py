@@ -59,8 +59,13 @@ def apply(
                 out.warn(note, kind="note")
             done = len(applied.steps)
             reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
-            out.people.line(f"{reason}; queries go to {applied.endpoint}/v1/APP")
+            out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")
             out.end(Exit.OK, reason, endpoint=applied.endpoint)
+
+
+def _path(deployment: Deployment) -> str:
+    """Where applications are asked: text by OpenAI's paths, all else by their names."""
+    return "/v1/chat/completions" if deployment.makes_text else "/v1/APP"
 
 
 def show_difference(out: Output, found: Difference) -> int:
@@ -144,7 +149,7 @@ def status(
             ]  # fmt: skip
             if rows:
                 out.people.table(("load", "workers", "model", "status", "qps", "used", "ms"), rows)
-                where = f"queries go to {deployment.endpoint()}/v1/APP"
+                where = f"queries go to {deployment.endpoint()}{_path(deployment)}"
                 out.people.line(where if deployment.routed else "no router runs: queries go nowhere")
             missing = deployment.missing(seen)
             for line in missing:

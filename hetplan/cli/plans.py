@@ -25,7 +25,11 @@ __all__ = ["diff", "differences", "show", "verify"]
 
 Svg = Annotated[
     Path | None,
-    typer.Option("--svg", metavar="FILE", help="Draw the plan's policies (queue length x slack) into this SVG file."),
+    typer.Option(
+        "--svg",
+        metavar="FILE",
+        help="Draw the plan (its fleet and flows, or its policies) into this file.",
+    ),
 ]
 Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_policy import PolicyTable
 
-__all__ = ["draw_policies", "show_policies", "write_svg"]
+__all__ = ["busiest_policies", "draw_policies", "show_policies", "write_svg"]
 
 _MARGIN = 28
 """Columns of a terminal that the labels beside a picture take."""
@@ -48,19 +48,24 @@ def draw_policies(plan: Plan, page: Page, *, load_qps: float | None = None) -> N
         _draw(app, table, page, note)
 
 
+def busiest_policies(plan: Plan) -> list[PolicyTable]:
+    """Per group of workers, the policy of the highest load."""
+    return [tables[-1] for _, tables in _groups(plan)]
+
+
 def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
-    """All policies of a plan (or those that serve one load) as one SVG file."""
+    """The plan as one SVG file: its policies (or those that serve one load), else its fleet and where queries go."""
+    from hetplan.drawing.fleet import fleet_picture
     from hetplan.planner.plan_policy_picture import svg_of
 
     groups = _groups(plan)
-    if not groups:
-        raise InputError.one(
-            file=str(path), why=f"a {plan.question} plan has no policies to draw", remedy="Leave --svg out."
-        )
-    kept = [table for _, tables in groups for table in (tables if load_qps is None else [_serving(tables, load_qps)])]
-    title = ", ".join(dict.fromkeys(app for app, _ in groups))
+    if groups:
+        kept = [table for _, many in groups for table in (many if load_qps is None else [_serving(many, load_qps)])]
+        text = svg_of(kept, title=", ".join(dict.fromkeys(app for app, _ in groups)))
+    else:
+        text = fleet_picture(plan.model_dump(mode="json", by_alias=True, exclude_none=True)).svg(alone=True)
     try:
-        path.write_text(svg_of(kept, title=title), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         why = f"cannot be written: {error.strerror}"
         raise InputError.one(file=str(path), why=why, remedy="Name another file.") from None

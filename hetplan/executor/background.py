@@ -12,6 +12,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
+from hetplan.profiles.engines import Engine
 from hetplan.profiles.load import load_slo, read_profile
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
@@ -55,6 +56,8 @@ class Background:
 
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
+        if plan.question == "llm":
+            return None
         if self.profile is not None and runs_on(self.profile, load.variant, hardware):
             return dict(law_of_load(self.profile, load, hardware, extend=load.app in plan.policies).data)
         for dispatch in plan.dispatch.values():
@@ -63,6 +66,24 @@ class Background:
                 self._one_run(plan, f"{load.variant}@{hardware}")
                 return law_data(plan.tables[found], at=self.settings(load, hardware))
         return None
+
+    def engine(self, plan: Plan, load: Load, hardware: str) -> Engine | None:
+        """The engine of a load that makes text; InputError where the profile that says its law is not named."""
+        if plan.question != "llm":
+            return None
+        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+            raise InputError.one(
+                file="hosts.toml", path="$.profiles", value=f"{load.variant} on {hardware}",
+                why="the law of this engine is not known", remedy='Name the profile: profiles = ["profile.json"].',
+            )  # fmt: skip
+        found = self.profile.engines.get(run_of(self.profile, load, hardware).engine or "")
+        if found is None or found.role != "mixed":
+            role = found.role if found is not None else "none"
+            raise InputError.one(
+                file="plan", path=f"$.workers.{load.id}", value=role, why="only engines of role mixed are applied",
+                remedy="Plan with mixed engines: KV between machines is moved by the engines' own means.",
+            )  # fmt: skip
+        return found
 
     def _one_run(self, plan: Plan, key: str) -> None:
         """Without a profile a table is known by "variant@hardware" alone: InputError where two runs are meant."""
@@ -134,7 +155,7 @@ class Background:
         known = pipeline_of(self.profile, wanted) is not None
         stages = stages_of(self.profile, wanted) if known else stages_by_routes(plan, app)
         return {
-            "slo_ms": target.max_ms if target is not None else stated,
+            "slo_ms": None if plan.question == "llm" else target.max_ms if target is not None else stated,
             "late": late_of(dispatch, wanted),
             "balancing": balancing_of(dispatch, wanted),
             "combine": combine_of(self.profile, wanted).name.lower(),

@@ -155,6 +155,13 @@ class Deployment:
         """Whether a router runs."""
         return self.targets[self.hosts.router_target].routed() is not None
 
+    @property
+    def makes_text(self) -> bool:
+        """Whether what was last brought about makes text, and is asked by OpenAI's protocol."""
+        record = Record.read(self._record_path)
+        units = map(Unit.from_dict, record.units) if record is not None else ()
+        return any(load.tokens is not None for unit in units for load in unit.loads)
+
     def endpoint(self) -> str:
         """Where queries go; the router's real port where hosts.toml leaves it open."""
         routed = self.targets[self.hosts.router_target].routed()

@@ -26,6 +26,7 @@ __all__ = [
     "Machines",
     "ModelRule",
     "OnnxModel",
+    "OpenaiModel",
     "RouterSettings",
     "Security",
     "SleepModel",
@@ -209,7 +210,31 @@ class HttpModel(_Match):
         return self
 
 
-ModelRule = Annotated[SleepModel | OnnxModel | CommandModel | HttpModel, Field(discriminator="kind")]
+class OpenaiModel(_Match):
+    """A server that makes text by OpenAI's protocol (vLLM, SGLang, TGI, llama.cpp): one per instance of the plan."""
+
+    kind: Literal["openai"]
+    command: tuple[str, ...] = Field(
+        default=(),
+        description='words; "{port}", "{variant}", "{most_tokens}", "{most_seqs}", "{tensor}" ... are filled',
+    )
+    url: str | None = Field(default=None, pattern=r"^http://[^/?#]+$", description="http://HOST:PORT, instead")
+    port: Port = Field(default=0, description="where the command is to listen; 0: any free one")
+    ready: str = Field(default="/health", pattern="^/", description="the path that answers 200 once it is ready")
+    model: str | None = Field(default=None, description="what the server calls its model; by default the variant")
+    timeout_s: Positive = Field(default=600.0, description="a server that ended is ready again by then")
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_server(self) -> OpenaiModel:
+        if bool(self.command) == (self.url is not None):
+            raise wrong("a server is started by `command` or runs at `url`", "Name one of them.", at=("command",))
+        if self.command and not self.port and not any("{port}" in word for word in self.command):
+            raise wrong("the command does not say where to listen", 'Write "{port}" in it.', at=("command",))
+        return self
+
+
+ModelRule = Annotated[SleepModel | OnnxModel | CommandModel | HttpModel | OpenaiModel, Field(discriminator="kind")]
 
 _OF_OTHER_TOOLS = ("evaluators", "measure", "watch", "extensions")
 

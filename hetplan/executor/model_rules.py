@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import CommandModel, HostsFile, HttpModel, OnnxModel, SleepModel
+from hetplan.executor.hosts_file import (
+    CommandModel,
+    HostsFile,
+    HttpModel,
+    ModelRule,
+    OnnxModel,
+    OpenaiModel,
+    SleepModel,
+)
+from hetplan.profiles.engines import Engine
 from hetplan.profiles.workers import Load
 
 __all__ = ["filled", "served_by"]
 
 Law = Mapping[str, Any]
-_PLACE = re.compile(r"\{([a-z]+)(?:\.([A-Za-z_][A-Za-z0-9_.-]*))?\}")
+_PLACE = re.compile(r"\{([a-z_]+)(?:\.([A-Za-z_][A-Za-z0-9_.-]*))?\}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
 def served_by(
-    hosts: HostsFile, load: Load, hardware: str, *, law: Law | None, table: Callable[[str], Law | None]
-) -> dict[str, Any]:
-    """The model of a load as plain data: its kind, and what that kind needs to start."""
+    hosts: HostsFile, load: Load, hardware: str, *, law: Law | None, table: Callable[[str], Law | None],
+    tokens: Law | None = None, engine: Engine | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The model of a load as plain data: its kind, and what that kind needs to start.
+
+    A load that makes text has an `engine`, and `tokens` is the law of its iterations.
+    """
     names = {"variant": load.variant, "node": load.node, "app": load.app, "hardware": hardware}
     for number, rule in enumerate(hosts.models):
         if rule.fits(variant=load.variant, node=load.node, app=load.app, hardware=hardware):
             at = f"$.models[{number}]"
-            if isinstance(rule, SleepModel):
+            if engine is not None:
+                made = _text(rule, load, engine, tokens or {}, names, at)
+            elif isinstance(rule, OpenaiModel):
+                raise InputError.one(
+                    file="hosts.toml", path=at, value=load.id, why="the plan does not say that this load makes text",
+                    remedy='Serve it by kind = "http" with protocol = "openai".',
+                )  # fmt: skip
+            elif isinstance(rule, SleepModel):
                 made = _sleep(rule, load, hardware, law, table, at)
             elif isinstance(rule, OnnxModel):
                 made = _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
@@ -37,8 +57,41 @@ def served_by(
     wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
-        remedy=f'Add [[models]] with kind = "sleep", "onnx", "http" or "command" that fits {wanted}.',
+        remedy=f'Add [[models]] with kind = "sleep", "onnx", "http", "openai" or "command" that fits {wanted}.',
     )  # fmt: skip
+
+
+def _text(
+    rule: ModelRule, load: Load, engine: Engine, tokens: Law, names: Mapping[str, Any], at: str
+) -> dict[str, Any]:  # fmt: skip
+    """The model of a load that makes text: a server of OpenAI's protocol, or the embedded engine that keeps the law."""
+    if isinstance(rule, SleepModel):
+        if rule.ms is not None or rule.table is not None or rule.statistic != "table":
+            raise InputError.one(
+                file="hosts.toml", path=at, value=load.id, why="a load that makes text keeps the law of its engine",
+                remedy="Leave out ms, table and statistic; `times` makes it slower.",
+            )  # fmt: skip
+        return {"kind": "tokens", "law": tokens, "times": rule.times}
+    if not isinstance(rule, OpenaiModel):
+        raise InputError.one(
+            file="hosts.toml", path=f"{at}.kind", value=rule.kind, why=f"{load.id} makes text token by token",
+            remedy='Serve it by kind = "openai", or by kind = "sleep", which keeps the law without computing.',
+        )  # fmt: skip
+    if load.instances > 1 and (rule.port or rule.url):
+        raise InputError.one(
+            file="hosts.toml", path=at, value=load.instances, why="instances of one machine have a server each",
+            remedy="Leave out port and url, and write {port} in the command.",
+        )  # fmt: skip
+    words = {
+        **names, "knobs": load.knobs, "most_tokens": tokens["most_tokens"], "most_seqs": tokens["most_seqs"],
+        "tensor": engine.tensor, "pipeline": engine.pipeline, "precision": engine.precision,
+        "context_tokens": engine.context_tokens,
+    }  # fmt: skip
+    return {
+        "kind": "openai", "command": _with_port(rule.command, words, at), "url": rule.url, "port": rule.port,
+        "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s,
+        "environment": dict(rule.environment),
+    }  # fmt: skip
 
 
 def _sleep(
@@ -87,16 +140,20 @@ _PATHS = {
 
 def _http(rule: HttpModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     route, ready = _PATHS[rule.protocol]
-    # The port is the worker's to fill in.
-    words = [
-        "{port}".join(filled(part, names, at=f"{at}.command[{number}]") for part in word.split("{port}"))
-        for number, word in enumerate(rule.command)
-    ]
     return {
-        "kind": "http", "command": words, "url": rule.url, "port": rule.port, "protocol": rule.protocol,
+        "kind": "http", "command": _with_port(rule.command, names, at), "url": rule.url, "port": rule.port,
+        "protocol": rule.protocol,
         "route": filled(rule.route or route, names, at=f"{at}.route"), "ready": rule.ready or ready,
         "model": names["variant"], "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
     }  # fmt: skip
+
+
+def _with_port(command: Sequence[str], names: Mapping[str, Any], at: str) -> list[str]:
+    """The words of a command; the port is the worker's to fill in."""
+    return [
+        "{port}".join(filled(part, names, at=f"{at}.command[{number}]") for part in word.split("{port}"))
+        for number, word in enumerate(command)
+    ]
 
 
 def filled(text: str, names: Mapping[str, Any], *, at: str = "") -> str:
@@ -120,7 +177,8 @@ def filled(text: str, names: Mapping[str, Any], *, at: str = "") -> str:
         if found is None or isinstance(found, Mapping):
             raise InputError.one(
                 file="hosts.toml", path=at, value=text, why=f"the load has no {match[0]}",
-                remedy="Known are {variant}, {node}, {app}, {hardware} and {knobs.NAME}, where the load has them.",
+                remedy="Known are {variant}, {node}, {app}, {hardware} and {knobs.NAME}, where the load has them; for "
+                "text also {most_tokens}, {most_seqs}, {tensor}, {pipeline}, {precision} and {context_tokens}.",
             )  # fmt: skip
         written = f"{found:g}" if isinstance(found, float) else str(found)
         if not _PLAIN.match(written) or ".." in written:

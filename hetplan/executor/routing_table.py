@@ -30,6 +30,7 @@ def _unit(unit: Unit, at: Endpoint) -> dict[str, Any]:
                 "id": load.id, "app": load.app, "node": load.node, "variant": load.variant, "servers": load.servers,
                 "max_batch": load.max_batch, "quality": load.quality, "expected": load.expected,
                 "outcomes": list(load.outcomes), "retry": bool(load.model.get("retry", True)),
+                **({"streams": True, "instances": load.instances, "tokens": load.tokens} if load.streams else {}),
             }
             for load in unit.loads
         ],

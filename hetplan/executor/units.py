@@ -27,7 +27,8 @@ class LoadSpec:
     {"kind": "onnx", "path": ...} or {"kind": "command", "command": [...]}. `expected` is how long a batch should take,
     by the profile: by it a query that could not be in time any more is given up, where its application does that.
     `gpu_mem_gib` is what one instance needs of a GPU's memory, by the profile.
-    `outcomes` are what its answers may come to, each with its share.
+    `outcomes` are what its answers may come to, each with its share. `tokens` is the law of its engine, where it makes
+    text, with the plan's chunk and most sequences.
     """
 
     id: str
@@ -49,6 +50,12 @@ class LoadSpec:
     expected: Law | None = None
     quality: float | None = None
     outcomes: Mapping[str, float] = field(default_factory=dict)
+    tokens: Law | None = None
+
+    @property
+    def streams(self) -> bool:
+        """Whether its answers can come piece by piece."""
+        return self.model.get("kind") in ("tokens", "openai", "http")
 
     @property
     def servers(self) -> int:

@@ -20,6 +20,7 @@ from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.tokens import law_of_engine
 
 __all__ = ["Wanted", "wanted"]
 
@@ -43,12 +44,6 @@ def wanted(
 
     `running` are units that run now: a worker stays on the host where it is.
     """
-    if plan.question == "llm":
-        raise InputError.one(
-            file="plan", path="$.question", value="llm",
-            why="machines that make text are planned and simulated by this version, and not applied",
-            remedy="Start the engines with the plan's most_tokens and most_seqs by your own means.",
-        )  # fmt: skip
     known = background if background is not None else Background.of(hosts)
     chosen = _period(plan, period)
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)
@@ -185,11 +180,16 @@ class _Placing:
 
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
-    law, model, memory = None, {}, None
+    law, model, memory, tokens = None, {}, None, None
     try:
+        engine = known.engine(plan, load, worker.hardware)
+        if engine is not None:
+            most, serve = law_of_engine(engine), load.serve
+            chosen = (serve.most_tokens or most.most_tokens, serve.most_seqs or most.most_seqs)
+            tokens = most.limited(*chosen).as_dict()
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
-        model = served_by(hosts, load, worker.hardware, law=law, table=known.table)
+        model = served_by(hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine)
     except InputError as error:
         faults.extend(error.faults)
     share = load.share
@@ -200,6 +200,7 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         share_cpu_cores=share.cpu_cores if share else None,
         gpu_mem_gib=memory, enforce=share.enforce if share else "none",
         model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
+        tokens=tokens,
     )  # fmt: skip
 
 

@@ -315,7 +315,7 @@ def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
 
 
 def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
-    """Offers under which machines may be taken back; no question keeps spare ones for that."""
+    """Offers under which machines may be taken back (no question keeps spare ones for that), or cost less for long."""
     rented: Counter[str] = Counter()
     for worker in workers:
         if worker.offer is not None:
@@ -325,6 +325,9 @@ def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
         if often:
             text = f"{count} machines may be taken back, {often * count:g} times an hour in all: none is kept in spare"
             yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
+        if inputs.profile.offers[offer].commit is not None:
+            text = "rented by the hour: commitments are planned by the question fleet"
+            yield Notice(code="W-commit", at=f"offers.{offer}", text=text)
 
 
 def _notices(inputs: Inputs, ask: Asking) -> tuple[Notice, ...]:

@@ -79,6 +79,14 @@ class Outcome:
         finding = replace(self.finding, promise_broken=bool(broken))
         return replace(self, finding=finding, violations=(*self.violations, *broken))
 
+    def _repr_html_(self) -> str:
+        """The outcome as a notebook shows it: the plan, or why there is none and what would give one."""
+        from hetplan.drawing.report import outcome_fragment, plan_fragment
+
+        plan = "" if self.plan is None else plan_fragment(self.plan.model_dump(mode="json", exclude_none=True))
+        lines = [*self.why, *self.violations]
+        return outcome_fragment(self.status, self.reason, lines, [one.text for one in self.repairs]) + plan
+
     @property
     def found(self) -> Found:
         """Whether there is a plan, and if not, of which kind the absence is."""

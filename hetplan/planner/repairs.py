@@ -29,7 +29,7 @@ from hetplan.profiles.load import load_slo
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 
-__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "tried"]
+__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "steps_of", "tried", "value_at"]
 
 MOST_TRIALS = 24
 """Questions asked again for one answer; each may take as long as the first."""
@@ -101,16 +101,16 @@ def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
         bounds = [
             replace(repair, field=f"slo.{rest}.{name}[1]", to=float(count), edits=())
             for name, count in mix
-            if ((_at(given[file], ("limits", "instances", name)) or [0, 0])[1] or 0) < float(count)
+            if ((value_at(given[file], ("limits", "instances", name)) or [0, 0])[1] or 0) < float(count)
         ]
         return _merged([edits_of(one, given) for one in bounds])
     under = re.fullmatch(r"hosts \(under (.+)\)", rest)
     if under is not None:
         return _hosts(under[1], given[file], float(repair.amount or 0))
-    path = _path(rest, given[file])
+    path = steps_of(rest, given[file])
     if path is None:
         return ()
-    now = _at(given[file], path)
+    now = value_at(given[file], path)
     if path[-1] == "latency" and isinstance(now, list):
         late = [place for place, target in enumerate(now) if target["max_ms"] < float(repair.to)]
         return tuple(Edit(file, (*path, place, "max_ms"), repair.to) for place in late)
@@ -134,13 +134,13 @@ def _instances(file: str, path: tuple[Step, ...], given: Any, repair: Repair) ->
     if len(path) < 3 or not isinstance(repair.to, int | float):
         return ()
     place = path[3] if len(path) > 3 else 1
-    stated = _at(given, path[:3])
+    stated = value_at(given, path[:3])
     bounds = [0, None] if stated is None else list(stated) if isinstance(stated, list | tuple) else [0, stated]
     bounds[int(place)] = round(repair.to)
     return (Edit(file, path[:3], bounds),)
 
 
-def _path(text: str, given: Any) -> tuple[Step, ...] | None:
+def steps_of(text: str, given: Any) -> tuple[Step, ...] | None:
     """The steps of a field; keys may have dots of their own."""
     steps: list[Step] = []
     at = given
@@ -157,11 +157,12 @@ def _path(text: str, given: Any) -> tuple[Step, ...] | None:
                 return None
             steps.append(key)
             text = text[len(key) :].removeprefix(".")
-        at = _at(at, steps[-1:])
+        at = value_at(at, steps[-1:])
     return tuple(steps)
 
 
-def _at(given: Any, path: Sequence[Step]) -> Any:
+def value_at(given: Any, path: Sequence[Step]) -> Any:
+    """What is there in a document; None where nothing is."""
     for step in path:
         try:
             given = given[step]
@@ -353,7 +354,7 @@ def _moved(edits: Sequence[Edit], given: Documents, *, up: bool) -> Iterator[tup
     """The edits with their numbers rounded, then moved on by ever more."""
     before: tuple[Edit, ...] = ()
     for nudge in NUDGES:
-        made = tuple(_one_moved(edit, _at(given[edit.file], edit.path), nudge, up=up) for edit in edits)
+        made = tuple(_one_moved(edit, value_at(given[edit.file], edit.path), nudge, up=up) for edit in edits)
         if made and made != before:
             yield made
         before = made
@@ -406,7 +407,7 @@ def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
 
 
 def _stated(edit: Edit, given: Documents) -> Any:
-    stated = _at(given[edit.file], edit.path)
+    stated = value_at(given[edit.file], edit.path)
     if isinstance(edit.value, list):
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
         return next((o for o, v in zip(old, edit.value, strict=True) if o != v), None)
@@ -425,7 +426,7 @@ def _in_words(edit: Edit, given: Documents, unit: str) -> str:
     at = edit.file
     for step in edit.path:
         at += f"[{step}]" if isinstance(step, int) else f".{step}"
-    stated, value = _at(given[edit.file], edit.path), edit.value
+    stated, value = value_at(given[edit.file], edit.path), edit.value
     if isinstance(value, list):
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
         side = next((k for k in (1, 0) if old[k] != value[k]), 1)

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from hetplan.problems.compound import wish as compound
+from hetplan.problems.fields import OF_FLEETS
 from hetplan.problems.pipeline import wish as pipeline
 from hetplan.problems.policy import wish as policy
 from hetplan.problems.pool import wish as pool
@@ -37,11 +38,11 @@ __all__ = ["QUESTIONS", "Mark", "fields_of_slo", "mark_of", "table"]
 Mark = Literal["kept", "played", "holds", "refused", "-"]
 
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "pool": pool.REFUSED,
-    "pipeline": pipeline.REFUSED,
-    "variants": variants.REFUSED,
-    "policy": policy.REFUSED,
-    "compound": compound.REFUSED,
+    "pool": {**OF_FLEETS, **pool.REFUSED},
+    "pipeline": {**OF_FLEETS, **pipeline.REFUSED},
+    "variants": {**OF_FLEETS, **variants.REFUSED},
+    "policy": {**OF_FLEETS, **policy.REFUSED},
+    "compound": {**OF_FLEETS, **compound.REFUSED},
 }
 QUESTIONS = tuple(_REFUSED)
 ALL = " ".join(QUESTIONS)
@@ -51,7 +52,10 @@ _PLAYED = {
     "apps.*.latency.*.percentile": "pool compound",
     "apps.*.demand.rate_qps": "compound",
     "apps.*.demand.arrivals": "pool pipeline variants compound",
-    "apps.*.demand.trace": "pool pipeline variants compound",
+    **dict.fromkeys(
+        (f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress")),
+        "pool pipeline variants compound",
+    ),
     "apps.*.lifetime_s": "compound",
 }
 _HOLDS = {"limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound"}
@@ -67,8 +71,8 @@ def fields_of_slo() -> tuple[str, ...]:
     return tuple(_fields(Slo, ""))
 
 
-WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.demand.trace",
-         "apps.*.candidates", "apps.*.runs", "objective")  # fmt: skip
+WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
+         "apps.*.runs", "objective")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 

@@ -40,7 +40,12 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     return tuple(obstacles(inputs))
 
 
-def _of_text(inputs: Inputs) -> Iterator[Obstacle]:
+def _beside(inputs: Inputs) -> Iterator[Obstacle]:
+    """What only fleets are planned with, and only the question of text."""
+    for name, zone in inputs.profile.zones.items():
+        if zone.quota:
+            text = "quotas of zones are kept by the question fleet"
+            yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
     if inputs.profile.engines or any(app.goodput is not None for app in inputs.slo.apps.values()):
         from hetplan.problems.llm.fits import of_another_question
 
@@ -49,27 +54,27 @@ def _of_text(inputs: Inputs) -> Iterator[Obstacle]:
 
 def compound(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for compound plans."""
-    return (*_of_text(inputs), *_compound(inputs))
+    return (*_beside(inputs), *_compound(inputs))
 
 
 def pipeline(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for pipelines."""
-    return (*_of_text(inputs), *_pipeline(inputs))
+    return (*_beside(inputs), *_pipeline(inputs))
 
 
 def policy(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a policy."""
-    return (*_of_text(inputs), *_policy(inputs))
+    return (*_beside(inputs), *_policy(inputs))
 
 
 def variants(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for variants."""
-    return (*_of_text(inputs), *_variants(inputs))
+    return (*_beside(inputs), *_variants(inputs))
 
 
 def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a pool."""
-    return (*_of_text(inputs), *_pool(inputs))
+    return (*_beside(inputs), *_pool(inputs))
 
 
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {

@@ -11,7 +11,7 @@ from hetplan.profiles.json_path import closest, shortened
 
 __all__ = ["FEATURES", "VERSIONS", "format_faults", "is_newer"]
 
-VERSIONS = {"profile": (1, 2), "slo": (1, 1), "state": (1, 1), "plan": (1, 1)}
+VERSIONS = {"profile": (1, 3), "slo": (1, 2), "state": (1, 1), "plan": (1, 2)}
 """Kind of file -> the version that this hetplan writes; it reads every version up to it of the same major number."""
 
 FEATURES: dict[str, frozenset[str]] = {

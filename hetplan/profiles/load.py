@@ -29,7 +29,6 @@ from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
-from hetplan.profiles.traces import read_trace
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
 from hetplan.profiles.workers import Load
 
@@ -113,8 +112,11 @@ def _load_inputs(
         read_slo.model = counted[0]
     traces: dict[str, Any] = {}
     hashes: dict[str, str] = {}
-    if read_slo.model is not None:
-        faults += _read_traces(read_slo.model, slo, read_slo.name, traces, hashes)
+    if read_slo.model is not None and any(app.demand.trace for app in read_slo.model.apps.values()):
+        from hetplan.profiles.traces import read_traces
+
+        folder = Path(slo).parent if isinstance(slo, str | os.PathLike) else Path.cwd()
+        faults += read_traces(read_slo.model, folder, read_slo.name, traces, hashes)
     measured_document = None
     if measured is not None:
         try:
@@ -318,8 +320,10 @@ def _dangling(
         faults += from_slo.drain(said=missing)
         missing |= absent
     if state is not None and state.model is not None:
+        from hetplan.profiles.state_references import check_state
+
         from_state = References(profile.model, known, state.file_of)
-        from_state.check_state(state.model, slo.model if not slo.faults else None, complete=not state.faults)
+        check_state(from_state, state.model, slo.model if not slo.faults else None, complete=not state.faults)
         faults += from_state.drain(said=missing)
     return faults
 
@@ -349,19 +353,6 @@ def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
             continue  # what was seen is drawn from, and classes take the means of it
         changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
     return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults
-
-
-def _read_traces(slo: Slo, source: Given, name: str, traces: dict[str, Any], hashes: dict[str, str]) -> Sequence[Fault]:
-    folder = Path(source).parent if isinstance(source, str | os.PathLike) else Path.cwd()
-    faults: list[Fault] = []
-    for app_id, app in slo.apps.items():
-        if app.demand.trace is not None:
-            path = f"$.apps.{app_id}.demand.trace"
-            try:
-                traces[app_id], hashes[app_id] = read_trace(app.demand.trace, folder, file=name, path=path)
-            except InputError as error:
-                faults += error.faults
-    return faults
 
 
 def _journal(source: Given, name: str) -> Any:

@@ -1,18 +1,19 @@
-"""The references of a pipeline: that each leads somewhere, and to the right kind of thing."""
+"""The references of pipelines and tiers: that each leads somewhere, and to the right kind of thing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.profile import Metric, Profile
 
 if TYPE_CHECKING:
     from hetplan.profiles.pipelines import Pipeline
 
-__all__ = ["check_pipeline"]
+__all__ = ["check_pipeline", "check_tiers", "combined", "known_tier"]
 
 
 def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:
@@ -76,3 +77,39 @@ def _variant_of(found: Dangling, variant_id: str, task: str | None, steps: Steps
     if variant is not None and task is not None and variant.task != task:
         why = f"a variant of task {task}; {variant_id} is of {variant.task}"
         found.fault(steps, variant_id, why, "Name a variant of that task.")
+
+
+def check_tiers(found: Dangling) -> None:
+    """Tiers are named once; hardware and the ends of links name some of them."""
+    tiers = found.profile.tiers
+    if len(set(tiers)) < len(tiers):
+        found.fault(("tiers",), list(tiers), "different tiers, from near to far", "Name each once.")
+    for name, hardware in found.profile.hardware.items():
+        known_tier(found, hardware.tier, "hardware", name, "tier")
+    for number, link in enumerate(found.profile.links):
+        for end, tier in enumerate(link.between):
+            known_tier(found, tier, "links", number, "between", end)
+
+
+def known_tier(found: Dangling, tier: str | None, *steps: str | int) -> None:
+    """A fault unless the profile has the tier (None names none)."""
+    tiers = found.profile.tiers
+    if tier is not None and not tiers:
+        found.absent.setdefault("tiers", []).append((steps, tier))
+    elif tier is not None and tier not in tiers:
+        listed = ", ".join(tiers)
+        found.fault(steps, tier, f"there is no tier {tier!r}", f"{closest(tier, tiers)}Tiers are: {listed}.")
+
+
+def combined(profile: Profile, pipeline: Pipeline) -> Sequence[Metric]:
+    """The range of a product of qualities, where every factor has one from 0 up."""
+    if pipeline.quality.rule != "product":
+        return []
+    most = 1.0
+    for node in pipeline.nodes.values():
+        task = profile.tasks.get(node.task or "")
+        metric = profile.metrics.get(task.metric or "") if task is not None else None
+        if metric is None or metric.range[0] < 0:
+            return []
+        most *= metric.range[1]
+    return [Metric(range=(0.0, most))]

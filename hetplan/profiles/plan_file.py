@@ -15,6 +15,7 @@ from hetplan.profiles.plan import Dispatch, Plan
 __all__ = [
     "FEATURES",
     "OUTCOMES",
+    "PERIODS",
     "plan_bytes",
     "plan_dict",
     "plan_digest",
@@ -26,8 +27,13 @@ __all__ = [
 OUTCOMES = "outcomes/1"
 """The feature of plans whose routes depend on what answers came to."""
 
-FEATURES = frozenset({kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0])} | {OUTCOMES})
-"""What this version knows: dispatch rules, outcomes. A plan that requires another feature is refused by its name."""
+PERIODS = "periods/1"
+"""The feature of plans whose workers are in parts: what acts on a plan takes one period of it first."""
+
+FEATURES = frozenset(
+    {kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0])} | {OUTCOMES, PERIODS}
+)
+"""What this version knows: rules, outcomes, periods. A plan that requires another feature is refused by its name."""
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ __all__ = ["CLAIMS", "LEAVES", "REMARKS", "RUNS", "Meaning", "meaning_of"]
 Meaning = Literal["runs", "claims", "remark"]
 
 RUNS = """
-question requires[] periods[].id periods[].start_s periods[].end_s
+question requires[] periods[].id periods[].start_s periods[].end_s periods[].parts[]
 workers[].id workers[].period workers[].hardware workers[].offer workers[].host workers[].count workers[].standby
 workers[].queue workers[].loads[].id workers[].loads[].app workers[].loads[].node workers[].loads[].variant
 workers[].loads[].at.* workers[].loads[].artifact workers[].loads[].knobs.* workers[].loads[].instances
@@ -37,6 +37,7 @@ tables.*.quantity tables.*.axes.*[] tables.*.mean tables.*.mean[] tables.*.std t
 tables.*.p50[] tables.*.p90 tables.*.p90[] tables.*.p95 tables.*.p95[] tables.*.p99 tables.*.p99[] tables.*.max
 tables.*.max[] tables.*.outside
 actions[].id actions[].do actions[].worker actions[].load actions[].count actions[].host actions[].after[]
+actions[].ahead_s commitments[].offer commitments[].count commitments[].term_s parts.*.question
 """
 """Leaves that change what is started or how it serves. An action's `id` is what others come `after`."""
 
@@ -48,11 +49,16 @@ policies.*[].expected.violation_by_query policies.*[].expected.violation_by_deci
 policies.*[].expected.over_probability policies.*[].expected.utilisation policies.*[].expected.accuracy_p1
 policies.*[].expected.accuracy_p50 policies.*[].expected.queue_p50 policies.*[].expected.queue_p99
 policies.*[].simulated.* policies.*[].objective policies.*[].batching policies.*[].overload policies.*[].span
-promises[].app promises[].quantity promises[].percentile promises[].relation promises[].value
-promises[].model promises[].extrapolated
+promises[].app promises[].period promises[].situation promises[].quantity promises[].percentile promises[].relation
+promises[].value promises[].model promises[].extrapolated
 claims[].about claims[].sense claims[].value claims[].bound claims[].gap claims[].scope claims[].vouched claims[].solve
 unserved[].app unserved[].rate_qps unserved[].why
 warnings[].code warnings[].at warnings[].text
+commitments[].upfront commitments[].price_per_hour parts.*.rate_qps.*
+bill.currency bill.hours bill.repeats bill.cost_per_hour bill.cost_per_day bill.cost_per_month bill.total bill.apps.*
+bill.offers.* bill.idle_per_hour bill.starts_per_hour bill.lines[].period bill.lines[].offer bill.lines[].app
+bill.lines[].committed bill.lines[].rented bill.lines[].cost_per_hour bill.lines[].starts_per_hour bill.shared
+bill.levers[].name bill.levers[].about bill.levers[].cost_per_hour bill.levers[].saves_per_hour bill.levers[].verified
 inputs.profile inputs.slo inputs.state inputs.measured inputs.traces.*
 """
 """Leaves that promise, claim or warn, or say of which files and within which limits that holds."""
@@ -70,10 +76,25 @@ alternatives[].* attachments.* extensions.*
 """Leaves that only inform. How a plan was made (`method`), and the log of solves, is what a claim is put to the proof
 with: changed, it can at most prove less. `digest` and `format` are held against the file whenever it is read."""
 
-LEAVES: dict[str, Meaning] = {
+
+def _steps(path: str) -> list[str]:
+    return path.replace("[]", ".[]").split(".")
+
+
+_OWN: dict[str, Meaning] = {
     **dict.fromkeys(RUNS.split(), "runs"),
     **dict.fromkeys(CLAIMS.split(), "claims"),
     **dict.fromkeys(REMARKS.split(), "remark"),
+}
+
+_OF_PARTS = ("method", "valid", "workers", "routing", "dispatch", "policies", "tables", "promises", "claims",
+             "warnings", "extensions")  # fmt: skip
+"""Sections of a plan that a part has too, and `actions` are also those between periods: they mean the same there."""
+
+LEAVES: dict[str, Meaning] = {
+    **_OWN,
+    **{f"parts.*.{leaf}": meaning for leaf, meaning in _OWN.items() if _steps(leaf)[0] in _OF_PARTS},
+    **{f"periods[].{leaf}": meaning for leaf, meaning in _OWN.items() if leaf.startswith("actions[]")},
 }
 """Every leaf of the schema, with what it means; `*` is any name, `[]` any place of a list."""
 
@@ -93,10 +114,6 @@ def meaning_of(path: str) -> Meaning:
         if meaning in found:
             return meaning
     return "remark"
-
-
-def _steps(path: str) -> list[str]:
-    return path.replace("[]", ".[]").split(".")
 
 
 def _under(leaf: list[str], steps: list[str]) -> bool:

@@ -25,9 +25,13 @@ from hetplan.profiles.tables import Table
 
 if TYPE_CHECKING:
     from hetplan.profiles.engines import Engine as _Engine
+    from hetplan.profiles.fleet_fields import Commit as _Commit
+    from hetplan.profiles.fleet_fields import Zone as _Zone
     from hetplan.profiles.pipelines import Pipeline as _Pipeline
 else:
     _Engine = Annotated[Any, Later("hetplan.profiles.engines:Engine")]
+    _Commit = Annotated[Any, Later("hetplan.profiles.fleet_fields:Commit")]
+    _Zone = Annotated[Any, Later("hetplan.profiles.fleet_fields:Zone")]
     _Pipeline = Annotated[Any, Later("hetplan.profiles.pipelines:Pipeline")]
 
 __all__ = [
@@ -94,6 +98,7 @@ class Offer(Model):
     zone: Id | None = None
     per: Key | None = Field(default=None, description="the price is per unit of this resource, not per machine")
     interruptions_per_hour: Amount | None = None
+    commit: _Commit | None = None
 
 
 class Host(Model):
@@ -194,6 +199,7 @@ class Profile(Model):
     tiers: tuple[Id, ...] = ()
     hardware: Named[Hardware] = Field(default_factory=dict)
     offers: Named[Offer] = Field(default_factory=dict)
+    zones: Named[_Zone] = Field(default_factory=dict)
     hosts: Named[Host] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     tasks: Named[Task] = Field(default_factory=dict)

@@ -1,22 +1,15 @@
-"""Every reference of a profile, an SLO and a state: that it leads somewhere, and to the right kind of thing."""
+"""Every reference of a profile and an SLO: that it leads somewhere, and to the right kind of thing."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
 from hetplan.profiles.profile import Metric, Run, Variant
 from hetplan.profiles.slo import App, Slo
-from hetplan.profiles.state import State
-from hetplan.profiles.workers import Load
-
-if TYPE_CHECKING:
-    from hetplan.profiles.pipelines import Pipeline
 
 __all__ = ["References"]
 
@@ -27,7 +20,7 @@ _QUANTITIES = {"latency": "latency_ms", "rate": "requests_per_s", "bytes_out": "
 
 
 class References(Dangling):
-    """Checks of a profile, an SLO and a state; what leads nowhere is collected."""
+    """Checks of a profile and an SLO; what leads nowhere is collected."""
 
     def check_profile(self) -> None:
         """References within the profile."""
@@ -39,6 +32,10 @@ class References(Dangling):
                 listed = " and ".join(sorted(currencies))
                 why = f"one currency for all offers, not {listed}"
                 self.fault(("offers", name, "currency"), offer.currency, why, "Convert the prices; hetplan does not.")
+        if profile.zones:
+            from hetplan.profiles.fleet_references import check_zones
+
+            check_zones(self)
         for name, host in profile.hosts.items():
             self.must_know("offers", host.offer, "hosts", name, "offer")
         for name, task in profile.tasks.items():
@@ -50,7 +47,10 @@ class References(Dangling):
 
             for name, engine in profile.engines.items():
                 check_engine(self, name, engine)
-        self._check_tiers()
+        if profile.tiers or profile.links:
+            from hetplan.profiles.pipeline_references import check_tiers
+
+            check_tiers(self)
         for name, variant in profile.variants.items():
             self._check_variant(name, variant)
         if profile.pipelines:
@@ -58,26 +58,6 @@ class References(Dangling):
 
             for name, pipeline in profile.pipelines.items():
                 check_pipeline(self, name, pipeline)
-
-    def _check_tiers(self) -> None:
-        tiers = self.profile.tiers
-        if len(set(tiers)) < len(tiers):
-            self.fault(("tiers",), list(tiers), "different tiers, from near to far", "Name each once.")
-        if not tiers and not self.profile.links:
-            return
-        for name, hardware in self.profile.hardware.items():
-            self._known_tier(hardware.tier, "hardware", name, "tier")
-        for number, link in enumerate(self.profile.links):
-            for end, tier in enumerate(link.between):
-                self._known_tier(tier, "links", number, "between", end)
-
-    def _known_tier(self, tier: str | None, *steps: str | int) -> None:
-        if tier is not None and not self.profile.tiers:
-            self.absent.setdefault("tiers", []).append((steps, tier))
-        elif tier is not None and tier not in self.profile.tiers:
-            listed = ", ".join(self.profile.tiers) or "none"
-            near = closest(tier, self.profile.tiers)
-            self.fault(steps, tier, f"there is no tier {tier!r}", f"{near}Tiers are: {listed}.")
 
     def _check_variant(self, name: str, variant: Variant) -> None:
         if variant.task not in self.known["tasks"]:
@@ -143,6 +123,10 @@ class References(Dangling):
             self.fault(("apps",), {}, why, remedy)
         for name, app in slo.apps.items():
             self._check_rates(app, ("apps", name, "demand"))
+        if slo.limits.offers or slo.limits.survive.zones:
+            from hetplan.profiles.fleet_references import check_limits
+
+            check_limits(self, slo)
         for hardware in slo.limits.instances:
             self.must_know("hardware", hardware, "limits", "instances", hardware)
         currencies = sorted({offer.currency for offer in self.profile.offers.values()})
@@ -171,9 +155,11 @@ class References(Dangling):
 
     def _check_app(self, app: App, at: Steps) -> None:
         if app.device is not None:
+            from hetplan.profiles.pipeline_references import known_tier
+
             for number, link in enumerate(app.device.links):
                 for end, tier in enumerate(link.between):
-                    self._known_tier(tier, *at, "device", "links", number, "between", end)
+                    known_tier(self, tier, *at, "device", "links", number, "between", end)
         if app.runs is None:
             return
         for number, variant in enumerate(app.runs.variants or ()):
@@ -209,49 +195,9 @@ class References(Dangling):
         pipeline = self.profile.pipelines.get(app.runs.pipeline or "")
         if pipeline is not None:
             if pipeline.metric is None:
-                return self._combined(pipeline)
+                from hetplan.profiles.pipeline_references import combined
+
+                return combined(self.profile, pipeline)
             names.add(pipeline.metric)
         found = [self.profile.metrics[name] for name in names if name is not None and name in self.profile.metrics]
         return found if len(found) == 1 else []
-
-    def _combined(self, pipeline: Pipeline) -> Sequence[Metric]:
-        """The range of a product of qualities, where every factor has one from 0 up."""
-        if pipeline.quality.rule != "product":
-            return []
-        most = 1.0
-        for node in pipeline.nodes.values():
-            task = self.profile.tasks.get(node.task or "")
-            metric = self.profile.metrics.get(task.metric or "") if task is not None else None
-            if metric is None or metric.range[0] < 0:
-                return []
-            most *= metric.range[1]
-        return [Metric(range=(0.0, most))]
-
-    def check_state(self, state: State, slo: Slo | None, *, complete: bool) -> None:
-        """References of the state into the profile and the SLO; `complete` says that no worker was set aside."""
-        loads = {load.id for worker in state.workers for load in worker.loads}
-        observable = sorted(loads | {worker.id for worker in state.workers} | self.known["hosts"])
-        for name in state.observed:
-            if complete and name not in observable:
-                remedy = f"{closest(name, observable)}Name a load or worker of the state, or a host of the profile."
-                self.fault(("observed", name), name, f"nothing here has the id {name!r}", remedy)
-        for number, worker in enumerate(state.workers):
-            at: Steps = ("workers", number)
-            self.must_know("hardware", worker.hardware, *at, "hardware")
-            self.must_know("offers", worker.offer, *at, "offer")
-            self.must_know("hosts", worker.host, *at, "host")
-            for place, load in enumerate(worker.loads):
-                self.must_know("variants", load.variant, *at, "loads", place, "variant")
-                self._check_run_of(load, worker.hardware, (*at, "loads", place))
-                if slo is not None and load.app is not None and load.app not in slo.apps:
-                    remedy = f"{closest(load.app, slo.apps)}Name an application of the SLO, or leave it out."
-                    self.fault((*at, "loads", place, "app"), load.app, f"the SLO has no app {load.app!r}", remedy)
-
-    def _check_run_of(self, load: Load, hardware: str, at: Steps) -> None:
-        """A load that names no run means the only one of its variant on its hardware."""
-        variant = self.profile.variants.get(load.variant or "") if load.at is None else None
-        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
-        if len(runs) > 1:
-            listed = " and ".join(json.dumps(dict(run.at)) for run in runs)
-            why = f"{load.variant} has {len(runs)} runs on {hardware}, and the load names none of them: at {listed}"
-            self.fault((*at, "at"), load.variant, why, f'Say which one runs: "at": {json.dumps(dict(runs[0].at))}.')

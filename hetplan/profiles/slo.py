@@ -6,7 +6,7 @@ It holds only the wish: how to answer it (formulation, solver, search budget) go
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
@@ -17,24 +17,32 @@ from hetplan.profiles.fields import (
     Fraction,
     Id,
     Key,
+    Later,
     Model,
     Money,
     Named,
     PositiveAmount,
     PositiveCount,
     Real,
-    Sha256,
     wrong,
 )
-from hetplan.profiles.profile import Link
+
+if TYPE_CHECKING:
+    from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
+    from hetplan.profiles.slo_sections import Candidate as _Candidate
+    from hetplan.profiles.slo_sections import Device as _Device
+    from hetplan.profiles.slo_sections import TraceRef as _TraceRef
+else:
+    _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
+    _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
+    _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
+    _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
     "App",
     "Arrivals",
-    "Candidate",
     "Change",
     "Demand",
-    "Device",
     "Horizon",
     "LatencyTarget",
     "Mix",
@@ -44,7 +52,6 @@ __all__ = [
     "Runs",
     "Slo",
     "Survive",
-    "TraceRef",
     "Violations",
     "WishLimits",
 ]
@@ -76,6 +83,8 @@ class Survive(Model):
 
     hosts: Count = 0
     zones: Count = 0
+    spot: Literal["none", "zone", "all"] = Field(default="none", description="spot machines gone: of a zone, or all")
+    keep: Fraction = Field(default=1.0, description="share of each rate that is kept after a failure")
 
 
 class WishLimits(Model):
@@ -87,6 +96,7 @@ class WishLimits(Model):
     instances: Named[tuple[Count, Count | None]] = Field(
         default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
     )
+    offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
     only_listed: bool = False
     resources: dict[Key, Amount] = Field(default_factory=dict, description="totals, where no machines are listed")
     survive: Survive = Field(default_factory=Survive)
@@ -117,6 +127,8 @@ class Horizon(Model):
 
     period_s: PositiveAmount = 3600.0
     periods: PositiveCount = 1
+    repeats: PositiveCount = Field(default=1, description="how often the periods come again, one after the other")
+    starts: bool = Field(default=True, description="whether machines are paid while they start")
 
 
 class Runs(Model):
@@ -273,15 +285,6 @@ class Mix(Model):
         return self
 
 
-class TraceRef(Model):
-    """A recorded trace: a CSV file beside the SLO file, and what to do with it."""
-
-    file: str = Field(min_length=1, description="relative to the SLO file, in its folder or below")
-    sha256: Sha256 | None = None
-    scale: PositiveAmount = Field(default=1.0, description="times as many arrivals")
-    compress: PositiveAmount = Field(default=1.0, description="times as fast: an hour becomes 3600/compress seconds")
-
-
 Rate = Annotated[float, Strict(), Field(ge=0)]
 """Queries per second, also of a demand that is handed in through the API: `load` says what is absurd of both."""
 
@@ -295,7 +298,7 @@ class Demand(Model):
     streams: PositiveCount | None = None
     arrivals: Arrivals = Field(default_factory=Arrivals)
     mix: Mix | None = None
-    trace: TraceRef | None = None
+    trace: _TraceRef | None = None
 
     @model_validator(mode="after")
     def _one_amount(self) -> Demand:
@@ -305,22 +308,6 @@ class Demand(Model):
         if self.arrivals.process == "empirical" and self.trace is None:
             raise wrong("empirical arrivals need a trace", 'Add "trace": {"file": "arrivals.csv"}.', at=("arrivals",))
         return self
-
-
-class Device(Model):
-    """An application's own device, where it differs from the profile's."""
-
-    relative_time: PositiveAmount | None = None
-    links: tuple[Link, ...] = ()
-
-
-class Candidate(Model):
-    """A plan that a query may get, for packing without a search."""
-
-    demand: dict[Key, Amount] = Field(min_length=1)
-    weight: Amount | None = None
-    price_per_hour: Money | None = None
-    label: str | None = None
 
 
 _LATE = {
@@ -348,6 +335,7 @@ def _late(word: str) -> str:
 class App(Model):
     """One application: what it runs, how fast, how good, how much."""
 
+    question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
     latency: tuple[LatencyTarget, ...] = ()
     quality: QualityTarget | None = None
@@ -360,8 +348,8 @@ class App(Model):
     demand: Demand = Field(default_factory=Demand)
     lifetime_s: PositiveAmount | None = None
     deadline_s: PositiveAmount | None = Field(default=None, description="how soon a plan for this query is wanted")
-    device: Device | None = None
-    candidates: tuple[Candidate, ...] = ()
+    device: _Device | None = None
+    candidates: tuple[_Candidate, ...] = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> App:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import csv
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import shortened_text
-from hetplan.profiles.slo import TraceRef
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.slo_sections import TraceRef
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["parse_arrivals", "read_trace", "resize"]
+__all__ = ["parse_arrivals", "read_trace", "read_traces", "resize"]
 
 _COLUMNS = {"arrival_s": 1.0, "arrival_ms": 1e-3}
 
@@ -43,6 +45,19 @@ def read_trace(reference: TraceRef, folder: Path, *, file: str, path: str) -> tu
             remedy="Fetch the right file, or write its new hash.",
         )
     return resize(parse_arrivals(data, name=reference.file), reference), f"sha256:{found}"
+
+
+def read_traces(slo: Slo, folder: Path, name: str, traces: dict[str, Any], hashes: dict[str, str]) -> Sequence[Fault]:
+    """Every trace that an SLO of this name names: arrival times and hashes, by application; what is wrong with them."""
+    faults: list[Fault] = []
+    for app_id, app in slo.apps.items():
+        if app.demand.trace is not None:
+            path = f"$.apps.{app_id}.demand.trace"
+            try:
+                traces[app_id], hashes[app_id] = read_trace(app.demand.trace, folder, file=name, path=path)
+            except InputError as error:
+                faults += error.faults
+    return faults
 
 
 def _read_inside(name: str, folder: Path, *, file: str, path: str) -> bytes:

@@ -7,8 +7,8 @@ from here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from hetplan.profiles.slo import App, Arrivals, Mix
 from hetplan.serving.loads import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
@@ -171,6 +171,38 @@ class TokenLaw:
             pairs=(i * i - cached * cached) / 2.0 if first else zero,
             room=held,
         )
+
+    def outstanding_ms(self, requests: Requests, output_tokens: float) -> tuple[Floats, Floats, Floats]:
+        """What a router counts of requests, taken to make so many tokens.
+
+        The emptiest prefill (infinite where a request does not fit), and the work until and after the first token.
+        """
+        i, cached, taken = (
+            requests.input.astype(np.float64),
+            requests.cached.astype(np.float64),
+            max(output_tokens, 1.0),
+        )
+        steps, none = taken - 1.0, np.zeros(len(requests))
+        alone = np.where(self.holds(requests), self.prefill_ms(requests), np.inf)
+        prefill = np.stack([i - cached, none, none, (i * i - cached * cached) / 2.0])
+        decode = np.stack([steps + none, steps * (i + taken / 2.0), steps + none, none])
+        sooner = (self.pieces[:, 1:] @ prefill).max(axis=0) if self.role != "decode" else none
+        later = (self.pieces[:, 1:] @ decode).max(axis=0) if self.role != "prefill" else none
+        return alone, sooner, later
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON data.
+
+        >>> law = TokenLaw(np.array([[2.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
+        >>> float(TokenLaw.from_dict(law.as_dict()).iteration_ms(10))
+        3.0
+        """
+        return {**asdict(self), "pieces": self.pieces.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TokenLaw:
+        """The law that `as_dict` wrote down."""
+        return cls(**{**data, "pieces": np.array(data["pieces"], dtype=np.float64)})
 
     def busy_ms(self, work: Work) -> Floats:
         """The time that work keeps a machine busy at least, whatever its batches: the dearest piece."""

@@ -1,13 +1,15 @@
-"""What people run today, to compare any plan with: one type of machine, sized for the peak or scaled by utilisation.
+"""What people run today, to compare any plan with: one type of machine, sized for the peak or scaled.
 
 =================  =====================================================================================
 ``static-peak``    the fastest type, enough of it that the peak keeps it at the target utilisation
 ``cheapest-type``  the type with the lowest price per hour, sized in the same way
-``autoscaled``     the fastest type, scaled as Kubernetes' horizontal pod autoscaler does it, on utilisation
+``autoscaled``     the fastest type, scaled as Kubernetes' horizontal pod autoscaler does it (`Hpa`)
 =================  =====================================================================================
 
 Each serves every stage with one variant (the best that the plan itself uses there) behind a balancer that sends a
-query to the worker with the fewest under way. They get the same demand, draws and noise as the plan.
+query to the worker with the fewest under way. Machines come from the offers of their type, cheapest first, and there
+are never more of them than the offers have in stock. They get the same demand, draws and noise as the plan.
+`hetplan compare` tunes such systems until they reach the same share of queries in time (`OneType`).
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
-from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load as PlannedLoad
-from hetplan.profiles.workers import Serve, Worker
+from hetplan.profiles.workers import Serve, Share, Worker
 from hetplan.serving.demand import classes_of
 from hetplan.serving.law import OffTable, answering
 from hetplan.serving.loads import law_of_run, same_point
@@ -35,51 +37,91 @@ from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
+from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
-from hetplan.simulator.simulation import Observation, Simulation
+from hetplan.simulator.simulation import Simulation
 
-__all__ = ["BASELINES", "Autoscaler", "Baseline", "baseline", "compare"]
+__all__ = ["BASELINES", "Baseline", "Kind", "OneType", "baseline", "compare", "kinds_of", "one_type"]
 
 Name = Literal["static-peak", "cheapest-type", "autoscaled"]
 BASELINES: tuple[Name, ...] = ("static-peak", "cheapest-type", "autoscaled")
 TARGET_UTILISATION = 0.7
+NO_LIMIT = 1_000_000
+"""The stock of an offer that states none."""
+
+Place = tuple[str, str | None]
+"""An application and its stage."""
 
 
-@dataclass
-class Autoscaler:
-    """Target-utilisation scaling of one group, as the horizontal pod autoscaler does it.
+@dataclass(frozen=True)
+class Kind:
+    """One way to serve a stage: a variant's run on a type of machine, and the offers of that type, cheapest first."""
 
-    Every `period_s` it wants ``ceil(workers x utilisation / target)``, unless that ratio is within `tolerance` of 1. It
-    goes up at once, and down only to the largest wish of the last `down_window_s`.
-    """
+    variant: str
+    run: Run
+    serve: Serve
+    instances: int
+    offers: tuple[tuple[str | None, int, int, Share | None], ...]
+    """(offer, price in 1e-9 per hour, stock, slice that is paid)."""
+    longest_ms: float
+    each_ms: float
+    """Of one machine per query, at full batches, over the mix."""
 
-    group: str
-    target: float = TARGET_UTILISATION
-    period_s: float = 15.0
-    tolerance: float = 0.1
-    down_window_s: float = 300.0
-    least: int = 1
-    most: int = 10_000
+    @property
+    def price(self) -> int:
+        """The lowest price of a machine."""
+        return self.offers[0][1]
 
-    def __post_init__(self) -> None:
-        self._wishes: list[tuple[float, int]] = []
+    @property
+    def work_price(self) -> float:
+        """What a rate of one costs per hour, at full use of the cheapest machines."""
+        return self.price * self.each_ms / 1000.0
 
-    def wanted(self, seen: Observation) -> int:
-        """How many workers to have now.
+    @property
+    def hardware(self) -> str:
+        """The type."""
+        return self.run.hardware
 
-        >>> scaler = Autoscaler("w", target=0.5)
-        >>> scaler.wanted(Observation(15e3, 15e3, {}, {"w": 0.9}, {}, {"w": 2}))
-        4
-        >>> scaler.wanted(Observation(30e3, 15e3, {}, {"w": 0.1}, {}, {"w": 4}))
-        4
-        """
-        workers = seen.workers[self.group]
-        ratio = seen.utilisation[self.group] / self.target
-        wish = workers if abs(ratio - 1.0) <= self.tolerance else math.ceil(workers * ratio - 1e-9)
-        wish = min(max(wish, self.least), self.most)
-        now_s = seen.now_ms / 1000.0
-        self._wishes = [item for item in self._wishes if item[0] > now_s - self.down_window_s] + [(now_s, wish)]
-        return max(item[1] for item in self._wishes) if wish < workers else wish
+
+@dataclass(frozen=True)
+class OneType:
+    """Every stage on one type of machine: a system with one machine of each stage's first offer, and how it grows."""
+
+    system: System
+    stages: Mapping[Place, tuple[str, ...]]
+    """Per stage its groups, one for each offer, cheapest first."""
+    stock: Mapping[Place, tuple[int, ...]]
+    hardware: Mapping[str, str]
+
+    def counts(self, demands: Sequence[AppDemand], utilisation: float, *, at_peak: bool) -> dict[Place, int]:
+        """As many machines of each stage as keep it at a utilisation, at the peak or at the mean rate."""
+        rates = _stage_rates(self.system, demands, at_peak=at_peak)
+        shares = {demand.app: demand.shares() for demand in demands}
+        groups = {group.id: group for group in self.system.groups}
+        found = {}
+        for place, names in self.stages.items():
+            most = sum(self.stock[place])
+            found[place] = min(_count(groups[names[0]], rates, shares, self.system, utilisation), most)
+        return found
+
+    def sized(self, counts: Mapping[Place, int]) -> System:
+        """The system with so many machines per stage."""
+        of = {
+            name: count
+            for place, names in self.stages.items()
+            for name, count in zip(names, shared_out(counts[place], self.stock[place]), strict=True)
+        }
+        groups = tuple(replace(group, count=of[group.id]) for group in self.system.groups)
+        return replace(self.system, groups=groups)
+
+    def scaled(self, scaler: Callable[[int], Scaler]) -> Callable[[Simulation], None]:
+        """What lets a run of it be scaled; `scaler` makes a stage's scaler, which may ask for so many at most."""
+        return scaling(
+            [
+                Scaled(names, self.stock[place], scaler(sum(self.stock[place])))
+                for place, names in self.stages.items()
+            ]
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,25 +142,36 @@ def baseline(
         raise InputError.one(
             file="baseline", value=name, why="no such baseline", remedy=f"One of {', '.join(BASELINES)}."
         )
-    chosen = {
-        (app, node): _choose(plan, inputs, app, node, cheapest=name == "cheapest-type")
-        for app, node in _stages(plan, inputs)
-    }
-    workers = tuple(
-        Worker(
-            id=_group_id(app, node),
-            hardware=run.hardware,
-            offer=offer,
-            loads=(_load(app, node, variant, run, serve),),
-        )
-        for (app, node), (variant, run, offer, serve) in chosen.items()
-    )
-    routing: dict[str, tuple[Route, ...]] = {}
-    for app, node in chosen:
-        routing[app] = (*routing.get(app, ()), Route(node=node, to={f"{_group_id(app, node)}.a": 1.0}))
+
+    def first(kind: Kind) -> tuple[float, float]:
+        return (kind.price, kind.longest_ms) if name == "cheapest-type" else (kind.longest_ms, kind.price)
+
+    chosen = {place: min(_best_variant(kinds, inputs), key=first) for place, kinds in kinds_of(plan, inputs).items()}
+    made = one_type(plan, inputs, chosen, noise=noise)
+    scaled = name == "autoscaled"
+    system = made.sized(made.counts(demands, TARGET_UTILISATION, at_peak=not scaled))
+    control = made.scaled(lambda most: Hpa(TARGET_UTILISATION, most=most)) if scaled else None
+    return Baseline(name, system, made.hardware, control)
+
+
+def one_type(plan: Plan, inputs: Inputs, chosen: Mapping[Place, Kind], *, noise: NoiseName = "table") -> OneType:
+    """The system that serves each stage of a plan by the kind chosen for it."""
+    workers, routing, stages = list[Worker](), dict[str, tuple[Route, ...]](), dict[Place, tuple[str, ...]]()
+    for (app, node), kind in chosen.items():
+        name, to = _group_id(app, node), dict[str, float]()
+        for number, (offer, _, _, share) in enumerate(kind.offers):
+            group = f"{name}-{number + 1}" if number else name
+            load = PlannedLoad(
+                id=f"{group}.a", app=app, node=node, variant=kind.variant, at=at_of(kind.run), serve=kind.serve,
+                instances=kind.instances, share=share,
+            )  # fmt: skip
+            workers.append(Worker(id=group, hardware=kind.hardware, offer=offer, loads=(load,)))
+            to[load.id] = 1.0 / len(kind.offers)
+        routing[app] = (*routing.get(app, ()), Route(node=node, to=to))
+        stages[app, node] = tuple(load.rpartition(".")[0] for load in to)
     substitute = plan.model_copy(
         update={
-            "workers": workers,
+            "workers": tuple(workers),
             "routing": routing,
             "dispatch": {app: SharesDispatch() for app in routing},
             "periods": (Period(id="t0"),),
@@ -126,86 +179,88 @@ def baseline(
         }
     )
     system = planned_systems(substitute, inputs, noise=noise)[0].system
-    scaled = name == "autoscaled"
-    system = _sized(system, demands, at_peak=not scaled)
-    control = _autoscale(system) if scaled else None
-    return Baseline(name, system, {group.id: group.hardware for group in system.groups}, control)
+    routes = tuple(replace(route, rule=Rule.SHORTEST) for route in system.routes)
+    stock = {place: tuple(most for _, _, most, _ in kind.offers) for place, kind in chosen.items()}
+    hardware = {group.id: group.hardware for group in system.groups}
+    return OneType(replace(system, routes=routes), stages, stock, hardware)
+
+
+def kinds_of(plan: Plan, inputs: Inputs) -> dict[Place, list[Kind]]:
+    """Per stage of what a plan serves, every type of machine that runs a variant which the plan uses there."""
+    found: dict[Place, list[Kind]] = {}
+    for worker in plan.workers:
+        for load in worker.loads:
+            for app in _apps_of(plan, load):
+                if app in inputs.slo.apps and load.variant in inputs.profile.variants:
+                    known = found.setdefault((app, load.node), [])
+                    if not any(kind.variant == load.variant for kind in known):
+                        known += _kinds(inputs, app, load)
+    for worker in plan.workers:
+        for load in worker.loads:
+            for app in _apps_of(plan, load):
+                if app in inputs.slo.apps and not found.get((app, load.node)):
+                    raise InputError.one(
+                        file="plan",
+                        path="$.workers",
+                        value=load.node or app,
+                        why="no load with a variant to compare with",
+                        remedy="Baselines are for plans that choose variants.",
+                    )
+    return found
+
+
+def _apps_of(plan: Plan, load: PlannedLoad) -> list[str]:
+    if load.app:
+        return [load.app]
+    return [app for app, routes in plan.routing.items() if any(load.id in route.to for route in routes)]
+
+
+def _best_variant(kinds: Sequence[Kind], inputs: Inputs) -> list[Kind]:
+    def quality(kind: Kind) -> float:
+        stated = inputs.profile.variants[kind.variant].quality
+        return stated.value if stated is not None else 0.0
+
+    highest = max(map(quality, kinds))
+    return [kind for kind in kinds if quality(kind) == highest]
 
 
 def _group_id(app: str, node: str | None) -> str:
     return f"{app}.{node}" if node else app
 
 
-def _stages(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str | None]]:
-    seen: set[tuple[str, str | None]] = set()
-    for worker in plan.workers:
-        for load in worker.loads:
-            apps = (
-                [load.app]
-                if load.app
-                else [app for app, routes in plan.routing.items() if any(load.id in route.to for route in routes)]
-            )
-            for app in apps:
-                if app in inputs.slo.apps and (app, load.node) not in seen:
-                    seen.add((app, load.node))
-                    yield app, load.node
-
-
-def _load(app: str, node: str | None, variant: str, run: Run, serve: Serve) -> PlannedLoad:
-    name = f"{_group_id(app, node)}.a"
-    return PlannedLoad(id=name, app=app, node=node, variant=variant, at=at_of(run), serve=serve)
-
-
-def _choose(
-    plan: Plan, inputs: Inputs, app: str, node: str | None, *, cheapest: bool
-) -> tuple[str, Run, str | None, Serve]:
-    """Variant, run, offer and batching: the plan's best variant for the stage, on one type."""
-    loads = [load for worker in plan.workers for load in worker.loads if load.app in (app, None) and load.node == node]
-    known = [load for load in loads if load.variant in inputs.profile.variants]
-    if not known:
-        raise InputError.one(
-            file="plan",
-            path="$.workers",
-            value=node or app,
-            why="no load with a variant to compare with",
-            remedy="Baselines are for plans that choose variants.",
-        )
-
-    def quality(load: PlannedLoad) -> float:
-        quality = inputs.profile.variants[load.variant or ""].quality
-        return quality.value if quality is not None else 0.0
-
-    load = max(known, key=quality)
-    points = classes_of(inputs.slo.apps[app].demand.mix).coming().points
-    options = list(_options(inputs.profile, load, points))
-    best = min(options, key=lambda option: option[:2] if cheapest else (option[1], option[0]))
-    return load.variant or "", best[2], best[3], load.serve
-
-
-def _options(
-    profile: Profile, load: PlannedLoad, points: Sequence[Mapping[str, float]]
-) -> Iterator[tuple[int, float, Run, str | None]]:
-    """Price, longest time, run and offer of each way to run a variant: as the load runs, where that can be."""
+def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
+    """Each way to run a load's variant: as the load runs, where that can be."""
+    profile, demand = inputs.profile, inputs.slo.apps[app].demand
+    coming = classes_of(demand.mix).coming()
     runs = profile.variants[load.variant or ""].runs
     alike = {run.hardware for run in runs if same_point(run.at, load.at or {})}
     for run in runs:
         if run.hardware in alike and not same_point(run.at, load.at or {}):
             continue
-        offers: list[str | None] = [name for name, offer in profile.offers.items() if offer.hardware == run.hardware]
-        if profile.offers and not offers and run.price_per_hour is None:
+        names: list[str | None] = [name for name, offer in profile.offers.items() if offer.hardware == run.hardware]
+        if profile.offers and not names and run.price_per_hour is None:
             continue
-        nanos, offer = min((price_of(profile, run, name).nanos, name) for name in offers or [None])
+        priced = [(price_of(profile, run, name), name) for name in names or [None]]
         law = law_of_run(profile, load.variant or "", run, knobs=load.knobs)
         mean = answering(law.statistics, "mean")
         try:
-            longest_ms = max(law.ms(point, load.serve.max_batch, mean) for point in points)
+            times = [law.ms(point, load.serve.max_batch, mean) for point in coming.points]
         except OffTable:
             continue
-        yield nanos, longest_ms, run, offer
+        offers = tuple(
+            (name, price.nanos, _stock(inputs, name), price.share)
+            for price, name in sorted(priced, key=lambda one: (one[0].nanos, one[1] or ""))
+        )
+        each_ms = sum(share * ms for share, ms in zip(coming.shares, times, strict=True)) / load.serve.max_batch
+        yield Kind(load.variant or "", run, load.serve, 1, offers, max(times), each_ms)
 
 
-def _sized(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> System:
-    """As many workers of each group as keep it at the target utilisation, at the peak or at the mean rate."""
+def _stock(inputs: Inputs, offer: str | None) -> int:
+    stated = inputs.profile.offers[offer].stock if offer is not None else None
+    return NO_LIMIT if stated is None else stated
+
+
+def _stage_rates(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> dict[tuple[str, str], float]:
     rates: dict[tuple[str, str], float] = {}
     for demand in demands:
         app = next(item for item in system.apps if item.id == demand.app)
@@ -215,10 +270,7 @@ def _sized(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> Sy
             for edge in stage.edges:
                 before = rates.get((app.id, edge.to), 0.0)
                 rates[app.id, edge.to] = before + own * _fan(system, app, stage.id, edge.to, edge.fanout)
-    shares = {demand.app: demand.shares() for demand in demands}
-    groups = tuple(replace(group, count=_count(group, rates, shares, system)) for group in system.groups)
-    routes = tuple(replace(route, rule=Rule.SHORTEST) for route in system.routes)
-    return replace(system, groups=groups, routes=routes)
+    return rates
 
 
 def _fan(system: System, app: App, stage: str, to: str, otherwise: float) -> float:
@@ -228,33 +280,20 @@ def _fan(system: System, app: App, stage: str, to: str, otherwise: float) -> flo
     return otherwise
 
 
-def _count(group: Group, rates: Mapping[tuple[str, str], float], shares: Mapping[str, Any], system: System) -> int:
+def _count(
+    group: Group,
+    rates: Mapping[tuple[str, str], float],
+    shares: Mapping[str, Any],
+    system: System,
+    utilisation: float,
+) -> int:
     load = group.loads[0]
     app = next(iter(load.services))
     stage = load.stages[0] if load.stages else next(item for item in system.apps if item.id == app).entry
     mean = load.services[app].mean_ms
     per_query = min(float(shares[app] @ mean[:, size]) / (size + 1) for size in range(mean.shape[1]))
     servers = load.servers if not group.shared else group.servers
-    return max(1, math.ceil(rates[app, stage] * per_query / 1000.0 / servers / TARGET_UTILISATION - 1e-9))
-
-
-def _autoscale(system: System) -> Callable[[Simulation], None]:
-    def control(run: Simulation) -> None:
-        scalers = [Autoscaler(group.id) for group in system.groups]
-        every_ms = 1000.0 * scalers[0].period_s
-
-        def look() -> None:
-            seen = run.observe()
-            for scaler in scalers:
-                wanted = scaler.wanted(seen)
-                if wanted != run.workers(scaler.group):
-                    run.scale(scaler.group, wanted)
-            if run.now_ms + every_ms <= run.horizon_ms:
-                run.at(run.now_ms + every_ms, look)
-
-        run.at(every_ms, look)
-
-    return control
+    return max(1, math.ceil(rates[app, stage] * per_query / 1000.0 / servers / utilisation - 1e-9))
 
 
 def compare(

@@ -47,6 +47,7 @@ __all__ = [
     "AppFigures",
     "Estimate",
     "Responses",
+    "distribution_over",
     "estimate",
     "estimate_of_one",
     "estimate_of_percentile",
@@ -153,6 +154,27 @@ def percentile_over(runs: Sequence[Responses], percentile: float) -> tuple[float
     return response_ms(middle), response_ms(low), response_ms(high)
 
 
+def distribution_over(runs: Sequence[Responses]) -> tuple[tuple[float, float], ...]:
+    """The response times of all runs together: percentages of the queries, and within which time they are answered.
+
+    >>> distribution_over([responses_of([10.0, 20.0, 30.0, 40.0])])[9:11]
+    ((50.0, 20.0), (55.0, 30.0))
+    """
+    import numpy as np
+
+    if not runs:
+        return ()
+    at_ms = np.unique(np.concatenate([run.at_ms for run in runs]))
+    places = [np.searchsorted(run.at_ms, at_ms, side="right") for run in runs]
+    beyond = np.mean([np.append(1.0, run.beyond)[place] for run, place in zip(runs, places, strict=True)], axis=0)
+    found = []
+    for percentage in _SHOWN:
+        first = int(np.searchsorted(-beyond, -(1.0 - percentage / 100.0 + _ROUNDING), side="left"))
+        found.append((percentage, float(at_ms[first]) if first < len(at_ms) else math.inf))
+    return tuple(found)
+
+
+_SHOWN = (1.0, *(5.0 * step for step in range(2, 20)), 97.0, 98.0, 99.0, 99.5, 99.9)
 TAIL_QUERIES = 200
 HIGHEST_PERCENTILE = 99.99
 SPANS = 200.0

@@ -27,6 +27,7 @@ from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estim
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from pandas import DataFrame
 
     from hetplan.simulator.run_records import RunResult
 
@@ -139,6 +140,8 @@ class AppReport:
     arrivals: str
     figures: Mapping[str, Estimate]
     percentiles_ms: Mapping[float, Estimate]
+    distribution_ms: tuple[tuple[float, float], ...] = ()
+    """Of all runs together: a percentage of the queries, and within which response time they are answered."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -148,6 +151,7 @@ class AppReport:
             "arrivals": self.arrivals,
             "figures": {name: found.as_dict() for name, found in self.figures.items()},
             "percentiles_ms": {f"{at:g}": found.as_dict() for at, found in self.percentiles_ms.items()},
+            "distribution_ms": [[at, round(ms, 6) if math.isfinite(ms) else None] for at, ms in self.distribution_ms],
         }
 
 
@@ -264,6 +268,18 @@ class SimulationReport:
     def ok(self) -> bool:
         """Whether nothing is broken."""
         return not self.broken
+
+    def _repr_html_(self) -> str:
+        """The simulation as a notebook shows it: promises beside what happened, and the course over time."""
+        from hetplan.drawing.report import simulation_fragment
+
+        return simulation_fragment(self.as_dict())
+
+    def to_pandas(self) -> DataFrame:
+        """A row per promise or wish, with what was simulated of it; pandas is needed, and no part of hetplan."""
+        from hetplan.drawing.tables import frame_of, judged_rows
+
+        return frame_of(judged_rows(self.as_dict()))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, its format version first."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hetplan.simulator.building import WorldBuilder
 from hetplan.simulator.world_kernels import QUERY, Rows, World
 
-__all__ = ["Observation", "RunResult", "Stream", "query_rows", "result_of"]
+__all__ = ["Glance", "Observation", "RunResult", "Stream", "query_rows", "result_of"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,21 @@ class Observation:
     utilisation: Mapping[str, float]
     waiting: Mapping[str, int]
     workers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What an autoscaler sees of the machines of one stage.
+
+    `wanted` have been asked for, `ready` of them serve; `use` is the mean over the ready ones of the share of their
+    servers that was busy since the last glance, `jobs` how many queries wait or are served.
+    """
+
+    now_ms: float
+    wanted: int
+    ready: int
+    use: float
+    jobs: float
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from hetplan.simulator.figures import (
     HIGHEST_PERCENTILE,
     AppFigures,
     Estimate,
+    distribution_over,
     estimate,
     estimate_of_one,
     estimate_of_percentile,
@@ -470,6 +471,7 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) 
         arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
         figures={name: over_runs(name, figure) for name, figure in _FIGURES.items()},
         percentiles_ms={at: percentile(at) for at in wholes[0].percentiles_ms},
+        distribution_ms=distribution_over([item.responses for item in wholes if item.queries]),
     )
 
 

@@ -19,7 +19,7 @@ from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, ac
 from hetplan.simulator.job_kernels import flag_route, flag_station
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
-from hetplan.simulator.run_records import Observation, RunResult, Stream, query_rows, result_of
+from hetplan.simulator.run_records import Glance, Observation, RunResult, Stream, query_rows, result_of
 from hetplan.simulator.service_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
@@ -71,6 +71,8 @@ class Simulation:
         self._aborted = 0
         self._counted = 0
         self._last_look = (0.0, {}, 0)  # type: tuple[float, dict[str, float], int]
+        self._glanced: dict[tuple[str, ...], tuple[float, NDArray[np.float64]]] = {}
+        self._changes = 0
         self.horizon_ms = horizon_ms if horizon_ms is not None else _last_arrival(streams)
         defaults = add_routes(builder, system)
         self.world: World = self._first_world(streams, buckets)
@@ -226,6 +228,10 @@ class Simulation:
                 builder.add_group(group, count=group.count)
             if group.count > (known.wanted if known else 0):
                 delay = max(delay, group.ready_ms)
+            elif known is not None:
+                delay = max(delay, self._still_ms(known, group))
+        self._changes += 1
+        number = self._changes
         self._flush()
         for group in system.groups:
             current = builder.crews[group.id].wanted
@@ -233,6 +239,9 @@ class Simulation:
         gone = [name for name, crew in builder.crews.items() if name not in wanted and crew.wanted]
 
         def switch() -> None:
+            if self._changes != number:
+                # Something else was asked for since.
+                return
             self.system = system
             defaults = add_routes(builder, system)
             self._flush()
@@ -247,6 +256,15 @@ class Simulation:
             self.at(self.now_ms + delay, switch)
         else:
             switch()
+
+    def _still_ms(self, crew: Crew, group: Group) -> float:
+        """How long until as many workers serve as a group is to have, all of which were asked for."""
+        stations, latest = self.world.parts["station"], 0.0
+        for worker in range(min(group.count, crew.wanted)):
+            if not stations["is_open"][crew.stations[worker]].any():
+                asked = crew.asked_ms.get(worker, self.now_ms)
+                latest = max(latest, asked + crew.group.ready_ms - self.now_ms)
+        return latest
 
     def fail(self, group: str, worker: int, *, retry: bool = True) -> None:
         """A worker breaks: what it was serving starts over elsewhere (or is lost), its queue is sent on."""
@@ -303,6 +321,35 @@ class Simulation:
         self._last_look = (now, busy, coming)
         counts = {app: int(arrived[row]) for app, row in builder.apps.items()}
         return Observation(now, span, counts, use, waiting, workers)
+
+    def glance(self, groups: Sequence[str]) -> Glance:
+        """What an autoscaler sees of groups that serve together, over the time since it last glanced at them."""
+        parts, now, names = self.world.parts, self.now_ms, tuple(groups)
+        crews = [self._builder.crews[name] for name in names]
+        rows = np.array([row for crew in crews for worker in crew.stations for row in worker], dtype=np.int64)
+        of_worker = np.repeat(
+            np.arange(sum(len(crew.stations) for crew in crews)),
+            [len(worker) for crew in crews for worker in crew.stations],
+        )
+        stations = parts["station"][rows]
+        batches = parts["batch"][: int(self.world.clock[0]["batches"])]
+        batches = batches[batches["alive"] == 1]
+        spent = parts["station"]["busy_ms"].copy()
+        np.add.at(spent, batches["station"], now - batches["start"])
+        before_ms, before = self._glanced.get(names, (0.0, np.zeros(0)))
+        self._glanced[names] = (now, spent)
+        known = np.zeros(len(spent))
+        known[: len(before)] = before
+        mine, known, up = spent[rows], known[rows], stations["is_open"] == 1
+        servers = np.maximum(stations["servers"][up], 1)
+        use = (mine[up] - known[up]) / (servers * max(now - before_ms, 1e-9))
+        in_service = float(batches["size"][np.isin(batches["station"], rows)].sum())
+        lanes = [lane0 + i for crew in crews for lane0, count in crew.chunks for i in range(count * crew.stride)]
+        waiting = float(parts["lane"]["length"][lanes].sum()) if lanes else 0.0
+        return Glance(
+            now, sum(crew.wanted for crew in crews), len(np.unique(of_worker[up])),
+            float(use.mean()) if use.size else 0.0, waiting + in_service,
+        )  # fmt: skip
 
     # Inner workings
 

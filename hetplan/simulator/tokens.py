@@ -84,15 +84,7 @@ class Coming:
     def columns(self, law: TokenLaw) -> tuple[TokenLaw, Floats, Floats, Floats]:
         """The law, the emptiest prefill, and the work until and after the first token, as the router counts it."""
         if id(law) not in self._columns:
-            requests, taken = self.requests, max(self.output_tokens, 1.0)
-            i, cached, steps = requests.input.astype(np.float64), requests.cached.astype(np.float64), taken - 1.0
-            none = np.zeros_like(i)
-            alone = np.where(law.holds(requests), law.prefill_ms(requests), np.inf)
-            prefill = np.stack([i - cached, none, none, (i * i - cached * cached) / 2.0])
-            decode = np.stack([steps + none, steps * (i + taken / 2.0), steps + none, none])
-            sooner = (law.pieces[:, 1:] @ prefill).max(axis=0) if law.role != "decode" else none
-            later = (law.pieces[:, 1:] @ decode).max(axis=0) if law.role != "prefill" else none
-            self._columns[id(law)] = (law, alone, sooner, later)
+            self._columns[id(law)] = (law, *law.outstanding_ms(self.requests, self.output_tokens))
         return self._columns[id(law)]
 
     def at_rate(self, factor: float) -> Coming:

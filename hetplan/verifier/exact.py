@@ -449,7 +449,7 @@ def _valid(facts: Facts) -> Iterator[Violation]:
 
 _CODES = """
 W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
-W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
+W-commit W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
 W-gpu-share W-history W-id-case W-idle-machine W-interruptions W-journal W-late-cheap W-late-sender W-latency-
 W-latency-unchecked W-mean-times W-merged W-near-capacity W-newer W-no- W-no-answer W-no-bound W-no-latency
 W-no-offer W-no-plan W-no-price W-no-room W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed

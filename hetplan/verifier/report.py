@@ -66,3 +66,11 @@ class Report:
     def ok(self) -> bool:
         """Nothing that was recomputed contradicts the plan."""
         return not self.violations
+
+    def _repr_html_(self) -> str:
+        """The verdict as a notebook shows it."""
+        from hetplan.drawing.report import verdict_fragment
+
+        faults = [(one.code, one.at, one.text) for one in self.violations]
+        claims = [(one.about, str(one.word), one.text) for one in self.claims]
+        return verdict_fragment(faults, claims, self.checked, self.skipped)

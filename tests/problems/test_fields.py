@@ -208,6 +208,13 @@ def _budget(files: Files) -> None:
     files.slo.setdefault("limits", {})["cost_per_hour"] = "0.9"
 
 
+TRACE = "apps.*.demand.trace"
+
+
+def _recorded(files: Files, **how: float) -> None:
+    files.app["demand"]["trace"] = {"file": "tests/cases/profiles/azure.csv", **how}
+
+
 SLO_TRIES: dict[str, Try] = {
     "objective": _objective,
     "limits.cost_per_hour": _budget,
@@ -220,6 +227,14 @@ SLO_TRIES: dict[str, Try] = {
     "limits.resources": _slo("limits.resources", {"gpu": 1, "cpu_cores": 4, "gpu_mem_gib": 2, "mem_gib": 64}),
     "limits.survive.hosts": _slo("limits.survive", {"hosts": 1}),
     "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
+    "limits.survive.spot": _slo("limits.survive", {"spot": "all"}),
+    "limits.survive.keep": _slo("limits.survive", {"keep": 0.9}),
+    "limits.offers": _slo("limits.offers", {"on-demand": {"least": 1}}),
+    "horizon.repeats": _slo("horizon.repeats", 30),
+    "horizon.starts": _slo("horizon.starts", False),
+    "apps.*.question": _app("question", "pool"),
+    f"{TRACE}.period_s": lambda files: _recorded(files, period_s=60.0),
+    f"{TRACE}.percentile": lambda files: _recorded(files, percentile=95.0),
     "change.slack": _slo("change.slack", 1.9),
     "change.slack_qps": _slo("change.slack_qps", 25.0),
     "change.load_weight_per_s": _slo("change.load_weight_per_s", 5.0),
@@ -293,7 +308,7 @@ ELSEWHERE = {
 }
 """What takes more than one solve to see, and where it is tried."""
 
-UNTRIED = {"format", "requires", "extensions", "apps.*.demand.trace"}
+UNTRIED = {"format", "requires", "extensions", *(f"{TRACE}.{one}" for one in ("file", "sha256", "scale", "compress"))}
 """Fields with tests of their own: versions and features, data of the user's own, files beside the SLO."""
 
 FIELDS = [

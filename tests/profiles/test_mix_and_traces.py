@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hetplan.errors import InputError
 from hetplan.profiles import load_inputs, load_slo
 from hetplan.profiles.mix import AboveLargestBin, count_into_bins
-from hetplan.profiles.slo import Mix, TraceRef
+from hetplan.profiles.slo import Mix
+from hetplan.profiles.slo_sections import TraceRef
 from hetplan.profiles.traces import parse_arrivals, resize
 
 

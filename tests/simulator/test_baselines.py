@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.simulator.baselines import BASELINES, TARGET_UTILISATION, Autoscaler, baseline, compare
+from hetplan.simulator.baselines import BASELINES, TARGET_UTILISATION, baseline, compare
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
-from hetplan.simulator.simulation import Observation
-
-
-def seen(now_s: float, use: float, workers: int) -> Observation:
-    return Observation(now_s * 1000.0, 15_000.0, {}, {"w": use}, {}, {"w": workers})
-
-
-def test_the_autoscaler_goes_up_at_once_and_down_after_its_window() -> None:
-    """The rule of Kubernetes: ceil(workers x use / target), nothing within 10%, down to the largest wish of 300 s."""
-    scaler = Autoscaler("w", target=0.5, down_window_s=300.0)
-    assert scaler.wanted(seen(0.0, 0.8, 5)) == 8
-    assert scaler.wanted(seen(15.0, 0.52, 8)) == 8
-    assert scaler.wanted(seen(30.0, 0.1, 8)) == 8
-    assert scaler.wanted(seen(60.0, 0.3, 8)) == 8
-    assert scaler.wanted(seen(320.0, 0.1, 8)) == 5
-    assert scaler.wanted(seen(700.0, 0.0, 5)) == 1
 
 
 def test_sizes_and_types(plans: Any) -> None:
@@ -38,6 +23,18 @@ def test_sizes_and_types(plans: Any) -> None:
     assert scaled.control is not None
     with pytest.raises(InputError, match="no such baseline"):
         baseline("fixed", plan, inputs, demands)  # type: ignore[arg-type]
+
+
+def test_machines_come_from_the_cheapest_offers_as_far_as_they_go(plans: Any) -> None:
+    """Eight of the cheapest type are wanted: three are on spot, two on demand, and there are no more."""
+    plan, inputs = plans.pool(rate=80.0)
+    offers = dict(inputs.profile.offers)
+    offers["a"] = offers["a"].model_copy(update={"stock": 2})
+    offers["s"] = offers["a"].model_copy(update={"stock": 3, "price_per_hour": 100_000_000})
+    inputs = replace(inputs, profile=inputs.profile.model_copy(update={"offers": offers}))
+    cheap = baseline("cheapest-type", plan, inputs, demands_of(plan, inputs))
+    prices = [(group.count, group.price_nanos) for group in cheap.system.groups]
+    assert prices == [(3, 100_000_000), (2, 250_000_000)]
 
 
 def test_static_peak_is_sized_for_the_peak_of_the_day(plans: Any) -> None:

@@ -40,6 +40,10 @@ class Tally:
     """Per "variant/child": queries that the variant answered, and queries that it sent on to the child."""
     seconds: Histogram = field(default_factory=Histogram)
     """From the arrival to the answer, of the queries that were answered."""
+    first_s: Histogram = field(default_factory=Histogram)
+    """From the arrival to the first piece of the answer, of those that came piece by piece."""
+    per_token_s: Histogram = field(default_factory=Histogram)
+    """The mean time between two pieces of an answer."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Three ways to ask it: `plain` (the query's inputs as the body), `openai` (the inputs are the request; the model's name
 is filled in), `kserve-v2` (the Open Inference Protocol: tensors by name, a batch joined along their first axis). The
-batches of `plain` and `openai` are requests side by side; such servers batch by themselves.
+batches of `plain` and `openai` are requests side by side; such servers batch by themselves. Who asks for a stream gets
+the server's own, as it comes.
 """
 
 from __future__ import annotations
@@ -11,21 +12,75 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from httptools import HttpParserError, HttpResponseParser
-
 from hetplan.executor.serving.frames import FAILED, SERVED
+from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
+from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.openai_words import Asked
 from hetplan.executor.serving.query_body import Query
+from hetplan.executor.serving.relay import Relay
 
-__all__ = ["HttpModel", "joined", "split_outputs", "tensor"]
+__all__ = ["HttpModel", "OtherServer", "as_model", "joined", "split_outputs", "tensor"]
 
-_LOOK_S = 0.1
+_LOOK_S, _READY_S = 0.1, 5.0
 _JSON = "application/json"
+
+
+class OtherServer:
+    """A server that a load is behind: started here, and again when it has ended, or running at an address already."""
+
+    def __init__(self, made: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+        self.made, self._environment = made, {**made["environment"], **(environment or {})}
+        self._process: asyncio.subprocess.Process | None = None
+        self._starting = asyncio.Lock()
+        url = urlsplit(made["url"] or "http://127.0.0.1:0")
+        self.upstream = Upstream(url.hostname or "127.0.0.1", url.port or 80)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was ours and is no more."""
+        return self._process is not None and self._process.returncode is not None
+
+    async def prepare(self) -> None:
+        """Start the server, if it is ours to start, and wait until it says that it is ready."""
+        async with self._starting:
+            if self.made["command"] and (self._process is None or self.ended):
+                port = self.made["port"] or _free_port()
+                self.upstream.close()
+                self.upstream = Upstream("127.0.0.1", port)
+                words = [word.replace("{port}", str(port)) for word in self.made["command"]]
+                self._process = await asyncio.create_subprocess_exec(
+                    *words, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **self._environment}
+                )
+            await self._until_ready()
+
+    def close(self) -> None:
+        """End the server, if it was ours."""
+        self.upstream.close()
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    def request(self, path: str, body: bytes, kind: str = _JSON) -> bytes:
+        """A POST as it goes to this server."""
+        return request_bytes("POST", path, self.upstream.host, (("content-type", kind),), body)
+
+    async def _until_ready(self) -> None:
+        """The keeper's limit for a start ends this wait, if nothing else does."""
+        asked = request_bytes("GET", self.made["ready"], self.upstream.host)
+        while True:
+            if self._process is not None and self.ended:
+                raise ValueError(f"{self.made['command'][0]} ended with {self._process.returncode} before it was ready")
+            with suppress(OSError, TimeoutError):
+                status, _ = await asyncio.wait_for(whole(self.upstream, asked), _READY_S)
+                if status < 300:
+                    return
+            await asyncio.sleep(_LOOK_S)
 
 
 class HttpModel:
@@ -33,23 +88,35 @@ class HttpModel:
 
     def __init__(self, made: Mapping[str, Any], *, loop: asyncio.AbstractEventLoop) -> None:
         self._made, self._loop = made, loop
-        self._process: asyncio.subprocess.Process | None = None
+        self._server = OtherServer(made)
         self._under_way: set[asyncio.Task[None]] = set()
-        self._starting = asyncio.Lock()
-        self._idle: list[_Connection] = []
-        url = urlsplit(made["url"] or "http://127.0.0.1:0")
-        self._host, self._port = url.hostname or "127.0.0.1", url.port or 80
+        self.open = 0
 
     async def prepare(self) -> None:
-        """Start the server, if it is ours to start, and wait until it says that it is ready."""
-        async with self._starting:
-            if self._made["command"] and (self._process is None or self._process.returncode is not None):
-                self._port = self._made["port"] or _free_port()
-                words = [word.replace("{port}", str(self._port)) for word in self._made["command"]]
-                self._process = await asyncio.create_subprocess_exec(
-                    *words, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **self._made["environment"]}
-                )
-            await self._until_ready()
+        """Have the server ready."""
+        await self._server.prepare()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._server.close()
+
+    def stream(
+        self, exchange: Exchange, path: str, asked: Asked | None, instance: int, ended: Callable[[bool], None]
+    ) -> None:  # fmt: skip
+        """Pass a request on, and its answer as it comes."""
+        del instance  # there is one server
+        body, route = exchange.body, self._made["route"]
+        if asked is not None and self._made["protocol"] == "openai":
+            body, route = as_model(asked, self._made["model"], body), path
+        self.open += 1
+
+        def over(well: bool) -> None:
+            self.open -= 1
+            ended(well)
+
+        Relay(exchange, over).send(
+            self._server.upstream, self._server.request(route, body, exchange.headers.get("content-type", _JSON))
+        )
 
     def run(self, queries: Sequence[Query], done: Done) -> None:
         """Serve a batch."""
@@ -57,18 +124,10 @@ class HttpModel:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    def close(self) -> None:
-        """End the server, if it was ours."""
-        for connection in self._idle:
-            connection.close()
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-
     async def _run(self, queries: Sequence[Query], done: Done) -> None:
         results: Sequence[Result]
         try:
-            if self._process is not None and self._process.returncode is not None:
+            if self._server.ended:
                 await asyncio.wait_for(self.prepare(), self._made["timeout_s"])
             results = await asyncio.wait_for(self._asked(queries), self._made["timeout_s"])
         except (OSError, ValueError, TimeoutError, EOFError) as error:
@@ -87,7 +146,7 @@ class HttpModel:
             if not isinstance(inputs, dict):
                 return Result(FAILED, b"", b"the inputs of this load are a request in OpenAI's form, an object")
             if inputs.get("stream"):
-                return Result(FAILED, b"", b"answers of this load come whole: leave out stream")
+                return Result(FAILED, b"", b"this route answers whole: leave out stream, or ask /v1/chat/completions")
             inputs = {"model": self._made["model"], **inputs}
         body = inputs if isinstance(inputs, bytes) else json.dumps(inputs).encode()
         if isinstance(inputs, bytes):
@@ -103,37 +162,12 @@ class HttpModel:
         return [Result(SERVED, b"", json.dumps(answer).encode()) for answer in answers]
 
     async def _request(self, body: bytes, kind: str) -> tuple[int, bytes]:
-        """One POST. A kept connection that the server has closed meanwhile is replaced once."""
-        while True:
-            kept = bool(self._idle)
-            connection = self._idle.pop() if kept else await _Connection.open(self._host, self._port)
-            try:
-                answer = await connection.ask("POST", self._made["route"], body, kind)
-            except (OSError, EOFError):
-                connection.close()
-                if kept:
-                    continue
-                raise
-            if connection.keeps:
-                self._idle.append(connection)
-            else:
-                connection.close()
-            return answer
+        return await whole(self._server.upstream, self._server.request(self._made["route"], body, kind))
 
-    async def _until_ready(self) -> None:
-        """The keeper's limit for a start ends this wait, if nothing else does."""
-        while True:
-            if self._process is not None and self._process.returncode is not None:
-                raise ValueError(
-                    f"{self._made['command'][0]} ended with {self._process.returncode} before it was ready"
-                )
-            with suppress(OSError, EOFError, ValueError):
-                connection = await _Connection.open(self._host, self._port)
-                status, _ = await connection.ask("GET", self._made["ready"], b"", _JSON)
-                connection.close()
-                if status < 300:
-                    return
-            await asyncio.sleep(_LOOK_S)
+
+def as_model(asked: Asked, name: str, body: bytes) -> bytes:
+    """The body with the name by which the server knows its model."""
+    return body if asked.model == name else json.dumps({**asked.said, "model": name}).encode()
 
 
 def _as_result(status: int, content: bytes) -> Result:
@@ -144,51 +178,6 @@ def _as_result(status: int, content: bytes) -> Result:
     except ValueError:
         content = json.dumps(content.decode(errors="replace")).encode()
     return Result(SERVED, b"", content or b"null")
-
-
-class _Connection:
-    """One connection to the server; one request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
-        self._reader, self._writer, self._host = reader, writer, host
-        self.keeps = True
-
-    @classmethod
-    async def open(cls, host: str, port: int) -> _Connection:
-        return cls(*await asyncio.open_connection(host, port), host)
-
-    async def ask(self, method: str, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
-        head = (
-            f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
-        )
-        self._writer.write(head.encode() + b"\r\n" + body)
-        answer = _Answer()
-        parser = HttpResponseParser(answer)
-        while not answer.whole:
-            data = await self._reader.read(1 << 16)
-            if not data:
-                raise EOFError("the server hung up")
-            try:
-                parser.feed_data(data)
-            except HttpParserError as error:
-                raise ValueError(f"the server speaks no HTTP: {error}") from None
-        self.keeps = parser.should_keep_alive()
-        return parser.get_status_code(), b"".join(answer.pieces)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.whole = False
-
-    def on_body(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-
-    def on_message_complete(self) -> None:
-        self.whole = True
 
 
 # The Open Inference Protocol

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server for one event loop, on httptools: what router and worker both need of HTTP, written once.
 
 A request is read whole and handed to a function as an `Exchange`; answers go out in the order of the requests, as
-bytes or as a stream of pieces. What clients may ask of one listener is bounded by `HttpLimits`: heads, bodies, time,
+bytes or piece by piece. What clients may ask of one listener is bounded by `HttpLimits`: heads, bodies, time,
 connections, and the bytes of all bodies together.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import resource
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -88,13 +88,15 @@ class Exchange:
 
     __slots__ = (
         "_answer",
-        "_pieces",
+        "_open",
         "_version",
         "body",
         "connection",
         "headers",
         "keeps",
         "method",
+        "on_gone",
+        "on_room",
         "path",
         "query",
         "refused",
@@ -108,7 +110,9 @@ class Exchange:
         self.keeps = self.refused = False
         self._version = version
         self._answer: bytes | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
+        self._open = False
+        self.on_gone: Callable[[], None] | None = None
+        self.on_room: Callable[[], None] | None = None
 
     @property
     def gone(self) -> bool:
@@ -131,48 +135,39 @@ class Exchange:
         )  # fmt: skip
         self.connection.flush()
 
-    def stream(
-        self, status: int, pieces: AsyncIterator[bytes], *, kind: bytes = b"application/json", fields: bytes = b""
-    ) -> None:
-        """Send an answer piece by piece; the next piece is asked for when the client has taken most of the others.
-
-        Where `pieces` raises, the connection is cut, so that the client sees that the answer is not whole. Where the
-        client hangs up, `pieces` is closed.
-        """
+    def begin(self, status: int, *, kind: bytes = b"application/json", fields: bytes = b"") -> None:
+        """Begin an answer that is sent piece by piece, until `finish` or `cut`; `on_gone`: the client hung up."""
         if self._version == "1.0":
             self.keeps = False
         else:
             fields += b"transfer-encoding: chunked\r\n"
-        self._pieces = pieces
         self._answer = b"%bcontent-type: %b\r\n%b%b" % (_REASON[status], kind, fields, self._end_of_head())
+        self._open = True
         self.connection.flush()
+
+    def push(self, piece: bytes) -> bool:
+        """Send one more piece; False where the client takes too few: `on_room` is called once it has caught up."""
+        if not piece or self.method == "HEAD":
+            return True
+        return self.connection.push(self, piece if self._version == "1.0" else b"%x\r\n%b\r\n" % (len(piece), piece))
+
+    def finish(self) -> None:
+        """The answer is whole."""
+        if self._open:
+            self._open = False
+            if self.method != "HEAD" and self._version != "1.0":
+                self.connection.push(self, b"0\r\n\r\n")
+            self.connection.flush()
+
+    def cut(self) -> None:
+        """Break off, so that the client sees that the answer is not whole."""
+        if self.connection.transport is not None:
+            self.connection.transport.abort()
 
     def _end_of_head(self) -> bytes:
         if self.keeps:
             return b"\r\n" if self._version == "1.1" else b"connection: keep-alive\r\n\r\n"
         return b"connection: close\r\n\r\n"
-
-    async def _send_pieces(self) -> None:
-        pieces, connection = self._pieces, self.connection
-        assert pieces is not None
-        try:
-            if self.method != "HEAD":
-                async for piece in pieces:
-                    if piece:
-                        chunk = piece if self._version == "1.0" else b"%x\r\n%b\r\n" % (len(piece), piece)
-                        await connection.write_and_wait(chunk)
-                if self._version != "1.0":
-                    await connection.write_and_wait(b"0\r\n\r\n")
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            connection.report(error, "a streamed answer broke off")
-            if connection.transport is not None:
-                connection.transport.abort()
-        finally:
-            close = getattr(pieces, "aclose", None)
-            if close is not None:
-                await close()
 
 
 class HttpConnection(asyncio.Protocol):
@@ -186,8 +181,8 @@ class HttpConnection(asyncio.Protocol):
         self._pending: deque[Exchange] = deque()
         self._come: list[Exchange] = []
         self._receive: Callable[[bytes], None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._full: asyncio.Future[None] | None = None
+        self._begun: Exchange | None = None
+        self._full = False
         self._refusal: _Refused | None = None
         self._state = _IDLE
         self._since = self._full_since = server.now
@@ -213,29 +208,29 @@ class HttpConnection(asyncio.Protocol):
         """What is still to be answered is answered into the void."""
         self.transport = None
         self.server.forget(self, self._read + sum(len(exchange.body) for exchange in self._pending))
+        waiting = [exchange.on_gone for exchange in self._pending if exchange.on_gone is not None]
         self._pending.clear()
         del self._parser  # it holds this connection, and would keep it in memory
-        if self._sending is not None:
-            self._sending.cancel()
-        self.resume_writing()
+        for gone in waiting:
+            gone()
 
     def eof_received(self) -> bool:
-        """A client that sends nothing more may still wait for answers."""
+        """A client that sends nothing more may still wait for answers, but not for those that it may break off."""
         self._ending = True
-        return self._receive is None and bool(self._pending)
+        breaks_off = any(exchange.on_gone is not None for exchange in self._pending)
+        return self._receive is None and bool(self._pending) and not breaks_off
 
     def pause_writing(self) -> None:
         """The client takes its answers too slowly: nothing more is read of it until it has caught up."""
-        self._full = self.server.loop.create_future()
-        self._full_since = self.server.now
+        self._full, self._full_since = True, self.server.now
         self._regulate()
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        full, self._full = self._full, None
-        if full is not None and not full.done():
-            full.set_result(None)
+        self._full = False
         self._regulate()
+        if self._begun is not None and self._begun.on_room is not None:
+            self._begun.on_room()
 
     def data_received(self, data: bytes) -> None:
         """Take every whole request out of what came."""
@@ -438,22 +433,31 @@ class HttpConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write the answers that are ready and whose turn it is."""
         pending = self._pending
-        while pending and self.transport is not None and self._sending is None:
+        while pending and self.transport is not None:
             exchange = pending[0]
             if exchange._answer is None:
                 return
-            self.transport.write(exchange._answer)
-            if exchange._pieces is None:
-                self._answered(exchange)
-            else:
-                self._sending = self.server.loop.create_task(exchange._send_pieces())
-                self._sending.add_done_callback(self._sent)
+            if exchange._answer:
+                self.transport.write(exchange._answer)
+                exchange._answer = b""
+            if exchange._open:
+                if self._begun is not exchange:
+                    self._begun = exchange
+                    if not self._full and exchange.on_room is not None:
+                        exchange.on_room()
+                return
+            self._begun = None
+            self._answered(exchange)
 
-    def _sent(self, _task: asyncio.Task[None]) -> None:
-        self._sending = None
-        if self.transport is not None and not self.transport.is_closing():
-            self._answered(self._pending[0])
-            self.flush()
+    def push(self, exchange: Exchange, data: bytes) -> bool:
+        """Write a piece of an answer, or keep it until it is that answer's turn; whether there is room for more."""
+        if self.transport is None:
+            return True
+        if self._begun is exchange:
+            self.transport.write(data)
+            return not self._full
+        exchange._answer = (exchange._answer or b"") + data
+        return len(exchange._answer) < _LARGE
 
     def _answered(self, exchange: Exchange) -> None:
         """Its answer is on its way: the next one's turn, or the end."""
@@ -471,13 +475,6 @@ class HttpConnection(asyncio.Protocol):
             self._say_continue()
         if not self._reading:
             self._regulate()
-
-    async def write_and_wait(self, data: bytes) -> None:
-        """Write, and wait until the client has taken most of what was written."""
-        if self.transport is not None:
-            self.transport.write(data)
-        if self._full is not None:
-            await self._full
 
     def upgrade(self, exchange: Exchange, protocol: str, receive: Callable[[bytes], None]) -> None:
         """From here on this connection speaks another protocol, whose bytes go to `receive`."""
@@ -503,7 +500,7 @@ class HttpConnection(asyncio.Protocol):
     def check_time(self, now: float) -> None:
         """Close what has taken too long."""
         waited, limits = now - self._since, self.limits
-        if self._full is not None and now - self._full_since > limits.body_s:
+        if self._full and now - self._full_since > limits.body_s:
             self.transport.abort()
         elif self._receive is not None or (self._pending and self._ending):
             return
@@ -536,7 +533,7 @@ class HttpConnection(asyncio.Protocol):
         """Read on, or not: a client that does not take its answers, or sends too many requests ahead, waits."""
         if self._receive is not None or self.transport is None:
             return
-        wanted = self._full is None and len(self._pending) < self.limits.unanswered
+        wanted = not self._full and len(self._pending) < self.limits.unanswered
         if wanted != self._reading:
             self._reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()

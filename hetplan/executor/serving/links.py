@@ -96,6 +96,7 @@ class Link(asyncio.Protocol):
         self.ready = False
         self.closing = False
         self.pending: dict[int, Task] = {}
+        self.streams = 0  # requests whose answers come piece by piece, over connections of their own
         self._who = f"authorization: Bearer {token}\r\n" if token else ""
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
@@ -127,7 +128,7 @@ class Link(asyncio.Protocol):
 
     def silent_s(self, now: float) -> float:
         """For how long the worker has said nothing though it has queries and was asked whether it is there."""
-        if not self.ready or not self.pending:
+        if not self.ready or not (self.pending or self.streams):
             self._asked_s = 0.0
         elif self._asked_s == 0.0:
             self._asked_s = now

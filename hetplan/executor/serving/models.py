@@ -16,14 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.process import PreciseTimer
 from hetplan.executor.serving.query_body import Query
 
-__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel"]
+if TYPE_CHECKING:
+    from hetplan.executor.serving.http_server import Exchange
+
+__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel", "Streams"]
 
 
 class Result(NamedTuple):
@@ -62,6 +65,23 @@ class Model(Protocol):
 
     def close(self) -> None:
         """Let go of everything, child processes included."""
+        ...
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """A model whose answers can come piece by piece; `open` is how many requests are under way."""
+
+    @property
+    def open(self) -> int:
+        """How many requests are under way."""
+        ...
+
+    def stream(self, exchange: Exchange, path: str, asked: Any, instance: int, ended: Callable[[bool], None]) -> None:
+        """Answer a request on one of the load's instances; `ended` is called once, with whether that went well.
+
+        `asked` is the request as OpenAI's protocol has it; None where the path is another's.
+        """
         ...
 
 

@@ -99,6 +99,16 @@ class Counted:
             "hetplan_query_seconds", "From a query's arrival to its answer, of those that were answered.",
             [({"app": name}, app.tally.seconds) for name, app in self.apps.items()],
         )  # fmt: skip
+        streamed = [(name, app.tally) for name, app in self.apps.items() if sum(app.tally.first_s.counts)]
+        if streamed:
+            page.add_times(
+                "hetplan_first_token_seconds", "From the arrival to the first piece of a streamed answer.",
+                [({"app": name}, tally.first_s) for name, tally in streamed],
+            )  # fmt: skip
+            page.add_times(
+                "hetplan_token_seconds", "The mean time between two pieces of a streamed answer.",
+                [({"app": name}, tally.per_token_s) for name, tally in streamed],
+            )  # fmt: skip
         named = {lane.name: {"app": lane.app, "load": lane.name, "model": lane.variant} for lane in self.lanes}
         load_metrics(page, {load: (named.get(load, {"load": load}), counts) for load, counts in self.loads.items()})
         up = {lane.unit: float(lane.link.ready) for lane in self.lanes}

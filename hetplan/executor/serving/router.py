@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from random import Random
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.applications import Application, Asks
@@ -33,6 +33,9 @@ from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import Counted, reply
+
+if TYPE_CHECKING:
+    from hetplan.executor.serving.stream_router import StreamRouter
 
 __all__ = ["Router", "main"]
 
@@ -48,6 +51,7 @@ class Router:
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.loads: dict[str, dict[str, float]] = {}
         self.under_way = 0
+        self.streams: StreamRouter | None = None
         self.draining = False
         self.refused = ""
         self.since_s = monotonic()
@@ -85,7 +89,7 @@ class Router:
                 self._cut_frozen()
         self.draining = True
         server.drain()
-        while self.under_way or server.connections:
+        while self.under_way or server.connections or (self.streams is not None and self.streams.open):
             await asyncio.sleep(0.01)
             self._time_out()
         probe.close()
@@ -126,6 +130,13 @@ class Router:
             if now is not None and now.entry["nodes"] == query.app.entry["nodes"]:
                 query.app = now
         self._move_waiting(old)
+        if self.streams is None and any(load.get("streams") for unit in routes["units"] for load in unit["loads"]):
+            # Imported only where something streams: it brings the kernels of the rules for text.
+            from hetplan.executor.serving.stream_router import StreamRouter
+
+            self.streams = StreamRouter(self.loads, self.token)
+        if self.streams is not None:
+            self.streams.follow(routes, self.apps, self._random)
         before, self.links = self.links, links
         for key, link in before.items():
             if key not in links:
@@ -182,7 +193,9 @@ class Router:
     def handle(self, exchange: Exchange) -> None:
         """Answer one HTTP request, or set it on its way."""
         path = exchange.path
-        if path.startswith("/v1/"):
+        if self.streams is not None and self.streams.takes(exchange):
+            self.streams.handle(exchange)
+        elif path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._arrive(exchange, self.apps.get(path[4:].lower()))
         else:
@@ -476,6 +489,8 @@ class Router:
         for link in self.links.values():
             if link.silent_s(now) < limit_s:
                 continue
+            if self.streams is not None:
+                self.streams.frozen(link)
             had = {(task.lane.app, task.lane.node) for task in link.pending.values()}
             others = {(lane.app, lane.node) for lane in self.lanes.values() if lane.link is not link and lane.open}
             if had & others:
@@ -483,6 +498,8 @@ class Router:
 
     def _time_out(self) -> None:
         """Answer the queries that have been under way for too long; what still comes of them is thrown away."""
+        if self.streams is not None:
+            self.streams.time_out(monotonic())
         limit = monotonic() - self.routes["router"]["timeout_s"]
         # They are in the order in which they came.
         for query in list(takewhile(lambda query: query.arrived_s < limit, self._queries.values())):

@@ -19,7 +19,7 @@ from hetplan.dispatch.pipelines import drops
 from hetplan.executor.serving.frames import DROPPED, FAILED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.metrics import Histogram
-from hetplan.executor.serving.models import Model, Result
+from hetplan.executor.serving.models import Model, Result, Streams
 from hetplan.executor.serving.query_body import Query
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class HeldLoad:
     max_batch: int
     max_wait_s: float
     expected: ServiceLaw | None
+    streams: Streams | None = None
+    """The model, where its answers can come piece by piece."""
     counters: Counters = field(default_factory=Counters)
     seconds: Histogram = field(default_factory=Histogram)
     """From the begin of a batch to its end."""

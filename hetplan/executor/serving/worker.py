@@ -38,7 +38,8 @@ from hetplan.executor.serving.frames import (  # fmt: skip
 from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.metrics import KIND, Page, load_metrics, wants_prometheus
-from hetplan.executor.serving.models import Model, Result, SleepModel
+from hetplan.executor.serving.models import Model, Result, SleepModel, Streams
+from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, as_error, models, read_asked
 from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
@@ -88,7 +89,9 @@ class Worker:
         _report(report, {"port": server.port, "probe": probe.port})
         await stopped.wait()
         self.draining = True
-        while not all(station.idle for station in (*self.stations, *self.leaving)):
+        while not all(station.idle for station in (*self.stations, *self.leaving)) or any(
+            load.streams.open for load in self.loads.values() if load.streams is not None
+        ):
             await asyncio.sleep(0.01)
         # What was just answered is still on its way out.
         await asyncio.sleep(0.02)
@@ -127,7 +130,8 @@ class Worker:
         await model.prepare()
         expected = load["expected"] or (load["model"].get("law") if load["model"]["kind"] == "sleep" else None)
         return HeldLoad(
-            id=load["id"], model=model, servers=load["instances"] * load["concurrency"], max_batch=load["max_batch"],
+            id=load["id"], model=model, streams=model if isinstance(model, Streams) else None,
+            servers=load["instances"] * load["concurrency"], max_batch=load["max_batch"],
             max_wait_s=load["max_wait_ms"] / 1000.0, expected=ServiceLaw(expected) if expected else None,
         )  # fmt: skip
 
@@ -155,7 +159,7 @@ class Worker:
         self.lanes.update({name: (station, lane) for name, lane in by_load.items()})
 
     async def _let_go(self, load: HeldLoad, stations: list[Station]) -> None:
-        while not all(station.idle for station in stations):
+        while not all(station.idle for station in stations) or (load.streams is not None and load.streams.open):
             await asyncio.sleep(0.02)
         load.model.close()
         self.leaving = [station for station in self.leaving if not station.idle]
@@ -167,11 +171,46 @@ class Worker:
         path = exchange.path
         if path == "/link" and exchange.headers.get("upgrade") == PROTOCOL:
             _Link(self, exchange)
+        elif path == MODELS:
+            if exchange.allows("GET", "HEAD"):
+                exchange.answer(200, models(name for name, load in self.loads.items() if load.streams is not None))
+        elif path in (CHAT, COMPLETIONS) or "hetplan-load" in exchange.headers:
+            if exchange.allows("POST"):
+                self._stream(exchange)
         elif path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._query(exchange, path[4:])
         else:
             self.look(exchange)
+
+    def _stream(self, exchange: Exchange) -> None:
+        """A request whose answer comes piece by piece, for the load that its head names, or the only one."""
+        path, headers = exchange.path, exchange.headers
+        able = [load for load in self.loads.values() if load.streams is not None]
+        name = headers.get("hetplan-load") or (able[0].id if len(able) == 1 else "")
+        load = next((load for load in able if load.id == name), None)
+        if load is None or load.streams is None or self.draining:
+            why = "this worker is stopping" if self.draining else "no such load here, or none that streams"
+            exchange.answer(503 if self.draining else 404, as_error(why), fields=b"retry-after: 0\r\n")
+            return
+        try:
+            is_text = path in (CHAT, COMPLETIONS)
+            asked = read_asked(path, exchange.body, headers.get("hetplan-at", "")) if is_text else None
+            instance = int(headers.get("hetplan-instance", "0"))
+        except ValueError as error:
+            exchange.answer(400, as_error(str(error)))
+            return
+        counters, began = load.counters, monotonic()
+        counters.arrived += 1
+
+        def ended(well: bool) -> None:
+            if well:
+                counters.served += 1
+                load.seconds.add(monotonic() - began)
+            else:
+                counters.failed += 1
+
+        load.streams.stream(exchange, path, asked, instance, ended)
 
     def look(self, exchange: Exchange) -> None:
         """Answer how it is and what it counts."""
@@ -331,6 +370,14 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
         from hetplan.executor.serving.onnx_model import OnnxModel
 
         return OnnxModel(made, servers=servers, cores=cores, loop=loop)
+    if made["kind"] == "tokens":
+        from hetplan.executor.serving.embedded_engine import EmbeddedEngines
+
+        return EmbeddedEngines(made, load["instances"], timer, load["variant"] or load["id"])
+    if made["kind"] == "openai":
+        from hetplan.executor.serving.openai_model import OpenaiModel
+
+        return OpenaiModel(made, load["instances"], loop=loop)
     if made["kind"] == "http":
         from hetplan.executor.serving.http_model import HttpModel
 

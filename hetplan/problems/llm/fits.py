@@ -99,6 +99,10 @@ def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
 
 def _limits(inputs: Inputs) -> Iterator[Obstacle]:
     slo = inputs.slo
+    for name, zone in inputs.profile.zones.items():
+        if zone.quota:
+            text = "quotas of zones are kept by the question fleet"
+            yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
     if slo.limits.survive.hosts or slo.limits.survive.zones:
         text = "fleets that make text are not planned for losses yet"
         yield Obstacle(text, "$.limits.survive", "Take it out, and raise the rate by what the loss would take.")

@@ -1,0 +1,212 @@
+"""`hetplan report`: a plan as one page for people, with what was simulated and verified of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile
+from hetplan.cli.given_files import plan_from
+from hetplan.cli.output import Exit, Output
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.drawing.report import BillLine, Documents
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
+
+__all__ = ["bill_of", "report", "write_page"]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PROFILE... SLO]", help="What the plan was made from: adds the bill and more."),
+]
+PageTo = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page here.")]
+Simulation = Annotated[
+    Path | None,
+    typer.Option("--simulation", metavar="FILE", help="What `hetplan simulate --json` wrote; else it is played here."),
+]
+Whatif = Annotated[
+    Path | None, typer.Option("--whatif", metavar="FILE", help="What `hetplan whatif --json` wrote: its curves.")
+]
+NoPlay = Annotated[bool, typer.Option("--no-simulation", help="Simulate nothing.")]
+Baselines = Annotated[bool, typer.Option("--baselines", help="Also play what people run today under the same queries.")]
+
+
+def report(
+    plan: PlanFile,
+    files: Files = None,
+    output: PageTo = Path("report.html"),
+    state: StateFile = None,
+    measured: Measured = None,
+    simulation: Simulation = None,
+    whatif: Whatif = None,
+    baselines: Baselines = False,
+    no_simulation: NoPlay = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
+
+    From the plan alone: the fleet, the promises, the proof in words. With the files it was made from also the wish, the
+    bill, a verification and a simulation.
+    """
+    with Output("report", as_json=as_json) as out:
+        from hetplan.drawing.report import Documents, report_page
+
+        found = plan_from(plan, warn=out.warn)
+        given = Documents(
+            plan=found.model_dump(mode="json", by_alias=True, exclude_none=True), pictures=_policies(found)
+        )
+        if simulation is not None:
+            ways = _simulated(simulation)
+            given = replace(given, simulation=ways.pop("plan", None), baselines=ways)
+        if whatif is not None:
+            given = replace(given, whatif=_last_object(whatif, "curves", "hetplan whatif --json"))
+        if files:
+            play = simulation is None and not no_simulation
+            given = _with_files(out, found, given, files, state, measured, play=play, baselines=baselines)
+        write_page(output, report_page(given))
+        out.people.line(f"written to {output}")
+        out.end(Exit.OK, "done", written=str(output))
+
+
+def _with_files(
+    out: Output,
+    plan: Plan,
+    given: Documents,
+    files: Sequence[Path],
+    state: Path | None,
+    measured: Path | None,
+    *,
+    play: bool,
+    baselines: bool,
+) -> Documents:
+    """What the plan's own files add: the wish, the bill, the verification, and a simulation where one is wanted."""
+    if len(files) < 2:
+        why = "a profile and an SLO file are needed, or neither"
+        raise InputError.one(
+            file=str(files[0]), why=why, remedy="Name both: hetplan report plan.json profile.json slo.json."
+        )
+    from hetplan.front_door import verify
+    from hetplan.profiles.load import load_inputs
+
+    *profiles, slo = files
+    inputs = load_inputs(profiles, slo, state=state, measured=measured)
+    checked = verify(plan, profiles, slo, state=state, measured=measured)
+    verified = {
+        "violations": [str(one) for one in checked.violations],
+        "checked": list(checked.checked),
+        "skipped": [str(what) for what in checked.skipped],
+        "claims": [{"at": one.at, "word": str(one.word), "text": one.text} for one in checked.claims],
+    }
+    wish = inputs.slo.model_dump(mode="json", by_alias=True, exclude_none=True)
+    given = replace(given, slo=wish, bill=bill_of(plan, inputs), verified=verified)
+    if not play or not plan.workers:
+        return given
+    ways = _played(out, plan, inputs, baselines=baselines)
+    return given if ways is None else replace(given, simulation=ways.pop("plan"), baselines=ways)
+
+
+def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict[str, Any] | None:
+    from hetplan.cli.long_work import interruptible, progress
+    from hetplan.simulator.baselines import compare
+    from hetplan.simulator.simulate import simulator_of
+
+    def work(cancel: threading.Event) -> Mapping[str, Any]:
+        if baselines:
+            return compare(plan, inputs, on_event=show, cancel=cancel)
+        return {"plan": simulator_of(plan)(plan, inputs, on_event=show, cancel=cancel)}
+
+    try:
+        with progress(out) as show:
+            return {name: one.as_dict() for name, one in interruptible(work, say=out.note).items()}
+    except InputError as error:
+        out.warn(f"not simulated: {error.faults[0].why}")
+        return None
+
+
+def bill_of(plan: Plan, inputs: Inputs) -> list[BillLine]:
+    """What each group of workers costs, by the prices of the profile."""
+    from hetplan.drawing.report import BillLine
+    from hetplan.profiles.fields import NANO
+    from hetplan.serving.loads import offer_of, worker_price
+
+    lines = []
+    for worker in plan.workers:
+        try:
+            price = worker_price(inputs, worker)
+        except (InputError, KeyError):
+            price = None
+        offer = offer_of(inputs.profile, worker) or worker.hardware
+        each = None if price is None else price / NANO
+        lines.append(BillLine(worker.id, worker.count, worker.hardware, offer, each, worker.period))
+    return lines
+
+
+def _policies(plan: Plan) -> dict[str, str]:
+    """The pictures of a plan's policies: the busiest of each group."""
+    if not plan.policies:
+        return {}
+    from hetplan.cli.policy_page import busiest_policies
+    from hetplan.planner.plan_policy_picture import svg_of
+
+    return {"Which model answers which queue": svg_of(busiest_policies(plan), title=", ".join(plan.policies))}
+
+
+def _lines(file: Path) -> list[Any]:
+    """The objects of a file of JSON lines, or the one object of a JSON file."""
+    from hetplan.profiles.read_json import read_json
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError.one(
+            file=str(file), why=f"cannot be read: {error.strerror}", remedy="Name a readable file."
+        ) from error
+    try:
+        return [json.loads(line) for line in data.splitlines() if line.strip()]
+    except ValueError:
+        return [read_json(data, file=str(file))]
+
+
+def _simulated(file: Path) -> dict[str, Any]:
+    """The simulations in the output of `hetplan simulate --json`: of the plan, and of each baseline by its name."""
+    found: dict[str, Any] = {}
+    for one in _lines(file):
+        if isinstance(one, dict) and isinstance(one.get("report"), dict):
+            found[str(one.get("baseline", "plan"))] = one["report"]
+        elif isinstance(one, dict) and str(one.get("format", "")).startswith("hetplan/simulation/"):
+            found["plan"] = one
+    if "plan" not in found:
+        why = "there is no simulation in it"
+        raise InputError.one(file=str(file), why=why, remedy="Give what `hetplan simulate ... --json` wrote.")
+    return found
+
+
+def _last_object(file: Path, key: str, maker: str) -> dict[str, Any]:
+    for one in reversed(_lines(file)):
+        if isinstance(one, dict) and key in one:
+            return one
+    raise InputError.one(file=str(file), path=f"$.{key}", why=f"it has no {key}", remedy=f"Give what `{maker}` wrote.")
+
+
+def write_page(path: Path, text: str) -> None:
+    """The file, whole or not at all; InputError where it cannot be written."""
+    from hetplan.profiles.plan_file import write_atomically
+
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.absolute().parent}"
+        raise InputError.one(
+            file=str(path), why=f"cannot be written: {why}", remedy="Name a file in a folder of yours."
+        )
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        why = f"cannot be written: {error.strerror}"
+        raise InputError.one(file=str(path), why=why, remedy="Name another file.") from error

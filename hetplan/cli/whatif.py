@@ -1,0 +1,194 @@
+"""`hetplan whatif`: how a plan changes when a price, a stock, a limit or a rate does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.arguments import (
+    AsJson,
+    Formulation,
+    Measured,
+    Profiles,
+    Question,
+    Settings,
+    SloFile,
+    StateFile,
+    read_settings,
+)
+from hetplan.cli.output import Exit, Output
+from hetplan.cli.page import Page, number
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.studies.whatif import Segment, WhatIf
+
+__all__ = ["Jobs", "JournalFile", "On", "whatif"]
+
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary", metavar="NAME=RANGE",
+        help="What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
+        "or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
+    ),
+]  # fmt: skip
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write every point here; - is stdout.")]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the curves as a picture.")]
+Most = Annotated[int, typer.Option("--most", min=2, metavar="N", help="Most points to try.")]
+Confirm = Annotated[
+    bool,
+    typer.Option("--confirm/--no-confirm", help="Make the plans at ends and changes in full, simulation included."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
+On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Spread the work over a Ray cluster.")]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="FILE", help="Keep what is found here; the same command goes on from it."),
+]
+
+
+def whatif(
+    profiles: Profiles,
+    slo: SloFile,
+    vary: Vary = None,
+    state: StateFile = None,
+    measured: Measured = None,
+    question: Question = None,
+    formulation: Formulation = None,
+    settings: Settings = None,
+    csv: Csv = None,
+    svg: Svg = None,
+    most: Most = 400,
+    confirm: Confirm = True,
+    jobs: Jobs = 1,
+    on: On = None,
+    journal: JournalFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan along one or two ranges, and find where the fleet changes."""
+    with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
+        if not vary:
+            raise InputError.one(file="--vary", why="what varies", remedy="Add --vary budget=1:5.")
+        how: dict[str, Any] = {
+            "question": question,
+            "formulation": formulation,
+            "options": read_settings(settings or []),
+        }
+        found = _found(out, profiles, slo, vary, {"state": state, "measured": measured}, how, most=most,
+                       confirm=confirm, where={"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
+        for file, text in ((csv, found.csv), (svg, found.svg)):
+            if file is not None:
+                _write(out, file, text())
+        _show(out, found)
+        some = any(point["ok"] for point in found.points)
+        reason = "the range is planned" if some else "no value of the range has a plan"
+        out.end(Exit.OK if some else Exit.INFEASIBLE, reason, **found.as_dict())
+
+
+def _found(
+    out: Output, profiles: list[Path], slo: Path, vary: list[str], beside: Mapping[str, Path | None],
+    how: Mapping[str, Any], *, most: int, confirm: bool, where: Mapping[str, Any],
+) -> WhatIf:  # fmt: skip
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
+    from hetplan.profiles.load import load_inputs
+    from hetplan.studies.spread import Spread
+    from hetplan.studies.whatif import whatif_for
+
+    inputs = load_inputs(profiles, slo, **beside)
+    with quiet_engines(out), progress(out) as show:
+
+        def work(cancel: threading.Event) -> WhatIf:
+            spread = Spread(**where, on_event=show, cancel=cancel)
+            return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **how)
+
+        return interruptible(work, say=out.note)
+
+
+def _write(out: Output, file: Path, text: str) -> None:
+    import sys
+
+    from hetplan.profiles.plan_file import write_atomically
+
+    if str(file) == "-":
+        sys.stdout.write(text)
+        return
+    write_atomically(file, text.encode())
+    out.note(f"written to {file}")
+
+
+def _show(out: Output, found: WhatIf) -> None:
+    from hetplan.studies.points import fleet_text
+
+    page, first = out.people, found.axes[0]
+    goal = f"{found.sense} {found.about}".strip() or "plan"
+    now = "" if first.now is None else f" (now {number(first.now)})"
+    page.line(f"{found.question}: {goal} along {first.name}{now}, {len(found.points)} points")
+    page.line()
+    second = [axis.name for axis in found.axes[1:]]
+    rows = [
+        [*_beside(found, one.beside), _stretch(one), _values(one.first, one.last), _brings(one.brings),
+         fleet_text(one.fleet) if one.fleet is not None else f"no plan: {one.why}"]
+        for one in found.segments
+    ]  # fmt: skip
+    page.table([*second, first.name, found.about or "value", "one more brings", "fleet"], rows)
+    if found.breakpoints:
+        page.heading("Where the fleet changes")
+        rows = [
+            [*_beside(found, one.beside), number(one.low) if one.exact else f"{number(one.low)} to {number(one.high)}",
+             _values(one.value_before, one.value_after), _changes(one.before, one.after)]
+            for one in found.breakpoints
+        ]  # fmt: skip
+        page.table([*second, first.name, found.about or "value", "what changes"], rows)
+    _show_confirmed(found, page)
+    page.line()
+    for note in found.notes:
+        page.line(f"  {note}")
+
+
+def _show_confirmed(found: WhatIf, page: Page) -> None:
+    from hetplan.studies.points import fleet_text
+
+    if not found.confirmed:
+        return
+    page.heading("Plans made in full there")
+    figures = list(dict.fromkeys([found.about or "value", "cost_per_hour"]))
+    rows = [
+        [", ".join(number(value) for value in one["values"]), one["status"],
+         *(number(one.get("value" if name == found.about else name)) for name in figures), fleet_text(one["fleet"])]
+        for one in found.confirmed
+    ]  # fmt: skip
+    page.table((", ".join(axis.name for axis in found.axes), "status", *figures, "fleet"), rows)
+
+
+def _beside(found: WhatIf, value: float | None) -> list[str]:
+    return [number(value)] if len(found.axes) > 1 else []
+
+
+def _stretch(one: Segment) -> str:
+    return number(one.start) if one.start == one.end else f"{number(one.start)} to {number(one.end)}"
+
+
+def _values(first: float | None, last: float | None) -> str:
+    return number(first) if first == last else f"{number(first)} to {number(last)}"
+
+
+def _brings(brings: float | None) -> str:
+    return f"{brings:+.4g}" if brings else "-"
+
+
+def _changes(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> str:
+    """What comes and what goes, in few words.
+
+    >>> _changes({"a": 3, "b": 1}, {"a": 1, "b": 1, "c": 1})
+    '-2 a, +1 c'
+    """
+    if before is None or after is None:
+        return "a plan from here on" if before is None else "no plan from here on"
+    moved = {name: after.get(name, 0) - before.get(name, 0) for name in (*before, *after)}
+    names = sorted((name for name in moved if moved[name]), key=lambda name: (moved[name] > 0, name))
+    return ", ".join(f"{moved[name]:+d} {name}" for name in names)

@@ -1,0 +1,129 @@
+"""The engine that keeps a law without computing, in a worker: OpenAI's protocol, streamed, one machine per instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from time import monotonic
+from typing import Any
+
+from hetplan.executor.serving.frames import FAILED
+from hetplan.executor.serving.http_server import Exchange
+from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.openai_words import Asked, Pieces, as_error, tokens_made
+from hetplan.executor.serving.process import PreciseTimer
+from hetplan.executor.serving.query_body import Query
+from hetplan.executor.serving.token_engine import Sequence as Tokens
+from hetplan.executor.serving.token_engine import TokenEngine
+from hetplan.serving.tokens import TokenLaw
+
+__all__ = ["NOT_SO", "EmbeddedEngines"]
+
+_LATE_S = 0.01
+"""An iteration that follows at once begins when the one before was due to end, up to this long ago: what this process
+woke up late, or took to write tokens, is not the machine's."""
+
+NOT_SO = b"this load makes text: ask POST /v1/completions or /v1/chat/completions"
+
+
+class EmbeddedEngines:
+    """The instances of one load."""
+
+    def __init__(self, made: Mapping[str, Any], instances: int, timer: PreciseTimer, name: str) -> None:
+        law = TokenLaw.from_dict(made["law"])
+        times = made["times"]
+        self._law = law if times == 1.0 else law.slower(times - 1.0)
+        self._machines = [_Machine(self._law, timer) for _ in range(instances)]
+        self._numbers, self._name = count(), name
+
+    @property
+    def open(self) -> int:
+        """How many requests are under way."""
+        return sum(len(machine.answers) for machine in self._machines)
+
+    async def prepare(self) -> None:
+        """Nothing is loaded."""
+
+    def run(self, queries: Sequence[Query], done: Done) -> None:
+        """Queries of other protocols are refused."""
+        done([Result(FAILED, b"", NOT_SO)] * len(queries))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def stream(self, exchange: Exchange, path: str, asked: Asked, instance: int, ended: Callable[[bool], None]) -> None:
+        """Answer a request; `ended` is called once, with whether it was answered whole."""
+        tokens = Tokens(asked.input_tokens, tokens_made(asked), min(asked.cached_tokens, asked.input_tokens - 1))
+        most = min(self._law.context_tokens or self._law.kv_tokens, self._law.kv_tokens)
+        if tokens.input + tokens.output > most:
+            why = f"{tokens.input} tokens in and {tokens.output} out are more than this engine's {most}"
+            exchange.answer(400, as_error(why, code="context_length_exceeded"))
+            ended(False)
+            return
+        pieces = Pieces(path, next(self._numbers), asked, asked.model or self._name)
+        self._machines[instance % len(self._machines)].put(tokens, _Answer(exchange, asked, pieces, ended))
+
+
+class _Answer:
+    """The answer to one request, as its tokens come."""
+
+    __slots__ = ("asked", "ended", "exchange", "pieces")
+
+    def __init__(self, exchange: Exchange, asked: Asked, pieces: Pieces, ended: Callable[[bool], None]) -> None:
+        self.exchange, self.asked, self.pieces, self.ended = exchange, asked, pieces, ended
+
+    def came(self, tokens: Tokens) -> None:
+        """One more token."""
+        last = tokens.made >= tokens.output
+        if self.asked.stream:
+            if tokens.made == 1:
+                self.exchange.begin(200, kind=b"text/event-stream", fields=b"cache-control: no-store\r\n")
+            self.exchange.push(self.pieces.last(tokens.made) if last else self.pieces.token)
+            if last:
+                self.exchange.finish()
+        elif last:
+            self.exchange.answer(200, self.pieces.whole(tokens.made))
+
+
+class _Machine:
+    """One engine and its clock."""
+
+    def __init__(self, law: TokenLaw, timer: PreciseTimer) -> None:
+        self.engine, self._timer = TokenEngine(law), timer
+        self.answers: dict[Tokens, _Answer] = {}
+        self._busy = False
+
+    def put(self, tokens: Tokens, answer: _Answer) -> None:
+        """A request comes: an idle machine begins at once."""
+        self.answers[tokens] = answer
+        answer.exchange.on_gone = lambda: self._gone(tokens)
+        self.engine.put(tokens)
+        if not self._busy:
+            self._begin(monotonic())
+
+    def _begin(self, now: float) -> None:
+        took_ms = self.engine.begin()
+        self._busy = took_ms is not None
+        if took_ms is not None:
+            due = now + took_ms / 1000.0
+            self._timer.call_at(due, self._over, due)
+
+    def _over(self, due: float) -> None:
+        came = self.engine.end()
+        self._begin(max(due, monotonic() - _LATE_S))
+        for tokens in came:
+            answer = self.answers.get(tokens)
+            if answer is None:
+                continue
+            answer.came(tokens)
+            if tokens.made >= tokens.output:
+                del self.answers[tokens]
+                answer.ended(True)
+
+    def _gone(self, tokens: Tokens) -> None:
+        """The client hung up: nothing more is made for it."""
+        answer = self.answers.pop(tokens, None)
+        if answer is not None:
+            if tokens.state != "done":
+                self.engine.cancel(tokens)
+            answer.ended(False)

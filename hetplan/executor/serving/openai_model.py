@@ -1,0 +1,93 @@
+"""Servers of OpenAI's protocol behind a load that makes text: one per instance, each with its part of the GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hetplan.executor.serving.embedded_engine import NOT_SO
+from hetplan.executor.serving.frames import FAILED
+from hetplan.executor.serving.http_model import OtherServer, as_model
+from hetplan.executor.serving.http_server import Exchange
+from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.openai_words import Asked, as_error
+from hetplan.executor.serving.query_body import Query
+from hetplan.executor.serving.relay import Relay
+
+__all__ = ["OpenaiModel"]
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_LOOK_S, _AGAIN_S = 0.2, 1.0
+
+
+class OpenaiModel:
+    """The servers of one load. One that ends is started again; until then its requests are refused."""
+
+    def __init__(self, made: Mapping[str, Any], instances: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._made, self._loop = made, loop
+        parts = gpus_apart(os.environ.get(_VISIBLE), instances)
+        self._servers = [OtherServer(made, {_VISIBLE: part} if part is not None else None) for part in parts]
+        self._watching: asyncio.Task[None] | None = None
+        self.open = 0
+
+    async def prepare(self) -> None:
+        """Have all servers ready; they load side by side."""
+        try:
+            await asyncio.gather(*(server.prepare() for server in self._servers))
+        except BaseException:
+            self.close()
+            raise
+        self._watching = self._loop.create_task(self._watch())
+
+    def run(self, queries: Sequence[Query], done: Done) -> None:
+        """Queries of other protocols are refused."""
+        done([Result(FAILED, b"", NOT_SO)] * len(queries))
+
+    def close(self) -> None:
+        """End the servers that are ours."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for server in self._servers:
+            server.close()
+
+    def stream(self, exchange: Exchange, path: str, asked: Asked, instance: int, ended: Callable[[bool], None]) -> None:
+        """Pass a request on to a server, and its answer as it comes."""
+        server = self._servers[instance % len(self._servers)]
+        if server.ended:
+            why = as_error("this instance is being started again", kind="server_error")
+            exchange.answer(503, why, fields=b"retry-after: 1\r\n")
+            ended(False)
+            return
+        self.open += 1
+
+        def over(well: bool) -> None:
+            self.open -= 1
+            ended(well)
+
+        body = as_model(asked, self._made["model"], exchange.body)
+        Relay(exchange, over).send(server.upstream, server.request(path, body))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for server in self._servers:
+                if server.ended:
+                    try:
+                        await asyncio.wait_for(server.prepare(), self._made["timeout_s"])
+                    except (OSError, ValueError, TimeoutError):
+                        await asyncio.sleep(_AGAIN_S)
+
+
+def gpus_apart(visible: str | None, instances: int) -> list[str | None]:
+    """The GPUs that a worker sees, dealt out to its instances in equal parts.
+
+    >>> gpus_apart("0,1,2,3", 2), gpus_apart(None, 2), gpus_apart("0", 1)
+    (['0,1', '2,3'], [None, None], [None])
+    """
+    listed = visible.split(",") if visible else []
+    each = len(listed) // instances
+    if instances == 1 or not each:
+        return [None] * instances
+    return [",".join(listed[each * place : each * (place + 1)]) for place in range(instances)]

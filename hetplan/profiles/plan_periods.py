@@ -1,0 +1,156 @@
+"""Plans with periods taken apart: the plan of one period, or of one part, is an ordinary plan (`plan_parts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+
+from hetplan.errors import InputError
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Period, Plan, Promise, Valid
+from hetplan.profiles.plan_file import PERIODS
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.profile import Offer
+from hetplan.profiles.slo import App, Horizon, Survive
+
+__all__ = [
+    "inputs_of_part",
+    "machines_of",
+    "of_part",
+    "of_period",
+    "period_at",
+    "period_of",
+]
+
+
+def period_of(plan: Plan, period: str) -> Period:
+    """A period by its id; raises `InputError` with those that there are."""
+    for one in plan.periods:
+        if one.id == period:
+            return one
+    listed = ", ".join(one.id for one in plan.periods)
+    raise InputError.one(
+        file="plan", path="$.periods", value=period, why="the plan has no such period", remedy=f"Name one of {listed}."
+    )
+
+
+def period_at(plan: Plan, at_s: float) -> Period:
+    """The period that holds a moment, in seconds from the start of the first; after the last the first comes again."""
+    end = plan.periods[-1].end_s
+    moment = at_s % end if end else at_s
+    return next(
+        (one for one in plan.periods if one.start_s <= moment and (one.end_s is None or moment < one.end_s)),
+        plan.periods[-1],
+    )
+
+
+def _parts(plan: Plan, period: Period) -> list[Part]:
+    return [(plan.parts or {})[name] for name in period.parts or ()]
+
+
+def of_period(plan: Plan, period: str | Period) -> Plan:
+    """The plan of one period, as an ordinary plan of one period: simulated, exported and applied like any other.
+
+    Its promises are those of its parts. Its question is the one of its parts where they agree, else the plan's. A plan
+    without parts is returned as it is. The plan has no digest: nothing but `with_digest` gives one.
+    """
+    found = period if isinstance(period, Period) else period_of(plan, period)
+    if plan.parts is None:
+        return plan
+    parts = _parts(plan, found)
+    return _ordinary(plan, parts, Period(id=found.id, end_s=_length(found)))
+
+
+def of_part(plan: Plan, part: str, *, period: str | Period | None = None) -> Plan:
+    """One part as an ordinary plan of its own question (in a period, or in one without end)."""
+    held = (plan.parts or {}).get(part)
+    if held is None:
+        listed = ", ".join(plan.parts or {}) or "none"
+        why, remedy = "the plan has no such part", f"Its parts are: {listed}."
+        raise InputError.one(file="plan", path="$.parts", value=part, why=why, remedy=remedy)
+    found = Period(id="t0")
+    if period is not None:
+        one = period if isinstance(period, Period) else period_of(plan, period)
+        found = Period(id=one.id, end_s=_length(one))
+    return _ordinary(plan, [held], found)
+
+
+def _length(period: Period) -> float | None:
+    return None if period.end_s is None else period.end_s - period.start_s
+
+
+def _ordinary(plan: Plan, parts: list[Part], period: Period) -> Plan:
+    questions = {part.question for part in parts}
+    alone = parts[0] if len(parts) == 1 else None
+    workers = chain.from_iterable(part.workers for part in parts)
+    return Plan(
+        requires=tuple(one for one in plan.requires if one != PERIODS),
+        question=questions.pop() if len(questions) == 1 else plan.question,
+        method=alone.method if alone is not None else plan.method,
+        inputs=plan.inputs,
+        valid=Valid(rate_qps={app: span for part in parts for app, span in part.valid.rate_qps.items()}),
+        periods=(period,),
+        workers=tuple(worker.model_copy(update={"period": period.id}) for worker in workers),
+        routing={app: routes for part in parts for app, routes in part.routing.items()},
+        dispatch={app: rule for part in parts for app, rule in part.dispatch.items()},
+        policies={app: policies for part in parts for app, policies in part.policies.items()},
+        tables={name: table for part in parts for name, table in part.tables.items()},
+        promises=tuple(chain.from_iterable(part.promises for part in parts)) if alone else _of_apps(parts),
+        claims=alone.claims if alone is not None else (),
+        warnings=tuple(dict.fromkeys(chain.from_iterable(part.warnings for part in parts))),
+        extensions={name: one for part in parts for name, one in part.extensions.items()} if alone else {},
+    )
+
+
+def _of_apps(parts: list[Part]) -> tuple[Promise, ...]:
+    """The promises to applications: what a part says of itself as a whole is not true of several together."""
+    return tuple(promise for part in parts for promise in part.promises if promise.app is not None)
+
+
+def machines_of(plan: Plan, period: str | Period) -> dict[str, int]:
+    """How many machines of each offer (of each hardware, where a worker names no offer) run in a period."""
+    counts: dict[str, int] = {}
+    for worker in of_period(plan, period).workers:
+        name = worker.offer or worker.hardware
+        counts[name] = counts.get(name, 0) + worker.count + worker.standby
+    return counts
+
+
+def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
+    """The inputs of a question that plans only these applications, at these rates, for one period.
+
+    What concerns the whole fleet (survival, limits of money, machines and moves, commitments, quotas) is left out.
+    `simulate` of `of_period` or `of_part` takes these inputs.
+
+    >>> from hetplan.profiles.profile import Profile
+    >>> from hetplan.profiles.slo import Slo
+    >>> slo = Slo.model_validate({"horizon": {"periods": 2}, "apps": {
+    ...     "a": {"runs": {"variants": ["m"]}, "demand": {"series": [3.0, 5.0]}}}})
+    >>> one = inputs_of_part(Inputs(Profile(), slo), {"a": 5.0})
+    >>> one.slo.apps["a"].demand.rate_qps, one.slo.apps["a"].demand.series, one.slo.horizon.periods
+    (5.0, None, 1)
+    """
+    slo = inputs.slo
+    limits = slo.limits.model_copy(
+        update={"cost_per_hour": None, "moves": None, "offers": {}, "instances": {}, "only_listed": False,
+                "resources": {}, "survive": Survive()}
+    )  # fmt: skip
+    apps = {name: _at_rate(slo.apps[name], rate) for name, rate in rates.items()}
+    wish = slo.model_copy(update={"limits": limits, "horizon": Horizon(), "apps": apps})
+    offers = {name: _rented(offer) for name, offer in inputs.profile.offers.items()}
+    profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}})
+    traces = {name: times for name, times in inputs.traces.items() if name in apps and apps[name].demand.trace}
+    return replace(inputs, profile=profile, slo=wish, state=None, traces=traces)
+
+
+def _at_rate(app: App, rate: float) -> App:
+    trace = app.demand.trace
+    if trace is not None and trace.period_s is not None:
+        trace = None  # it says the rates of periods, which this is one of
+    amount = {"rate_qps": rate, "series": None, "history_qps": None, "trace": trace}
+    return app.model_copy(update={"question": None, "demand": app.demand.model_copy(update=amount)})
+
+
+def _rented(offer: Offer) -> Offer:
+    return offer.model_copy(update={"commit": None})

@@ -1,0 +1,45 @@
+"""References of a state into the profile and the SLO."""
+
+from __future__ import annotations
+
+import json
+
+from hetplan.profiles.dangling import Dangling
+from hetplan.profiles.inputs import Steps
+from hetplan.profiles.json_path import closest
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.state import State
+from hetplan.profiles.workers import Load
+
+__all__ = ["check_state"]
+
+
+def check_state(found: Dangling, state: State, slo: Slo | None, *, complete: bool) -> None:
+    """References of the state into the profile and the SLO; `complete` says that no worker was set aside."""
+    loads = {load.id for worker in state.workers for load in worker.loads}
+    observable = sorted(loads | {worker.id for worker in state.workers} | found.known["hosts"])
+    for name in state.observed:
+        if complete and name not in observable:
+            remedy = f"{closest(name, observable)}Name a load or worker of the state, or a host of the profile."
+            found.fault(("observed", name), name, f"nothing here has the id {name!r}", remedy)
+    for number, worker in enumerate(state.workers):
+        at: Steps = ("workers", number)
+        found.must_know("hardware", worker.hardware, *at, "hardware")
+        found.must_know("offers", worker.offer, *at, "offer")
+        found.must_know("hosts", worker.host, *at, "host")
+        for place, load in enumerate(worker.loads):
+            found.must_know("variants", load.variant, *at, "loads", place, "variant")
+            _check_run_of(found, load, worker.hardware, (*at, "loads", place))
+            if slo is not None and load.app is not None and load.app not in slo.apps:
+                remedy = f"{closest(load.app, slo.apps)}Name an application of the SLO, or leave it out."
+                found.fault((*at, "loads", place, "app"), load.app, f"the SLO has no app {load.app!r}", remedy)
+
+
+def _check_run_of(found: Dangling, load: Load, hardware: str, at: Steps) -> None:
+    """A load that names no run means the only one of its variant on its hardware."""
+    variant = found.profile.variants.get(load.variant or "") if load.at is None else None
+    runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
+    if len(runs) > 1:
+        listed = " and ".join(json.dumps(dict(run.at)) for run in runs)
+        why = f"{load.variant} has {len(runs)} runs on {hardware}, and the load names none of them: at {listed}"
+        found.fault((*at, "at"), load.variant, why, f'Say which one runs: "at": {json.dumps(dict(runs[0].at))}.')

@@ -1,0 +1,380 @@
+"""Search for settings whose outcomes must be measured: ask, measure, tell. No profile, no SLO and no plan is needed.
+
+What makes it quick is structure. A pipeline is a few steps; a step's time hangs on the knobs that it reads, and on no
+other. So the time and cost of every setting follow from few measurements, and only quality is believed as a whole.
+
+>>> space = Space(
+...     knobs={"documents": [2, 4, 8], "model": ["small", "large"]},
+...     steps=[
+...         Step("retrieve", reads=["documents"]),
+...         Step("generate", reads=["documents", "model"], after=["retrieve"], price_per_s=0.01),
+...     ],
+... )
+>>> def measure(documents: int, model: str) -> tuple[float, dict[str, float]]:
+...     quality = 0.6 + 0.02 * documents + (0.1 if model == "large" else 0.0)
+...     return quality, {"retrieve": 0.01, "generate": 0.05 * documents * (2 if model == "large" else 1)}
+>>> search = Search(space, Wish(goal="cost", least_quality=0.7, most_latency_s=0.5))
+>>> for _ in range(5):
+...     trial = search.ask()
+...     quality, seconds = measure(**trial.knobs)
+...     _ = search.tell(trial, quality, seconds)
+>>> best = search.best()
+>>> best.knobs, round(best.cost, 6)
+({'documents': 2, 'model': 'large'}, 0.002)
+
+With a file as its journal, a search that was killed goes on with the same proposals: they follow from the seed and from
+what was told, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import HetplanError, InputError
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
+from hetplan.profiles.canonical import digest
+from hetplan.profiles.line_journal import LineJournal
+from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
+from hetplan.solvers.search_beliefs import LOG_SPREAD, Beliefs
+
+__all__ = ["Result", "Search", "Space", "Step", "Trial", "Wish"]
+
+Vector = NDArray[np.float64]
+FORMAT = "hetplan/search-journal/1.0"
+MOST_SETTINGS = 500_000
+REFERENCE = 1.3
+COST_SPREAD = 0.02
+LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of what is measured: the knobs that it reads, the steps before it, and what a second of it costs."""
+
+    name: str
+    reads: Sequence[str] = ()
+    after: Sequence[str] = ()
+    price_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Space:
+    """The knobs with their levels, and the steps; without steps there is one, which reads every knob.
+
+    Levels that are rising or falling numbers have an order: near ones are alike. Others are only different.
+    """
+
+    knobs: Mapping[str, Sequence[Any]]
+    steps: Sequence[Step] = ()
+
+    def __post_init__(self) -> None:
+        for knob, levels in self.knobs.items():
+            if not levels or any(one in levels[:at] for at, one in enumerate(levels)):
+                _refuse(f"knobs.{knob}", list(levels), "a knob has one level or more, each of them once", "List them.")
+        if self.size > MOST_SETTINGS:
+            _refuse("knobs", self.size, f"a space has at most {MOST_SETTINGS} settings", "Use fewer levels.")
+        known: set[str] = set()
+        for step in self.steps:
+            unread = [knob for knob in step.reads if knob not in self.knobs]
+            if unread:
+                _refuse(f"steps.{step.name}.reads", unread[0], "there is no such knob", "Name knobs of the space.")
+            unknown = [name for name in step.after if name not in known]
+            if unknown:
+                remedy = "Name steps that are listed before it."
+                _refuse(f"steps.{step.name}.after", unknown[0], "no step before this one has that name", remedy)
+            if step.name in known:
+                _refuse("steps", step.name, "two steps have this name", "Give each its own.")
+            known.add(step.name)
+
+    @property
+    def size(self) -> int:
+        """How many settings there are."""
+        return math.prod(len(levels) for levels in self.knobs.values())
+
+    @property
+    def operators(self) -> tuple[Step, ...]:
+        """The steps, or the one that there always is."""
+        return tuple(self.steps) or (Step("all", reads=tuple(self.knobs)),)
+
+    def number(self, knobs: Mapping[str, Any]) -> int:
+        """The number of a setting; `InputError` where it is none of the space."""
+        if set(knobs) != set(self.knobs):
+            _refuse("knobs", ", ".join(sorted(knobs)), f"a setting has {', '.join(self.knobs)}", "Give each a level.")
+        at = []
+        for knob, levels in self.knobs.items():
+            if knobs[knob] not in levels:
+                _refuse(f"knobs.{knob}", knobs[knob], "no level of this knob", f"Levels are {list(levels)}.")
+            at.append(list(levels).index(knobs[knob]))
+        return int(np.ravel_multi_index(at, self._shape)) if at else 0
+
+    def setting(self, number: int) -> dict[str, Any]:
+        """The levels of a setting by its number."""
+        at = np.unravel_index(number, self._shape) if self.knobs else ()
+        return {knob: levels[int(k)] for (knob, levels), k in zip(self.knobs.items(), at, strict=True)}
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(len(levels) for levels in self.knobs.values())
+
+    def _form(self, wish: Wish) -> BlackBox:
+        """The space as the searches know it: one place, where everything runs."""
+        knobs = list(self.knobs)
+        place = {step.name: number for number, step in enumerate(self.operators)}
+        operators = tuple(
+            Operator(step.name, tuple(knobs.index(knob) for knob in step.reads), tuple(place[p] for p in step.after))
+            for step in self.operators
+        )
+        nowhere = np.zeros((1, 1))
+        return BlackBox(
+            levels=self._shape, operators=operators, placed=Placed(np.ones(1), np.zeros(1), nowhere, nowhere),
+            target=-math.inf if wish.least_quality is None else wish.least_quality,
+            limit_s=math.inf if wish.most_latency_s is None else wish.most_latency_s,
+            measure=lambda c: Measured(c), placements=np.zeros((1, len(operators)), dtype=np.int64),
+            ordered=tuple(_in_order(levels) for levels in self.knobs.values()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is sought, and within which limits. More quality is better; of cost and latency less is."""
+
+    goal: Literal["cost", "latency", "quality"] = "cost"
+    least_quality: float | None = None
+    most_latency_s: float | None = None
+    most_cost: float | None = None
+
+    def complies(self, result: Result) -> bool:
+        """Whether a result keeps the limits."""
+        return (
+            not result.failed
+            and (self.least_quality is None or result.quality >= self.least_quality)
+            and (self.most_latency_s is None or result.latency_s <= self.most_latency_s)
+            and (self.most_cost is None or result.cost <= self.most_cost)
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting to be measured."""
+
+    number: int
+    knobs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What measuring a setting gave; `error` is the standard error of its quality, `failed` why it gave nothing."""
+
+    knobs: Mapping[str, Any]
+    quality: float
+    latency_s: float
+    cost: float
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    error: float = 0.0
+    failed: str = ""
+
+
+class Search:
+    """Ask for settings, tell what measuring them gave. Several may be asked for before one is told.
+
+    Before anything complies, what is likely to comply is asked for; then what is expected to better the goal most.
+    """
+
+    def __init__(
+        self, space: Space, wish: Wish | None = None, *, seed: int = 0, journal: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.space, self.wish, self.seed = space, wish or Wish(), seed
+        self._form = space._form(self.wish)
+        self._beliefs = Beliefs(self._form)
+        self._costs = LightProcess(
+            self._form.configurations, np.array(self._form.ordered, dtype=bool).tolist(), expected=LOG_SPREAD
+        )
+        self._prices = np.array([step.price_per_s for step in space.operators])
+        self._told: dict[int, Result] = {}
+        self._asked: set[int] = set()
+        steps = [[step.name, list(step.reads), list(step.after)] for step in space.operators]
+        of = digest({"knobs": {knob: list(levels) for knob, levels in space.knobs.items()}, "steps": steps})
+        self._file = LineJournal(
+            journal, what="search journal", format=FORMAT, of=of, other="another space", alone=True
+        )
+        for number, line in enumerate(self._file.lines, start=2):
+            try:
+                self._learn(Result(**line))
+            except (TypeError, ValueError, HetplanError):
+                self._file.close()
+                raise self._file.refused("this line is no result of the space", line=number) from None
+
+    def ask(self) -> Trial:
+        """The next setting to measure; `HetplanError` where every one was asked for."""
+        open_ = np.ones(self.space.size, dtype=bool)
+        open_[[*self._told, *self._asked]] = False
+        if not open_.any():
+            raise HetplanError("every setting of the space was asked for")
+        number = (
+            self._first(open_) if not self._beliefs.measured else int(np.argmax(np.where(open_, self._scores(), -1)))
+        )
+        self._asked.add(number)
+        return Trial(number, self.space.setting(number))
+
+    def knows(self, knobs: Mapping[str, Any]) -> bool:
+        """Whether this setting was told."""
+        return self.space.number(knobs) in self._told
+
+    def hold(self, settings: Iterable[Mapping[str, Any]]) -> None:
+        """Count settings as asked for, which somebody measures already."""
+        self._asked |= {self.space.number({knob: one[knob] for knob in self.space.knobs}) for one in settings}
+
+    def forget(self) -> None:
+        """Count nothing as asked for that was not told: whoever asked for it is gone."""
+        self._asked.clear()
+
+    def tell(
+        self, trial: Trial | Mapping[str, Any], quality: float, seconds: Mapping[str, float] | float, *,
+        error: float = 0.0, cost: float | None = None, latency_s: float | None = None,
+    ) -> Result:  # fmt: skip
+        """What measuring gave: seconds by step (or of the only one). Settings that nobody asked for may be told too.
+
+        `latency_s` is what is compared with the limit (a percentile, say), by default the longest way through the
+        steps; `cost` by default what the steps' seconds cost.
+        """
+        knobs = dict(trial.knobs if isinstance(trial, Trial) else trial)
+        names = [step.name for step in self.space.operators]
+        by_step = dict(seconds) if isinstance(seconds, Mapping) else {names[0]: float(seconds)}
+        if set(by_step) != set(names):
+            _refuse("seconds", ", ".join(by_step), f"the steps are {', '.join(names)}", "Give the seconds of each.")
+        took = np.array([by_step[name] for name in names], dtype=float)
+        said = {"quality": quality, "error": error, "cost": cost, "latency_s": latency_s, **by_step}
+        for name, value in said.items():
+            if value is not None and (not math.isfinite(value) or (name != "quality" and value < 0)):
+                _refuse(name, value, "a finite number, and no time, cost or error below 0", "Tell what was measured.")
+        longest = float(self._form.latency_s(took[None, :], np.zeros_like(took)[None, :], np.zeros(1))[0, 0])
+        result = Result(
+            knobs, float(quality), longest if latency_s is None else float(latency_s),
+            float(took @ self._prices) if cost is None else float(cost),
+            {name: float(by_step[name]) for name in names}, float(error),
+        )  # fmt: skip
+        return self._take(result)
+
+    def tell_failed(self, trial: Trial | Mapping[str, Any], reason: str) -> Result:
+        """The setting could not be measured; it is not asked for again."""
+        knobs = dict(trial.knobs if isinstance(trial, Trial) else trial)
+        return self._take(Result(knobs, 0.0, 0.0, 0.0, failed=reason or "it failed without a reason"))
+
+    def best(self) -> Result | None:
+        """The result that keeps the limits and has the best goal; None where none does."""
+        complying = [result for result in self._told.values() if self.wish.complies(result)]
+        return min(complying, key=self._goal, default=None)
+
+    def front(self) -> list[Result]:
+        """The results that no other beats in quality, cost and latency together, the cheapest first."""
+        known = [result for result in self._told.values() if not result.failed]
+        rows = np.array([(-one.quality, one.cost, one.latency_s) for one in known]).reshape(-1, 3)
+        kept = [
+            one for one, row in zip(known, rows, strict=True)
+            if not ((rows <= row).all(axis=1) & (rows < row).any(axis=1)).any()
+        ]  # fmt: skip
+        return sorted(kept, key=lambda one: (one.cost, one.latency_s, -one.quality))
+
+    @property
+    def journal(self) -> tuple[Result, ...]:
+        """All that was told, in its order."""
+        return tuple(self._told.values())
+
+    def close(self) -> None:
+        """Let others have the journal's file; what was told is on disk already."""
+        self._file.close()
+
+    def _take(self, result: Result) -> Result:
+        if self.space.number(result.knobs) in self._told:
+            _refuse("knobs", result.knobs, "this setting was told already", "Tell each setting once.")
+        self._file.append(vars(result), sync=True)
+        self._learn(result)
+        return result
+
+    def _learn(self, result: Result) -> None:
+        number = self.space.number(result.knobs)
+        self._told[number] = result
+        self._asked.discard(number)
+        if result.failed:
+            return
+        seconds = tuple(float(result.seconds[step.name]) for step in self.space.operators)
+        found = Measured(
+            number, mean=result.quality, se=result.error, samples=1, verdict=Verdict.UNDECIDED, seconds=seconds,
+            bytes_out=(0.0,) * len(seconds),
+        )  # fmt: skip
+        self._beliefs.observe(found)
+        longest = float(self._form.at_full(found)[0])
+        self._beliefs.tails[-1] = result.latency_s / longest if longest > 0 else 1.0
+        self._costs.add(number, math.log(max(result.cost, LEAST)))
+        # Processes are settled here and not when they are asked, so that they are the same however often one asks.
+        self._beliefs.predicted()
+        self._beliefs.passes()
+        self._costs.posterior()
+
+    def _first(self, open_: NDArray[np.bool_]) -> int:
+        """The middle of the space; then any."""
+        far = np.abs(self._form.configurations - (np.array(self._form.levels) - 1) / 2).sum(axis=1)
+        middle = int(np.argmin(far))
+        rng = np.random.default_rng([self.seed, len(self._told), len(self._asked)])
+        return middle if open_[middle] else int(rng.choice(np.flatnonzero(open_)))
+
+    def _scores(self) -> Vector:
+        """Per setting the chance that it keeps all limits, times how much it is expected to better the goal."""
+        beliefs, wish = self._beliefs, self.wish
+        predicted = beliefs.predicted()
+        latency, in_time = (held[:, 0] for held in beliefs.latency(predicted))
+        quality, quality_sd = beliefs.accuracy.posterior()
+        cost, cost_sd = self._cost(predicted.seconds, predicted.spread)
+        likely = np.ones(self.space.size)
+        if wish.least_quality is not None:
+            likely *= beliefs.passes()
+        if wish.most_latency_s is not None:
+            likely *= in_time
+        if wish.most_cost is not None:
+            likely *= normal_below((wish.most_cost - cost) / np.maximum(cost_sd, LEAST))
+        best = self.best()
+        if wish.goal == "quality":
+            reference = best.quality if best is not None else float((quality - quality_sd).min())
+            gain = expected_improvement(quality, quality_sd, reference)
+        else:
+            spread = COST_SPREAD * latency + LEAST
+            mean, sd = (latency, spread) if wish.goal == "latency" else (cost, cost_sd + LEAST)
+            reference = self._goal(best) if best is not None else REFERENCE * float(mean.max())
+            gain = expected_improvement(-mean, sd, -reference)
+        return np.asarray(likely * gain + LEAST * likely)
+
+    def _cost(self, seconds: Vector, spread: Vector) -> tuple[Vector, Vector]:
+        """What settings cost: by the seconds of steps where these are priced, else by what was told."""
+        if self._prices.any() and all(self._priced(one) for one in self._told.values()):
+            cost = seconds @ self._prices
+            return cost, np.sqrt(((seconds * spread * self._prices) ** 2).sum(axis=1)) + COST_SPREAD * cost
+        mean, sd = self._costs.posterior()
+        return np.exp(mean), np.exp(mean) * np.maximum(sd, COST_SPREAD)
+
+    def _priced(self, result: Result) -> bool:
+        if result.failed:
+            return True
+        paid = sum(step.price_per_s * result.seconds[step.name] for step in self.space.operators)
+        return math.isclose(paid, result.cost, rel_tol=1e-9, abs_tol=LEAST)
+
+    def _goal(self, result: Result) -> float:
+        """What is to be small."""
+        return {"cost": result.cost, "latency": result.latency_s, "quality": -result.quality}[self.wish.goal]
+
+
+def _in_order(levels: Sequence[Any]) -> bool:
+    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
+        return False
+    steps = np.sign(np.diff(np.array(levels, dtype=float)))
+    return bool(abs(steps.sum()) == steps.size)
+
+
+def _refuse(path: str, value: object, why: str, remedy: str) -> None:
+    raise InputError.one(path=path, value=str(value)[:80], why=why, remedy=remedy)

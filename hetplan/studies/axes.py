@@ -1,0 +1,375 @@
+"""What is varied: a name or a JSON path of profile or SLO, and the values that it takes.
+
+``budget=1:5`` goes from 1 to 5; ``price:t4-ondemand=x0.5:x2`` from half of what the file says to twice that;
+``stock:a10g=0,4,8`` takes three values. Every value is written into a copy of the files, which is read and checked as
+files are.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.planner.draft import Edit
+from hetplan.planner.repairs import edited, steps_of, value_at
+from hetplan.profiles.canonical import digest
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import closest, json_path
+from hetplan.profiles.mix import count_into_bins
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.tables import STATISTICS
+from hetplan.profiles.validate import validate
+
+__all__ = ["FACTORS", "Axis", "Files", "axis_of", "changed", "factor"]
+
+POINTS = 5
+"""Values of a range that are tried at first; where the fleet changes is then looked for between them."""
+
+FACTORS = ("demand", "latency", "prices")
+"""Names that stand for many numbers at once: the value is what each of them is multiplied with."""
+
+SHORT_NAMES = {
+    "budget": "slo.limits.cost_per_hour",
+    "price:OFFER": "profile.offers.OFFER.price_per_hour",
+    "stock:OFFER": "profile.offers.OFFER.stock",
+    "rate:APP": "slo.apps.APP.demand.rate_qps",
+    "quality:APP": "slo.apps.APP.quality.min",
+    "p99:APP": "the limit of that percentile: slo.apps.APP.latency[..].max_ms",
+    "demand": "a factor on the rates of all applications",
+    "latency, latency:HARDWARE": "a factor on measured times, and its inverse on measured rates",
+    "prices": "a factor on the prices of all offers",
+}
+
+Documents = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a question as documents, read once; `inputs_with` reads them again with small changes."""
+
+    inputs: Inputs
+    documents: Documents
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Files:
+        """The documents that these inputs were read from, whatever was left out left out."""
+        given = {
+            name: model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            for name, model in (("slo", inputs.slo), ("profile", inputs.profile))
+        }
+        return cls(inputs, given)
+
+    def inputs_with(self, documents: Documents) -> Inputs:
+        """The inputs of changed documents; InputError where they cannot be read."""
+        inputs, digests = self.inputs, dict(self.inputs.digests)
+        for name in ("slo", "profile"):
+            if documents[name] != self.documents[name]:
+                file = inputs.files.get(name, name)
+                if name == "slo":
+                    inputs = replace(inputs, slo=_counted(validate(Slo, documents[name], file=file)))
+                else:
+                    profile = validate(Profile, documents[name], file=file)
+                    for table_id, table in profile.tables.items():
+                        table.named(table_id, file=file)
+                    inputs = replace(inputs, profile=profile)
+                digests[name] = digest(documents[name])
+        return replace(inputs, digests=digests)
+
+
+def _counted(slo: Slo) -> Slo:
+    """Observed sizes counted into their bins, as when a file is read."""
+    apps = dict(slo.apps)
+    for name, app in slo.apps.items():
+        mix = app.demand.mix
+        if mix is not None and mix.observed is not None and "output_tokens" not in mix.axes:
+            demand = app.demand.model_copy(update={"mix": count_into_bins(mix)})
+            apps[name] = app.model_copy(update={"demand": demand})
+    return slo.model_copy(update={"apps": apps})
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that varies: where it is in the files, what it is there now, and the values to begin with."""
+
+    name: str
+    path: tuple[str, tuple[str | int, ...]] | None
+    now: float | None
+    values: tuple[float, ...]
+    kind: str = "number"
+    """number, whole (of machines), money (a decimal text in the files), factor"""
+    unit: str = ""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest value."""
+        return min(self.values), max(self.values)
+
+    @property
+    def gives(self) -> int:
+        """+1 where more of it only gives room (a budget, a stock, a time), -1 where it only takes it, else 0."""
+        if self.path is None:
+            return -1 if self.name == "demand" else 0
+        return {"cost_per_hour": 1, "stock": 1, "max_ms": 1, "rate_qps": -1, "min": -1}.get(str(self.path[1][-1]), 0)
+
+    def middle(self, low: float, high: float) -> float | None:
+        """A value between two others; None where there is none worth trying."""
+        if self.kind == "whole":
+            found = float(math.floor((low + high) / 2))
+        else:
+            found = self.rounded((low + high) / 2)
+        return found if low < found < high else None
+
+    def rounded(self, value: float) -> float:
+        """As it is written: whole numbers whole, money to 1e-9, others to 12 digits."""
+        if self.kind == "whole":
+            return float(round(value))
+        return round(value, 9) if self.kind == "money" else float(f"{value:.12g}")
+
+    def written(self, documents: Documents, value: float) -> Documents:
+        """The documents with this value in them."""
+        if self.path is None:
+            return factor(documents, self.name, value)
+        file, steps = self.path
+        said: Any = value
+        if self.kind == "whole":
+            said = round(value)
+        elif self.kind == "money":
+            said = format(Decimal(repr(value)).quantize(Decimal(1) / NANO).normalize(), "f")
+        found = edited(documents, [Edit(file, steps, said)])
+        if steps[-2:] == ("demand", "rate_qps"):
+            # One of the three says how much is asked for: the rate takes the place of the other two.
+            for other in ("history_qps", "series"):
+                value_at(found[file], steps[:-1]).pop(other, None)
+        return found
+
+
+def changed(files: Files, axes: Sequence[Axis], values: Sequence[float]) -> Inputs:
+    """The inputs with these values on these axes."""
+    documents = files.documents
+    for axis, value in zip(axes, values, strict=True):
+        documents = axis.written(documents, value)
+    try:
+        return files.inputs_with(documents)
+    except InputError as error:
+        at = ", ".join(f"{axis.name}={value:g}" for axis, value in zip(axes, values, strict=True))
+        faults = [replace(one, why=f"{one.why} (with --vary {at})") for one in error.faults]
+        raise InputError(faults) from None
+
+
+def axis_of(text: str, files: Files) -> Axis:
+    """The axis of `NAME=RANGE`; InputError says what is wrong with it, and which names there are."""
+    name, sign, said = text.partition("=")
+    name = name.strip()
+    if not sign or not name or not said.strip():
+        raise _wrong(text, "NAME=RANGE is what an axis looks like", "Write --vary budget=1:5, or budget=1,2,3.")
+    head, _, below = name.partition(":")
+    if head in FACTORS:
+        if below and head != "latency":
+            raise _wrong(name, f"{head} is of all at once", f"Write {head}=0.8:1.2.")
+        if below and below not in files.inputs.profile.hardware:
+            raise _unknown(name, below, "hardware", files.inputs.profile.hardware)
+        return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
+    file, steps = _place(name, head, below, files)
+    now = value_at(files.documents[file], steps)
+    kind = _kind(files, file, steps, now)
+    number = _number(now)
+    return Axis(name, (file, steps), number, _values(said, number, kind, text), kind, _unit(file, steps, kind))
+
+
+def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
+    """Where in which file."""
+    offers, apps = files.inputs.profile.offers, files.inputs.slo.apps
+    if name == "budget":
+        return "slo", ("limits", "cost_per_hour")
+    if head in ("price", "stock"):
+        if below not in offers:
+            raise _unknown(name, below, "offer", offers)
+        return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
+    percentile = re.fullmatch(r"p(\d+(?:\.\d+)?)", head)
+    if head in ("rate", "quality") or percentile is not None:
+        if not below and len(apps) != 1:
+            raise _wrong(name, f"there are {len(apps)} applications", f"Say which: {head}:{next(iter(apps), 'APP')}.")
+        app = below or next(iter(apps))
+        if app not in apps:
+            raise _unknown(name, app, "application", apps)
+        if percentile is None:
+            return "slo", ("apps", app, *(("demand", "rate_qps") if head == "rate" else ("quality", "min")))
+        for place, target in enumerate(apps[app].latency):
+            if math.isclose(target.percentile, float(percentile[1])):
+                return "slo", ("apps", app, "latency", place, "max_ms")
+        raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
+    return _by_path(name, files)
+
+
+def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
+    plain = name.removeprefix("$.")
+    file, dot, rest = plain.partition(".")
+    if file not in files.documents:
+        known = ", ".join(SHORT_NAMES)
+        raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
+    steps = steps_of(rest, files.documents[file]) if dot else None
+    if not steps:
+        raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency[0].max_ms.")
+    return file, steps
+
+
+def _kind(files: Files, file: str, steps: tuple[str | int, ...], now: Any) -> str:
+    """Whether whole numbers, money or any number go there: what the reader of the files takes."""
+    if steps[-1] in ("price_per_hour", "cost_per_hour"):
+        return "money"
+    if steps[-1] in ("stock", "least", "most") or "instances" in steps:
+        return "whole"
+    if isinstance(now, bool) or not isinstance(now, int):
+        return "number"
+    try:
+        files.inputs_with(edited(files.documents, [Edit(file, steps, now + 0.5)]))
+    except InputError:
+        return "whole"
+    return "number"
+
+
+def _number(now: Any) -> float | None:
+    try:
+        return None if now is None or isinstance(now, bool) else float(now)
+    except (TypeError, ValueError):
+        return None
+
+
+def _unit(file: str, steps: tuple[str | int, ...], kind: str) -> str:
+    last = str(steps[-1])
+    if kind == "money":
+        return "per hour"
+    return {"rate_qps": "qps", "max_ms": "ms", "stock": "machines"}.get(last, last if isinstance(last, str) else file)
+
+
+def _values(said: str, now: float | None, kind: str, text: str) -> tuple[float, ...]:
+    """The values of a RANGE, rising."""
+    said = said.strip()
+    if ":" not in said:
+        found = [_value(one, now, text) for one in said.split(",")]
+    else:
+        low, high, *rest = said.split(":")
+        ends = _value(low, now, text), _value(high, now, text)
+        count = POINTS
+        if rest:
+            if not rest[0].isdigit() or not 2 <= int(rest[0]) <= 10_000:
+                raise _wrong(text, "the third part is how many values: at least 2", "Write 1:5:9.")
+            count = int(rest[0])
+        if not ends[0] < ends[1]:
+            raise _wrong(text, "a range goes from a lower to a higher value", "Write LOW:HIGH.")
+        if rest[1:] not in ([], ["log"]) or (rest[1:] and ends[0] <= 0):
+            raise _wrong(text, "the fourth part is log, from above 0, or nothing", "Write 1:100:9:log.")
+        found = list(_spaced(*ends, count, log=bool(rest[1:])))
+    axis = Axis("", None, None, (), kind)
+    return tuple(sorted({axis.rounded(value) for value in found}))
+
+
+def _spaced(low: float, high: float, count: int, *, log: bool) -> Iterator[float]:
+    for place in range(count):
+        part = place / (count - 1)
+        yield low * (high / low) ** part if log else low + (high - low) * part
+
+
+def _value(text: str, now: float | None, whole: str) -> float:
+    """A number; `x0.5` is half of what is there now, `+20%` a fifth more."""
+    text = text.strip()
+    relative: Callable[[float], float] | None = None
+    body = text
+    if text[:1] in ("x", "×"):
+        body, relative = text[1:], lambda part: part
+    elif text.endswith("%"):
+        body, relative = text[:-1], lambda part: 1.0 + part / 100.0
+    try:
+        number = float(body)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise _wrong(whole, f"{text!r} is no number", "Write 0.5, x0.5 (times what it is) or +20%.")
+    if relative is None:
+        return number
+    if now is None:
+        raise _wrong(whole, "the files say no number there that could be multiplied", "Write plain numbers.")
+    return now * relative(number)
+
+
+def factor(documents: Documents, name: str, value: float) -> Documents:
+    """The documents with all rates, times or prices multiplied.
+
+    >>> documents = {"profile": {"offers": {"a": {"price_per_hour": "0.5"}}}, "slo": {}}
+    >>> factor(documents, "prices", 1.1)["profile"]["offers"]["a"]["price_per_hour"]
+    '0.55'
+    """
+    found = copy.deepcopy(documents)
+    head, _, below = name.partition(":")
+    if head == "prices":
+        for offer in found["profile"].get("offers", {}).values():
+            offer["price_per_hour"] = _money(offer["price_per_hour"], value)
+        for variant in found["profile"].get("variants", {}).values():
+            for run in variant["runs"]:
+                if run.get("price_per_hour") is not None:
+                    run["price_per_hour"] = _money(run["price_per_hour"], value)
+    elif head == "demand":
+        for app in found["slo"].get("apps", {}).values():
+            _more_demand(app.get("demand", {}), value)
+    else:
+        _slower(found["profile"], below, value)
+    return found
+
+
+def _money(said: Any, value: float) -> str:
+    return format((Decimal(str(said)) * Decimal(repr(value))).quantize(Decimal(1) / NANO).normalize(), "f")
+
+
+def _more_demand(demand: dict[str, Any], value: float) -> None:
+    rate = demand.get("rate_qps")
+    if isinstance(rate, int | float):
+        demand["rate_qps"] = rate * value
+    elif isinstance(rate, dict):
+        demand["rate_qps"] = {end: qps * value for end, qps in rate.items()}
+    for name in ("series", "history_qps"):
+        if demand.get(name) is not None:
+            demand[name] = [qps * value for qps in demand[name]]
+
+
+def _slower(profile: dict[str, Any], hardware: str, value: float) -> None:
+    """Times multiplied, rates divided: of all tables, or of those that runs on one hardware use."""
+    runs = [
+        run
+        for variant in profile.get("variants", {}).values()
+        for run in variant["runs"]
+        if run["hardware"] == hardware or not hardware
+    ]
+    used = {run[kind] for run in runs for kind in ("latency", "rate", "engine") if run.get(kind) is not None}
+    for name, table in profile.get("tables", {}).items():
+        by = {"latency_ms": value, "ttft_ms": value, "tpot_ms": value, "requests_per_s": 1.0 / value}.get(
+            table["quantity"]
+        )
+        if by is not None and (name in used or not hardware):
+            for statistic in STATISTICS:
+                if table.get(statistic) is not None:
+                    table[statistic] = _times(table[statistic], by)
+    for name, engine in profile.get("engines", {}).items():
+        if name in used or not hardware:
+            for piece in engine["pieces"]:
+                piece.update({law: _times(number, value) for law, number in piece.items()})
+
+
+def _times(grid: Any, by: float) -> Any:
+    return [_times(one, by) for one in grid] if isinstance(grid, list | tuple) else None if grid is None else grid * by
+
+
+def _wrong(value: str, why: str, remedy: str) -> InputError:
+    return InputError.one(file="--vary", value=value, why=why, remedy=remedy)
+
+
+def _unknown(name: str, word: str, what: str, known: Mapping[str, Any]) -> InputError:
+    listed = ", ".join(known) or "none"
+    return _wrong(name, f"no {what} {json_path([word])[2:]}", f"{closest(word, known)}There are {listed}.")

@@ -1,0 +1,164 @@
+"""One point of a study: the files with some values in them, planned, and what is kept of the plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.front_door import Choice, choose, plan_for
+from hetplan.planner.answer import Limits
+from hetplan.planner.outcome import Outcome
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.serving.loads import worker_price
+from hetplan.studies.axes import Axis, Files, changed
+
+__all__ = ["Asked", "Task", "bill", "fleet_of", "fleet_text", "found_of", "solved"]
+
+Task = dict[str, Any]
+"""`values` per axis, and whether the plan is `sized` as `hetplan solve` would, or by its program alone."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked at every point: the files, what varies in them, and how the question is answered."""
+
+    files: Files
+    axes: tuple[Axis, ...]
+    question: str
+    formulation: str
+    options: Mapping[str, Any]
+    solver: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def of(
+        cls, files: Files, axes: Sequence[Axis], *, question: str | None = None, formulation: str | None = None,
+        options: Mapping[str, Any] | None = None, solver: str | None = None, limits: Limits | None = None,
+    ) -> Asked:  # fmt: skip
+        """The question is chosen once, from the files as they are, so that no point asks another one."""
+        choice = choose(files.inputs, question=question, formulation=formulation, options=options)
+        stated = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+        return cls(files, tuple(axes), choice.problem.question, choice.formulation, stated, solver,
+                   replace(limits or Limits(), cancel=None))  # fmt: skip
+
+    @property
+    def sizes(self) -> bool:
+        """Whether plans are sized beyond their program, by simulation or a formula, unless that is switched off."""
+        kind = _choice(self).options
+        return getattr(kind, "size", "planned") != "planned"
+
+    def plan(self, inputs: Inputs, *, sized: bool = True, cancel: threading.Event | None = None) -> Outcome:
+        """The question asked of these inputs; repairs are not tried."""
+        options = dict(self.options)
+        if not sized and self.sizes:
+            options["size"] = "planned"
+        return plan_for(
+            inputs,
+            question=self.question,
+            formulation=self.formulation,
+            options=options,
+            solver=self.solver,
+            limits=replace(self.limits, cancel=cancel),
+            try_repairs=False,
+        )
+
+
+def _choice(asked: Asked) -> Choice:
+    return choose(
+        asked.files.inputs, question=asked.question, formulation=asked.formulation, options=dict(asked.options)
+    )
+
+
+def solved(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
+    """What was found at one point, as plain data."""
+    inputs = changed(asked.files, asked.axes, task["values"])
+    sized = bool(task.get("sized"))
+    try:
+        outcome = asked.plan(inputs, sized=sized, cancel=cancel)
+    except InputError as error:
+        # A value may make the files ask what has no answer; the other points do not suffer from it.
+        return {**task, "status": "refused", "why": str(error.faults[0]), "fleet": None, "ok": False}
+    found = found_of(outcome, inputs)
+    if outcome.plan is not None and found["about"] == "cost_per_hour":
+        found |= {"slopes": _slopes(asked, task["values"], outcome.plan, inputs)}
+    return {**task, **found}
+
+
+def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
+    """The figures of an outcome that studies compare."""
+    plan = outcome.plan if outcome.exit_code in (0, 4) else None
+    first = outcome.claims[0] if outcome.claims else None
+    found: dict[str, Any] = {
+        "status": outcome.status if plan is not None or outcome.plan is None else "rejected",
+        "ok": plan is not None,
+        "why": "" if plan is not None else "; ".join((*outcome.why, *outcome.violations)) or outcome.reason,
+        "fleet": fleet_of(plan) if plan is not None else None,
+        "cost_per_hour": None if plan is None else bill(plan, inputs),
+        "about": first.about if first is not None else "",
+        "sense": first.sense if first is not None else "",
+        "value": first.value if first is not None else None,
+        "bound": first.bound if first is not None else None,
+        "scope": first.scope if first is not None else "",
+        "vouched": first.vouched if first is not None else "",
+    }
+    if plan is not None:
+        found["rate_qps"] = sum(one.value for one in plan.promises if one.quantity == "rate_qps") or None
+    return found
+
+
+def fleet_of(plan: Plan) -> dict[str, int]:
+    """Machines by offer (or kind, where there are no offers), and by what they run where that differs."""
+    several = len({load.variant for worker in plan.workers for load in worker.loads}) > 1
+    found: dict[str, int] = {}
+    for worker in plan.workers:
+        name = worker.offer or worker.hardware
+        if several:
+            runs = sorted({load.variant or load.node or load.id for load in worker.loads})
+            name = f"{name} {'+'.join(runs)}" if runs else name
+        found[name] = found.get(name, 0) + worker.count
+    return dict(sorted(found.items()))
+
+
+def fleet_text(fleet: Mapping[str, int] | None) -> str:
+    """A fleet in a line.
+
+    >>> fleet_text({"cpu4-spot": 4, "t4": 3}), fleet_text({}), fleet_text(None)
+    ('4 cpu4-spot, 3 t4', 'no machines', 'no plan')
+    """
+    if fleet is None:
+        return "no plan"
+    return ", ".join(f"{count} {name}" for name, count in fleet.items()) or "no machines"
+
+
+def bill(plan: Plan, inputs: Inputs) -> float | None:
+    """What the machines of a plan cost per hour at the prices of these inputs; None where a price is not known."""
+    total = 0
+    for worker in plan.workers:
+        price = worker_price(inputs, worker)
+        if price is None:
+            return None
+        total += price * worker.count
+    return total / NANO
+
+
+def _slopes(asked: Asked, values: Sequence[float], plan: Plan, inputs: Inputs) -> list[float | None]:
+    """Per axis that is a price: by how much the bill of this fleet rises per unit of it (a bill is a straight line)."""
+    found: list[float | None] = []
+    for place, axis in enumerate(asked.axes):
+        slope = None
+        if is_price(axis):
+            moved = [*values[:place], values[place] + 1.0, *values[place + 1 :]]
+            now, then = bill(plan, inputs), bill(plan, changed(asked.files, asked.axes, moved))
+            slope = None if now is None or then is None else round(then - now, 9)
+        found.append(slope)
+    return found
+
+
+def is_price(axis: Axis) -> bool:
+    """Whether it is what one offer costs."""
+    return axis.path is not None and axis.path[1][-1] == "price_per_hour"

@@ -1,0 +1,211 @@
+"""Many small pieces of work: one after another, over processes of this machine, or over a Ray cluster.
+
+Each piece is a function of data that all share and of a task, both of which travel; what comes back is plain data. The
+results are in the order of the tasks, wherever and whenever they were made, so the same work gives the same bytes. With
+a journal, what was done is on disk at once, and the same command after a kill does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hetplan.errors import Cancelled, InputError
+from hetplan.planner.contract import Event, OnEvent
+from hetplan.profiles.canonical import digest
+from hetplan.profiles.line_journal import LineJournal
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["FORMAT", "Spread", "doubled", "left_in_words"]
+
+FORMAT = "hetplan/study/1.0"
+Work = Callable[..., dict[str, Any]]
+Task = dict[str, Any]
+
+_shared: Any = None
+"""What all tasks of a worker process share; set once, when the process starts."""
+
+
+@dataclass
+class Spread:
+    """Where work is done, and what is kept of it.
+
+    >>> with Spread() as spread:
+    ...     spread.all(doubled, 2, [{"of": 1}, {"of": 5}])
+    [{'twice': 2}, {'twice': 10}]
+    """
+
+    jobs: int = 1
+    on: str | None = None
+    """`ray` or `ray:ADDRESS`: a cluster of the user's; None: this machine."""
+    journal: str | os.PathLike[str] | None = None
+    of: str = ""
+    """The digest of what is studied: a journal of something else is refused."""
+    on_event: OnEvent | None = None
+    cancel: threading.Event | None = None
+    _kept: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _journal: LineJournal | None = field(default=None, init=False)
+    _crew: Any = field(default=None, init=False)
+    _began: float = field(default=0.0, init=False)
+    _spent: float = field(default=0.0, init=False)
+    _done: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise InputError.one(file="--jobs", value=self.jobs, why="at least one process", remedy="Write --jobs 2.")
+        if self.on is not None and self.on.partition(":")[0] != "ray":
+            raise InputError.one(
+                file="--on", value=self.on, why="ray or ray:ADDRESS", remedy="Leave it out, or --jobs."
+            )
+
+    def __enter__(self) -> Spread:
+        self._began = time.monotonic()
+        if self.journal is not None:
+            self._journal = LineJournal(
+                self.journal, what="journal of a study", format=FORMAT, of=self.of or None, other="another study",
+                sync_s=1.0, alone=True,
+            )  # fmt: skip
+            self._kept = {line["task"]: line["found"] for line in self._journal.lines if "task" in line}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+        if self._journal is not None:
+            self._journal.close()
+
+    def all(self, work: Work, shared: Any, tasks: Sequence[Task], *, about: str = "points") -> list[dict[str, Any]]:
+        """The result of every task, in their order; what the journal has is not done again."""
+        keys = [digest({"work": work.__name__, "task": task}) for task in tasks]
+        missing = {key: task for key, task in zip(keys, tasks, strict=True) if key not in self._kept}
+        began = time.monotonic()
+        for number, (key, found) in enumerate(self._each(work, shared, missing), start=1):
+            self._kept[key] = found
+            if self._journal is not None:
+                self._journal.append({"task": key, "found": found})
+            self._done += 1
+            self._say(number, len(missing), time.monotonic() - began, about)
+        return [self._kept[key] for key in keys]
+
+    def _each(self, work: Work, shared: Any, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if not tasks:
+            return
+        if self.on is None and self.jobs == 1:
+            for key, task in tasks.items():
+                self._check()
+                yield key, work(shared, task, self.cancel)
+            return
+        if self._crew is None:
+            self._crew = _Ray(self.on, shared) if self.on is not None else _Processes(self.jobs, shared)
+        for key, found in self._crew.each(work, tasks):
+            yield key, found
+            self._check()
+
+    def _check(self) -> None:
+        if self.cancel is not None and self.cancel.is_set():
+            kept = " What was found is in the journal; the same command goes on." if self.journal is not None else ""
+            raise Cancelled(f"stopped.{kept}")
+
+    def _say(self, done: int, of: int, seconds: float, about: str) -> None:
+        if self.on_event is not None:
+            left = left_in_words((of - done) * seconds / done)
+            detail = f"{done} of {of} {about}" + (f", about {left} left" if done < of else "")
+            self.on_event(Event("study", detail, done=done / of, seconds=time.monotonic() - self._began))
+
+
+def left_in_words(seconds: float) -> str:
+    """A rough time.
+
+    >>> left_in_words(0.2), left_in_words(42.4), left_in_words(600), left_in_words(9000)
+    ('1 s', '42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class _Processes:
+    """Processes of this machine, started afresh: a copy of this one would copy its threads and locks."""
+
+    def __init__(self, jobs: int, shared: Any) -> None:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        self._pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin, initargs=(shared,))
+
+    def each(self, work: Work, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
+        from concurrent.futures import as_completed
+
+        waiting: dict[Future[dict[str, Any]], str] = {
+            self._pool.submit(_one, work, task): key for key, task in tasks.items()
+        }
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(shared: Any) -> None:
+    global _shared
+    _shared = shared
+    # Ctrl-C reaches the whole group: only the process that hands out work answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _one(work: Work, task: Task) -> dict[str, Any]:
+    return work(_shared, task, None)
+
+
+class _Ray:
+    """A Ray cluster: the user's own, where an address is named or `RAY_ADDRESS` says it, else one on this machine."""
+
+    def __init__(self, on: str, shared: Any) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise InputError.one(
+                file="--on", value=on, why="Ray is not installed here",
+                remedy="pip install ray, or use --jobs for processes of this machine.",
+            ) from None  # fmt: skip
+        self._ray = ray
+        address = on.partition(":")[2] or None
+        self._begun = not ray.is_initialized()
+        if self._begun:
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+            except (ConnectionError, OSError, ValueError) as error:
+                raise InputError.one(
+                    file="--on", value=on, why=f"no Ray cluster answers there: {error}",
+                    remedy="Start one (ray start --head), or leave --on out.",
+                ) from None  # fmt: skip
+        self._shared = ray.put(shared)
+        self._run = ray.remote(_on_ray)
+
+    def each(self, work: Work, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
+        waiting = {self._run.remote(work, self._shared, task): key for key, task in tasks.items()}
+        while waiting:
+            done, _ = self._ray.wait(list(waiting), num_returns=1)
+            for one in done:
+                yield waiting.pop(one), self._ray.get(one)
+
+    def close(self) -> None:
+        if self._begun:
+            self._ray.shutdown()
+
+
+def _on_ray(work: Work, shared: Any, task: Task) -> dict[str, Any]:
+    return work(shared, task, None)
+
+
+def doubled(shared: int, task: Task, _cancel: threading.Event | None = None) -> dict[str, Any]:
+    """A piece of work to try a spread with."""
+    return {"twice": shared * task["of"]}

@@ -1,0 +1,76 @@
+"""`hetplan report` and `hetplan show --svg`: what goes into the page, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FILES = [EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"]
+
+
+@pytest.fixture
+def plan(run: Callable[..., Any], tmp_path: Path) -> Path:
+    made = tmp_path / "plan.json"
+    assert run("solve", *FILES, "--set", "size=planned", "-o", made).code == 0
+    return made
+
+
+def test_a_report_with_the_files_has_wish_bill_and_verification(
+    run: Callable[..., Any], plan: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
+    text = page.read_text()
+    assert "At most 3 USD per hour." in text
+    assert "in all" in text
+    assert "2.88" in text
+    assert "Verified: independent arithmetic" in text
+    assert "Promised and simulated" not in text
+
+
+def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], plan: Path, tmp_path: Path) -> None:
+    found = {"value": 55.0, "interval": [54.0, 56.0]}
+    line = {"app": "ranking", "quantity": "response_ms", "percentile": 99.0, "relation": "<=", "promised": 60.0}
+    report = {
+        "format": "hetplan/simulation/1.0",
+        "lines": [line | {"by": "slo", "simulated": found, "verdict": "kept"}],
+        "apps": {"ranking": {"distribution_ms": [[50.0, 20.0], [99.0, 55.0]], "figures": {}}},
+    }
+    played = tmp_path / "played.json"
+    beside = {"baseline": "static-peak", "report": report | {"cost_per_hour": {"value": 4.8, "interval": [4.8, 4.8]}}}
+    played.write_text("\n".join(json.dumps(one) for one in (beside, {"report": report, "exit": {"code": 0}})))
+    curves = tmp_path / "whatif.json"
+    line_of = {"label": "rate", "x": [1, 2], "y": [3, 4]}
+    curves.write_text(json.dumps({"curves": [{"title": "budget", "x": "USD", "y": "qps", "lines": [line_of]}]}))
+    page = tmp_path / "report.html"
+    assert run("report", plan, "--simulation", played, "--whatif", curves, "-o", page).code == 0
+    text = page.read_text()
+    shown = "Promised and simulated", "wish: ranking: response", "static-peak", "4.8 per hour", "What if", "budget"
+    for words in shown:
+        assert words in text
+
+
+def test_what_cannot_be_reported_is_refused_before_work(run: Callable[..., Any], plan: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text("{}")
+    for given, words in (
+        ([plan, FILES[0]], "a profile and an SLO file are needed"),
+        ([plan, "--simulation", empty], "there is no simulation in it"),
+        ([plan, "--whatif", empty], "it has no curves"),
+        ([plan, "-o", tmp_path / "absent" / "x.html"], "there is no folder"),
+    ):
+        ran = run("report", *given)
+        assert ran.code == 2, given
+        assert words in ran.err
+
+
+def test_show_draws_the_fleet(run: Callable[..., Any], plan: Path, tmp_path: Path) -> None:
+    drawn = tmp_path / "plan.svg"
+    assert run("show", plan, "--svg", drawn).code == 0
+    assert drawn.read_text().startswith("<svg ")
+    assert "3 x t4" in drawn.read_text()

@@ -1,0 +1,43 @@
+"""`hetplan whatif` and its like on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], files: Any) -> None:
+    table, picture = files.folder / "points.csv", files.folder / "curve.svg"
+    ran = run("whatif", files.profile, files.slo, "--vary", "budget=1:3:3", "--no-confirm",
+              "--csv", table, "--svg", picture)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "max rate_qps along budget (now 3)" in ran.out
+    assert "2 a-od, 2 base-od" in ran.out
+    assert len(table.read_text().splitlines()) > 4
+    assert picture.read_text().startswith("<svg ")
+
+
+def test_whatif_for_machines_is_json_and_a_csv_goes_to_standard_output(run: Callable[..., Any], files: Any) -> None:
+    ran = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--json", "--no-confirm")
+    last = ran.lines[-1]
+    assert last["exit"]["code"] == 0
+    assert last["points"][-1]["fleet"] == {"a-od": 2, "base-od": 2}
+    alone = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--csv", "-", "--no-confirm")
+    assert alone.out.startswith("budget,by,about,status,value")
+
+
+def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: Any) -> None:
+    ran = run("whatif", files.profile, files.slo, "--vary", "budget=2:3:3", "--json", "--no-confirm")
+    (files.folder / "whatif.jsonl").write_text(ran.out)
+    assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
+    page = files.folder / "report.html"
+    drawn = run("report", files.plan, files.profile, files.slo, "--whatif", files.folder / "whatif.jsonl", "-o", page)
+    assert drawn.code == 0, drawn.err
+    assert "rate_qps along budget" in page.read_text()
+
+
+def test_whatif_without_a_plan_anywhere_is_infeasible(run: Callable[..., Any], files: Any) -> None:
+    ran = run("whatif", files.profile, files.slo, "--vary", "budget=0.1:0.5:2", "--no-confirm")
+    assert ran.code == 3
+    assert "no plan: " in ran.out
+    assert run("whatif", files.profile, files.slo).code == 2

@@ -1,0 +1,220 @@
+"""Pictures and pages: what they show, that nothing leaves its frame, and that no document can put code into them."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.drawing.charts import Bar, Course, Curve, Judged, bars, courses, curves, judged
+from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture
+from hetplan.drawing.page import Html
+from hetplan.drawing.report import Documents, plan_fragment, report_page
+from hetplan.drawing.svg import Picture, ticks
+from hetplan.simulator.figures import distribution_over, responses_of
+from tests.drawing.conftest import EXAMPLES
+
+HARM = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m\u202e&amp;"
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(item.itertext()) for item in ElementTree.fromstring(svg).iter() if item.tag.endswith("}text")]
+
+
+def in_frame(picture: Picture) -> None:
+    """Every shape lies in the picture."""
+    root = ElementTree.fromstring(picture.svg())
+    width, height = (float(value) for value in root.attrib["viewBox"].split()[2:])
+    places: list[tuple[float, float]] = []
+    for item in root.iter():
+        at = item.attrib
+        if "points" in at:
+            places += [tuple(map(float, pair.split(","))) for pair in at["points"].split()]  # type: ignore[misc]
+        if item.tag.endswith("rect"):
+            x, y = float(at["x"]), float(at["y"])
+            places += [(x, y), (x + float(at["width"]), y + float(at["height"]))]
+        if "d" in at:
+            numbers = [float(one) for one in re.findall(r"-?[\d.]+", at["d"])]
+            places += list(zip(numbers[::2], numbers[1::2], strict=True))
+    assert places
+    assert all(-0.2 <= x <= width + 0.2 and -0.2 <= y <= height + 0.2 for x, y in places)
+
+
+def harmed(document: Any) -> Any:
+    """The document with harm in every text that a plan may choose freely."""
+    if isinstance(document, dict):
+        return {key + HARM if key in {"ranking"} else key: harmed(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [harmed(value) for value in document]
+    return document + HARM if isinstance(document, str) else document
+
+
+def test_no_text_of_a_plan_becomes_code_or_an_address(document: dict[str, Any]) -> None:
+    bad = harmed(document)
+    page = report_page(Documents(plan=bad, slo={"apps": {HARM: {"runs": {}}}}, whatif={"curves": [{"title": HARM,
+        "x": HARM, "y": HARM, "lines": [{"label": HARM, "x": [1, 2], "y": [1, 2]}]}]}))  # fmt: skip
+    assert "alert(1)" in page, "the texts are shown"
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    without = page.replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in re.sub(r"http-equiv", "", without), "nothing is fetched from anywhere"
+    assert not re.search(r"<[^>]*\s(?:src|href|on\w+)\s*=", without)
+    assert "default-src 'none'" in page
+    assert "<script" not in plan_fragment(bad)
+
+
+def test_the_fleet_shows_workers_and_flows(document: dict[str, Any], pool: hp.Plan) -> None:
+    slo = hp.load_slo(EXAMPLES / "pool" / "slo.json").model_dump(mode="json", exclude_none=True)
+    picture = fleet_picture(document, slo)
+    shown = texts(picture.svg())
+    for worker in pool.workers:
+        assert any(text.startswith(f"{worker.count} x {worker.hardware}") for text in shown)
+    assert any(text.startswith("ranking: 580.1 queries") for text in shown)
+    ribbons = picture.svg().count('class="ribbon')
+    routes = pool.routing["ranking"]
+    assert ribbons == len(routes) + sum(len(route.to) for route in routes)
+    in_frame(picture)
+
+
+def test_the_picture_in_the_pages_is_of_the_example(document: dict[str, Any]) -> None:
+    held = (EXAMPLES.parent / "docs" / "pictures" / "pool.svg").read_text()
+    assert held == fleet_picture(document).svg(alone=True), "draw it anew: hetplan show plan.json --svg"
+
+
+def test_flows_follow_the_path_where_routes_depend_on_it() -> None:
+    def worker(name: str) -> dict[str, Any]:
+        return {"id": name, "hardware": "t4", "count": 1, "loads": [{"id": name, "node": name[0]}]}
+
+    routes = [
+        {"node": "d", "prefix": [], "to": {"d1": 0.25, "d2": 0.75}},
+        {"node": "c", "prefix": ["d1"], "to": {"c1": 1.0}},
+        {"node": "c", "prefix": ["d2"], "to": {"c1": 0.5, "c2": 0.5}},
+    ]
+    plan = {"workers": [worker(name) for name in ("d1", "d2", "c1", "c2")], "routing": {"a": routes}}
+    picture = fleet_picture(plan | {"valid": {"rate_qps": {"a": [0, 100]}}})
+    in_frame(picture)
+    thick = re.findall(r'd="M[\d.]+ ([\d.]+)C[^L]*L[\d.]+ [\d.]+C[\d.]+ [\d.]+ [\d.]+ ([\d.]+)', picture.svg())
+    width = [float(low) - float(high) for high, low in thick]
+    assert len(width) == 5
+    assert width[1] / width[0] == pytest.approx(3, rel=0.02), "three quarters go to d2"
+    assert width[2] == pytest.approx(width[0], rel=0.02), "all of d1 goes on to c1"
+    assert width[3] == pytest.approx(width[1] / 2, rel=0.02)
+
+
+def test_a_fleet_of_hundreds_is_cut_and_says_so() -> None:
+    workers = [{"id": f"w{n}", "hardware": f"h{n}", "loads": [{"id": f"l{n}", "app": "a"}]} for n in range(300)]
+    picture = fleet_picture({"workers": workers})
+    in_frame(picture)
+    assert f"and {300 - MOST_GROUPS} more groups of workers in the plan file" in texts(picture.svg())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, -5.0, 0.0, 1e-300])
+def test_odd_figures_stay_in_the_frame(value: float) -> None:
+    in_frame(bars([Bar("a", value, "x"), Bar("b", 2.0, "y")], title="t"))
+    in_frame(curves([Curve("c", [0.0, 1.0, value], [1.0, None, value])], title="t", x="x", y="y", limits={"l": value}))
+    in_frame(judged([Judged("p", "<=", value, value, value, value, "kept")], title="t"))
+    in_frame(courses([Course("w", [0.0, value, 2.0])], seconds=10.0, title="t"))
+
+
+def test_ticks_are_round_and_cover() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(200):
+        low, high = sorted(random.normal(0, 10 ** random.uniform(-6, 6), 2).tolist())
+        found = ticks(low, high)
+        assert found[0] <= low + 1e-9 * abs(low)
+        assert found[-1] >= high - 1e-9 * abs(high)
+        assert 2 <= len(found) <= 12
+
+
+def test_a_promise_in_the_middle_has_what_is_broken_on_the_other_side() -> None:
+    svg = judged([Judged("p99", "<=", 60.0, 80.0, 75.0, 85.0, "broken")], title="t").svg()
+    dot = ElementTree.fromstring(svg).find("{http://www.w3.org/2000/svg}circle")
+    assert dot is not None
+    middle = (200.0 + 470.0) / 2
+    assert float(dot.attrib["cx"]) > middle
+    assert dot.attrib["class"] == "bad"
+
+
+def test_the_report_says_what_the_documents_say(document: dict[str, Any]) -> None:
+    page = report_page(Documents(plan=document))
+    assert "No plan has more" in page
+    assert "cpu4-spot" in page
+    assert "What was wished" not in page, "what was not given is left out"
+    assert document["digest"] in page
+
+
+def test_a_distribution_is_that_of_all_responses() -> None:
+    random = np.random.default_rng(3)
+    runs = [np.sort(random.exponential(40.0, 5000)) for _ in range(3)]
+    together = np.concatenate(runs)
+    for percentage, ms in distribution_over([responses_of(run) for run in runs]):
+        assert ms == pytest.approx(np.percentile(together, percentage), rel=0.02 if percentage < 99 else 0.1)
+
+
+def test_notebooks_show_plans_outcomes_and_verdicts(pool: hp.Plan) -> None:
+    files = EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"
+    assert "3 x t4" in pool._repr_html_()
+    verdict = hp.verify(pool, *files)
+    assert "proved again" in verdict._repr_html_()
+    slow = hp.load_slo(files[1]).model_dump(mode="json", exclude_unset=True)
+    slow["apps"]["ranking"]["latency"][0]["max_ms"] = 1.0
+    shown = hp.solve(files[0], {"format": "hetplan/slo/1.0"} | slow, options={"size": "planned"})._repr_html_()
+    assert "infeasible" in shown
+    assert "What would make it possible" in shown
+    pandas = pytest.importorskip("pandas")
+    frame = pool.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["count"].sum() == sum(worker.count for worker in pool.workers)
+
+
+def test_a_page_escapes_what_it_is_handed() -> None:
+    page = Html(HARM)
+    page.heading(HARM)
+    page.table([HARM], [[HARM]], kinds=["bad"])
+    page.facts([(HARM, HARM)])
+    page.items([HARM])
+    assert "<script" not in page.html()
+    assert "<img" not in page.html()
+
+
+FRAMED = """<!doctype html><body><script>
+const frame = document.createElement("iframe");
+frame.width = 360; frame.height = 800; frame.style.border = 0;
+frame.srcdoc = %s;
+frame.onload = () => {
+  const seen = frame.contentDocument;
+  document.body.dataset.wide = seen.documentElement.scrollWidth;
+  document.body.dataset.ground = frame.contentWindow.getComputedStyle(seen.body).backgroundColor;
+  document.body.dataset.high = seen.documentElement.scrollHeight;
+  const drawn = [...seen.querySelectorAll("svg")].filter(one => one.getBoundingClientRect().height > 20);
+  document.body.dataset.pictures = drawn.length;
+};
+document.body.append(frame);
+</script></body>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "ground"), [(1, "rgb(255, 255, 255)"), (0, "rgb(20, 24, 28)")])
+def test_a_browser_shows_the_page_on_a_phone(
+    browser: Any, document: dict[str, Any], tmp_path: Path, scheme: int, ground: str
+) -> None:
+    """Light and dark by the reader's wish, no wider than a phone, all pictures drawn."""
+    import json
+
+    page = report_page(Documents(plan=document))
+    held = tmp_path / "frame.html"
+    held.write_text(FRAMED % json.dumps(page).replace("</", "<\\/"))
+    shown = browser(f"file://{held}", "--dump-dom", f"--blink-settings=preferredColorScheme={scheme}")
+    said = dict(re.findall(r'data-(\w+)="([^"]*)"', shown))
+    assert int(said["wide"]) <= 360
+    assert said["ground"] == ground
+    assert int(said["pictures"]) == page.count("<svg ")
+    assert int(said["high"]) > 800

@@ -1,0 +1,245 @@
+"""Fleets that make text, on this machine: the embedded engine and other servers of OpenAI's protocol, by the router."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases.deployments import Client, make_hosts, make_plan, processes_of, wait_for
+
+from hetplan.errors import InputError
+from hetplan.executor.deployment import Deployment
+from hetplan.executor.kept_process import marked
+from hetplan.executor.wanted import wanted
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.workers import Load, Worker
+
+ENGINE: dict[str, Any] = {"pieces": [{"base_ms": 10.0, "token_ms": 0.1}], "kv_tokens": 4000, "context_tokens": 2000}
+
+
+def write_profile(folder: Path, **engine: Any) -> str:
+    """One model on a machine with this engine, and on one that is four times slower."""
+    slow = {**ENGINE, "pieces": [{"base_ms": 40.0, "token_ms": 0.4}]}
+    said = {
+        "format": "hetplan/profile/1.2",
+        "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}}, "old": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "tasks": {"chat": {}},
+        "variants": {
+            "talker": {"task": "chat", "runs": [{"hardware": "gpu", "engine": "e"}, {"hardware": "old", "engine": "o"}]}
+        },
+        "engines": {"e": {**ENGINE, **engine}, "o": slow},
+    }  # fmt: skip
+    (folder / "profile.json").write_text(json.dumps(said))
+    return str(folder / "profile.json")
+
+
+def make_text_plan(**counts: int) -> Plan:
+    """So many machines of each hardware."""
+    serve = {"max_batch": 8, "concurrency": 8, "most_tokens": 512, "most_seqs": 8}
+    workers = [
+        Worker(
+            id=f"w-{hardware}", hardware=hardware, count=count, queue="per-load",
+            loads=(Load(id=f"l-{hardware}", app="assistant", variant="talker", serve=serve),),
+        )
+        for hardware, count in counts.items()
+    ]  # fmt: skip
+    limit = {f"l-{hardware}": 1.0 for hardware in counts}
+    dispatch = {"rule": "least-work/1", "ttft_ms": 2000.0, "limit": limit, "output_tokens": 10.0}
+    routes = [{"to": {load: 1.0 / len(limit) for load in limit}}]
+    return make_plan(
+        *workers, question="llm", dispatch={"assistant": dispatch}, routing={"assistant": routes}
+    )  # fmt: skip
+
+
+HOST = {"target": "here", "hardware": ["gpu", "old"], "machines": 8, "gpus_per_worker": 0}
+
+
+@pytest.fixture
+def served(deploy: Callable[..., Deployment], tmp_path: Path) -> Callable[..., tuple[Deployment, str]]:
+    """A plan applied, and where its router is."""
+
+    def start(plan: Plan | None = None, rule: dict[str, Any] | None = None, **changes: Any) -> tuple[Deployment, str]:
+        profile = write_profile(tmp_path)
+        made = deploy(
+            profiles=[profile], hosts={"box": HOST}, models=[rule or {"kind": "sleep"}], **changes
+        )  # fmt: skip
+        return made, made.apply(plan or make_text_plan(gpu=1)).endpoint
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The router of a fleet of a fast and a slow machine, which tests that change nothing share."""
+    folder = tmp_path_factory.mktemp("text")
+    content = {"profiles": [write_profile(folder)], "hosts": {"box": HOST}, "models": [{"kind": "sleep"}]}
+    with Deployment(make_hosts(folder, **content)) as deployment:
+        try:
+            yield deployment.apply(make_text_plan(gpu=1, old=1)).endpoint
+            assert deployment.missing() == []
+        finally:
+            deployment.down(wait_s=60.0)
+
+
+def ask(endpoint: str, said: Any, path: str = "/v1/completions", **headers: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
+    connection.request("POST", path, json.dumps(said), headers)
+    answer = connection.getresponse()
+    answer.connection = connection  # type: ignore[attr-defined]
+    return answer
+
+
+def events(answer: http.client.HTTPResponse) -> list[Any]:
+    """What came piece by piece; the end is told by [DONE]."""
+    lines = [line for line in answer.read().split(b"\n\n") if line]
+    assert lines[-1] == b"data: [DONE]"
+    return [json.loads(line.removeprefix(b"data: ")) for line in lines[:-1]]
+
+
+def test_text_streams_token_by_token_by_the_law_of_its_engine(endpoint: str) -> None:
+    began = time.monotonic()
+    answer = ask(endpoint, {"model": "assistant", "prompt": [5] * 300, "max_tokens": 6, "stream": True})
+    came = events(answer)
+    took = time.monotonic() - began
+    assert [one["choices"][0]["finish_reason"] for one in came] == [None] * 5 + ["length"]
+    assert answer.getheader("hetplan-load") == "l-gpu", "the fast one has the least work"
+    # 10 + 0.1 x 300, then five iterations of 10.1.
+    assert 0.090 <= took < 1.0
+    whole = json.loads(ask(endpoint, {"messages": [{"content": "hi"}], "max_tokens": 3}, "/v1/chat/completions").read())
+    assert (whole["object"], whole["usage"]["completion_tokens"]) == ("chat.completion", 3)
+    named = Client(endpoint).get("/v1/models")["data"]
+    assert [one["id"] for one in named] == ["assistant", "talker"]
+    counts = Client(endpoint).get("/metrics")
+    assert counts["apps"]["assistant"]["served"] == counts["loads"]["l-gpu"]["served"] == 2
+
+
+def test_what_cannot_be_asked_is_answered_as_clients_of_openai_read_it(endpoint: str) -> None:
+    for said, status, part in (
+        ({"model": "gpt", "prompt": "x"}, 404, "there are assistant, talker"),
+        ({"prompt": [1] * 1990, "max_tokens": 50}, 400, "more than this engine's 2000"),
+        ({"prompt": "x", "max_tokens": 0}, 400, "max_tokens"),
+        ({"prompt": "x", "n": 2}, 400, "one answer"),
+        ({}, 400, "a prompt"),
+        ([], 400, "an object"),
+    ):
+        answer = ask(endpoint, said)
+        assert (answer.status, part in json.loads(answer.read())["error"]["message"]) == (status, True), said
+    assert ask(endpoint, {"prompt": "x"}, **{"hetplan-timeout": "soon"}).status == 400
+    late = ask(endpoint, {"prompt": "x", "max_tokens": 500}, **{"hetplan-timeout": "0.2"})
+    assert (late.status, json.loads(late.read())["error"]["type"]) == (503, "timeout")
+
+
+def test_a_client_that_goes_frees_the_engine(endpoint: str) -> None:
+    before = Client(endpoint).get("/metrics")
+    for stream in (True, False):
+        answer_bytes = json.dumps({"prompt": "x", "max_tokens": 1500, "stream": stream}).encode()
+        connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
+        connection.request("POST", "/v1/completions", answer_bytes)
+        wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 1)
+        connection.close()
+        wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 0, 5.0)
+    counts = Client(endpoint).get("/metrics")
+    for part, name, key in (("apps", "assistant", "left"), ("loads", "l-gpu", "failed")):
+        assert counts[part][name][key] == before[part][name].get(key, 0) + 2
+
+
+SERVER = """
+import http.server, json, os, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if asked.get("prompt") == "end":
+            os._exit(3)
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for said in (asked["model"], " ".join(sys.argv[2:])):
+            piece = b"data: " + json.dumps(said).encode() + b"\\n\\n"
+            self.wfile.write(b"%x\\r\\n%b\\r\\n" % (len(piece), piece))
+            time.sleep(0.05)
+        self.wfile.write(b"0\\r\\n\\r\\n")
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_another_server_is_started_with_the_plans_numbers_and_again_when_it_ends(
+    served: Callable[..., tuple[Deployment, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    words = ["{port}", "{variant}", "{most_tokens}", "{most_seqs}", "{tensor}"]
+    rule = {"kind": "openai", "command": [sys.executable, str(tmp_path / "server.py"), *words], "model": "real/name"}
+    deployment, endpoint = served(rule=rule)
+    answer = ask(endpoint, {"model": "talker", "prompt": "x", "stream": True})
+    assert answer.read() == b'data: "real/name"\n\ndata: "talker 512 8 1"\n\n'
+    assert answer.getheader("content-type") == "text/event-stream"
+    assert ask(endpoint, {"prompt": "end"}).status == 503
+    wait_for(lambda: ask(endpoint, {"prompt": "x"}).status == 200)
+    folder = (deployment.folder / "targets" / "here").resolve()
+    deployment.down()
+    assert marked(folder) == []
+
+
+def test_a_stream_of_an_http_model_passes_through(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    command = [sys.executable, str(tmp_path / "server.py"), "{port}", "plain"]
+    worker = Worker(id="w", hardware="gpu", count=1, loads=(Load(id="w.a", app="app", variant="m"),))
+    made = deploy(models=[{"kind": "http", "command": command, "ready": "/", "protocol": "openai"}])
+    endpoint = made.apply(make_plan(worker)).endpoint
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        answer = ask(endpoint, {"messages": [{"content": "x"}], "prompt": "x", "stream": True}, path)
+        assert answer.read() == b'data: "m"\n\ndata: "plain"\n\n'
+    answer = ask(endpoint, {"model": "as it is"}, "/v1/app", accept="text/event-stream")
+    assert answer.read() == b'data: "as it is"\n\ndata: "plain"\n\n'
+
+
+def test_a_request_whose_worker_dies_is_tried_at_another_until_its_answer_begins(
+    served: Callable[..., tuple[Deployment, str]],
+) -> None:
+    deployment, endpoint = served(make_text_plan(gpu=2))
+    slow = {"prompt": [1] * 1900, "max_tokens": 40, "stream": True}
+    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(slow))
+    wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 1)
+    folder = (deployment.folder / "targets" / "here").resolve()
+    first = next(one.name for one in deployment.observe() if one.name.startswith("w-gpu-0"))
+    (worker,) = processes_of(folder, str(folder / f"{first}.json"))
+    os.kill(worker, signal.SIGKILL)
+    answer = connection.getresponse()
+    assert (answer.status, str(answer.getheader("hetplan-unit"))[:7]) == (200, "w-gpu-1")
+    assert len(events(answer)) == 40
+
+
+def test_roles_and_kinds_that_cannot_make_text_are_refused(tmp_path: Path) -> None:
+    def refused(hosts: dict[str, Any], **engine: Any) -> str:
+        profile = write_profile(tmp_path, **engine)
+        content = {"profiles": [profile], "hosts": {"box": HOST}, "models": [{"kind": "sleep"}], **hosts}
+        with pytest.raises(InputError) as caught:
+            wanted(make_text_plan(gpu=1), make_hosts(tmp_path, **content))
+        return str(caught.value)
+
+    assert "only engines of role mixed" in refused({}, role="decode", kv_bytes_per_token=1000)
+    assert "the law of this engine is not known" in refused({"profiles": []})
+    assert "keeps the law" in refused({"models": [{"kind": "sleep", "ms": 5}]})
+    assert 'kind = "openai"' in refused({"models": [{"kind": "command", "command": ["x"]}]})
+    assert "where to listen" in refused({"models": [{"kind": "openai", "command": ["vllm"]}]})

@@ -1,0 +1,79 @@
+"""The engine that keeps a law without computing: request by request what the simulator plays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetplan.executor.serving.token_engine import Sequence, TokenEngine
+from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
+from hetplan.simulator.tokens import Coming, play
+
+LAW = TokenLaw(
+    np.array([[4.0, 0.05, 0.0, 0.1, 1e-5], [9.0, 0.0, 0.002, 0.0, 0.0]]), kv_tokens=2500, most_tokens=96, most_seqs=12
+)
+
+
+def engine_times(law: TokenLaw, arrival_ms: np.ndarray, requests: Requests) -> tuple[np.ndarray, np.ndarray, int]:
+    """First and last token of each request, by the engine in a time of its own."""
+    engine, number = TokenEngine(law), {}
+    first, last = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
+    coming, now, until = 0, 0.0, np.inf
+    while np.isnan(last).any():
+        arrives = arrival_ms[coming] if coming < len(requests) else np.inf
+        if arrives <= until:
+            now = arrives
+            one = Sequence(*(int(row[coming]) for row in (requests.input, requests.output, requests.cached)))
+            number[one] = coming
+            engine.put(one)
+            coming += 1
+        else:
+            now = until
+            for one in engine.end():
+                place = number[one]
+                first[place] = now if one.made == 1 else first[place]
+                last[place] = now if one.made >= one.output else last[place]
+            until = np.inf
+        if until == np.inf:
+            took = engine.begin()
+            until = now + took if took is not None else np.inf
+    assert (engine.held, engine.read, len(engine.running)) == (0, 0, 0)
+    return first, last, sum(one.lost for one in number)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [LAW, replace(LAW, reserves=True), replace(LAW, prefill_first=True), replace(LAW, kv_tokens=900)],
+    ids=["chunked", "reserves", "prefill-first", "little-room"],
+)
+def test_it_makes_every_token_when_the_simulator_does(law: TokenLaw) -> None:
+    random = np.random.default_rng(7)
+    lengths = np.stack([random.integers(5, 300, 300), random.integers(1, 80, 300), random.integers(0, 40, 300)], axis=1)
+    requests, arrival = Requests.of(lengths), np.cumsum(random.exponential(45.0, 300))
+    fleet = TokenFleet((Group(law, 1),), output_tokens=40.0)
+    played = play(fleet, Coming(arrival, requests, 40.0))
+    first, last, lost = engine_times(law, arrival, requests)
+    np.testing.assert_allclose(first - arrival, played.ttft_ms, atol=1e-6)
+    np.testing.assert_allclose(last - arrival, played.response_ms, atol=1e-6)
+    assert lost == played.lost.sum()
+    assert lost > 0 or law.kv_tokens > 900, "the last of these has too little room"
+
+
+def test_what_is_cancelled_leaves_nothing_behind_wherever_it_is() -> None:
+    for law in (LAW, replace(LAW, reserves=True)):
+        for rounds in range(12):
+            engine = TokenEngine(law)
+            here = [Sequence(150, 5), Sequence(40, 5), Sequence(400, 5)]
+            for one in here:
+                engine.put(one)
+            for _ in range(rounds):
+                if engine.begin() is not None:
+                    engine.end()
+            engine.begin()
+            for one in here:
+                if one.state != "done":
+                    engine.cancel(one)
+            engine.end()
+            assert (engine.held, engine.read, engine.running, engine.begin()) == (0, 0, {}, None)

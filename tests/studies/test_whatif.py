@@ -1,0 +1,224 @@
+"""What-if: the places where the fleet changes are found, and are where they are said to be."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import hetplan as hp
+from hetplan.errors import Cancelled, InputError
+from hetplan.profiles.load import load_inputs
+from hetplan.studies import whatif as room
+from hetplan.studies.axes import Files, axis_of
+from hetplan.studies.spread import Spread, doubled
+from hetplan.studies.whatif import WhatIf, whatif_for
+
+PROFILE = {
+    "format": "hetplan/profile/1.0",
+    "hardware": {"small": {"kind": "gpu"}, "big": {"kind": "gpu"}},
+    "offers": {
+        "small-od": {"hardware": "small", "price_per_hour": "1", "stock": 9},
+        "big-od": {"hardware": "big", "price_per_hour": "2.5"},
+    },
+    "tasks": {"rank": {}},
+    "variants": {
+        "m": {"task": "rank", "runs": [{"hardware": "small", "latency": "s"}, {"hardware": "big", "latency": "b"}]}
+    },
+    "tables": {
+        "s": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [10, 40]},
+        "b": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [4, 14]},
+    },
+}
+SLO = {
+    "format": "hetplan/slo/1.0",
+    "objective": [{"min": "cost"}],
+    "apps": {
+        "web": {
+            "runs": {"variants": ["m"]},
+            "latency": [{"percentile": 99, "max_ms": 50}],
+            "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
+        }
+    },
+}
+
+
+def found(*vary: str, **how: Any) -> WhatIf:
+    return hp.whatif(PROFILE, SLO, list(vary), **{"confirm": False, **how})
+
+
+def least_cost(**changes: Any) -> float:
+    inputs = load_inputs(PROFILE, SLO)
+    files = Files.of(inputs)
+    axis = axis_of(f"{changes['name']}={changes['value']}", files)
+    changed = files.inputs_with(axis.written(files.documents, changes["value"]))
+    outcome = hp.solve(changed.profile, changed.slo, options={"size": "planned"})
+    return outcome.claims[0].value
+
+
+def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> None:
+    answer = found("price:small-od=0.1:3:3")
+    assert len(answer.breakpoints) >= 2
+    assert all(one.exact for one in answer.breakpoints)
+    edges = [0.1, *(one.low for one in answer.breakpoints), 3.0]
+    fleets = [answer.breakpoints[0].before, *(one.after for one in answer.breakpoints)]
+    for (low, high), fleet in zip(pairwise(edges), fleets, strict=True):
+        assert fleet is not None
+        for part in (0.02, 0.5, 0.98):  # between two places the fleet said to be best costs what the best one costs
+            price = low + part * (high - low)
+            bill = fleet.get("small-od", 0) * price + fleet.get("big-od", 0) * 2.5
+            assert least_cost(name="price:small-od", value=round(price, 9)) == pytest.approx(bill, rel=1e-7)
+    assert "every fleet" in answer.notes[0]
+
+
+def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
+    answer = found("rate=100:130:2")
+    assert answer.breakpoints
+    for one in answer.breakpoints:
+        assert 0 < one.high - one.low <= 0.03 + 1e-9
+        assert least_cost(name="rate", value=one.low) == pytest.approx(one.value_before)
+        assert least_cost(name="rate", value=one.high) == pytest.approx(one.value_after)
+        assert (one.value_after or 0) > (one.value_before or 0)
+    for one in answer.segments:  # nothing cheaper was left between two points
+        assert least_cost(name="rate", value=(one.start + one.end) / 2) == pytest.approx(one.first)
+
+
+def test_machines_come_one_by_one_and_a_range_may_begin_without_a_plan() -> None:
+    slo = {**SLO, "limits": {"instances": {"big": [0, 0]}}}
+    answer = hp.whatif(PROFILE, slo, "stock:small-od=0:16:2", confirm=False)
+    assert [(one.low, one.high) for one in answer.breakpoints] == [
+        (answer.breakpoints[0].low, answer.breakpoints[0].low + 1)
+    ]
+    assert answer.segments[0].fleet is None
+    assert answer.segments[0].why
+    assert answer.segments[1].fleet == {"small-od": int(answer.breakpoints[0].high)}
+
+
+def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
+    answer = found("price:small-od=0.5:1:2", "rate=100,300")
+    assert {one.beside for one in answer.segments} == {100.0, 300.0}
+    assert found("price:small-od=0.5:1:2").points == tuple(
+        {**point, "values": point["values"][:1], "slopes": point["slopes"][:1]}
+        for point in answer.points
+        if point["values"][1] == 300.0
+    )
+
+
+def test_ends_and_changes_are_made_in_full() -> None:
+    answer = hp.whatif(PROFILE, SLO, "price:small-od=0.5:1:2", options={"size": "estimated"})
+    assert next(point["values"][0] for point in answer.confirmed) == 0.5
+    assert {one.low for one in answer.breakpoints} < {point["values"][0] for point in answer.confirmed}
+    assert all(point["sized"] for point in answer.confirmed)
+    assert hp.whatif(PROFILE, SLO, "price:small-od=0.5:1:2", options={"size": "planned"}).confirmed == ()
+
+
+def test_what_is_written_can_be_read() -> None:
+    answer = found("price:small-od=0.5:1:2", "rate=100,300")
+    rows = list(csv.DictReader(io.StringIO(answer.csv())))
+    assert len(rows) == len(answer.points)
+    assert float(rows[0]["value"]) == answer.points[0]["value"]
+    assert rows[0]["vouched"] == "certified"
+    assert json.loads(json.dumps(answer.as_dict()))["objective"] == {"about": "cost_per_hour", "sense": "min"}
+    picture = ElementTree.fromstring(answer.svg())
+    assert [line.get("class", "")[:5] for line in picture.findall("{*}polyline")].count("curve") == 2
+
+
+def test_results_are_in_the_order_of_tasks_whoever_is_first() -> None:
+    tasks = [{"of": number} for number in (5, 1, 5, 3)]
+    with Spread(jobs=2) as spread:
+        assert spread.all(doubled, 2, tasks) == [{"twice": 10}, {"twice": 2}, {"twice": 10}, {"twice": 6}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [None, "ray"])
+def test_work_is_the_same_wherever_it_is_done(on: str | None) -> None:
+    if on is not None:
+        pytest.importorskip("ray")
+    alone = found("price:small-od=0.5:1:2")
+    assert found("price:small-od=0.5:1:2", spread=Spread(jobs=2, on=on)).as_dict() == alone.as_dict()
+
+
+def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, journal = load_inputs(PROFILE, SLO), tmp_path / "study.jsonl"
+    whole = whatif_for(inputs, "stock:small-od=0:8:2", confirm=False)
+    cancel, seen = threading.Event(), []
+
+    def listen(event: hp.Event) -> None:
+        seen.append(event.detail)
+        if len(seen) == 2:
+            cancel.set()
+
+    spread = Spread(journal=journal, on_event=listen, cancel=cancel)
+    with pytest.raises(Cancelled, match="journal"):
+        whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=spread)
+    assert "left" in seen[0]
+    journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing
+    again: list[Any] = []
+    monkeypatch.setattr(room, "solved", _counted(room.solved, again))
+    resumed = whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=Spread(journal=journal))
+    assert resumed.as_dict() == whole.as_dict()
+    assert len(again) == len(whole.points) - 2
+    with pytest.raises(InputError, match="another study"):
+        whatif_for(
+            inputs, "stock:small-od=0:8:2", confirm=False, spread=Spread(journal=journal), options={"derate": 0.7}
+        )
+
+
+def _counted(work: Any, calls: list[Any]) -> Any:
+    def solved(*given: Any) -> Any:
+        calls.append(given)
+        return work(*given)
+
+    return solved
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ("budget", "NAME=RANGE"),
+        ("budget=3:1", "lower to a higher"),
+        ("budget=x2", "no number there"),
+        ("price:smal-od=1:2", 'Did you mean "small-od"'),
+        ("p95=1:2", "no limit of that percentile"),
+        ("speed=1:2", "no name of something"),
+        ("latency:tiny=1:2", "no hardware"),
+        ("stock:small-od=1:nan", "no number"),
+        ("rate=1:2:1", "at least 2"),
+        ("rate=0:2:3:log", "above 0"),
+    ],
+)
+def test_an_axis_that_cannot_be_read_is_said_to_be_wrong(vary: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        found(vary)
+
+
+def test_a_value_that_the_files_do_not_take_is_named() -> None:
+    with pytest.raises(InputError, match=r"--vary p99=-5"):
+        found("p99=-5,10")
+
+
+def test_factors_change_all_that_they_name() -> None:
+    files = Files.of(load_inputs(PROFILE, SLO))
+    slower = axis_of("latency:big=2", files).written(files.documents, 2.0)["profile"]["tables"]
+    assert slower["b"]["mean"] == [8, 28]
+    assert slower["s"]["mean"] == [10, 40]
+    assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["demand"]["rate_qps"] == 600
+    dearer = axis_of("prices=1.5", files).written(files.documents, 1.5)["profile"]["offers"]
+    assert [offer["price_per_hour"] for offer in dearer.values()] == ["1.5", "3.75"]
+
+
+def test_ray_that_is_not_there_is_said_so() -> None:
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        with pytest.raises(InputError, match="Ray is not installed"):
+            found("rate=100,200", spread=Spread(on="ray"))
+    with pytest.raises(InputError, match="ray or ray:ADDRESS"):
+        Spread(on="spark")

@@ -1,0 +1,170 @@
+"""`hetplan.search`: ask, tell, best, front, journal; the same proposals after a kill; Optuna's studies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from hetplan.errors import HetplanError, InputError
+from hetplan.search import Search, Space, Step, Wish
+from hetplan.search_optuna import StructureSampler
+
+ROOT = Path(__file__).resolve().parents[1]
+KNOBS = {"documents": [1, 2, 4, 8], "ranker": ["none", "small", "large"], "model": ["tiny", "small", "large"]}
+RANKED = {"none": 0.0, "small": 0.06, "large": 0.08}
+ANSWERED = {"tiny": 0.0, "small": 0.12, "large": 0.17}
+
+
+def space() -> Space:
+    return Space(
+        KNOBS,
+        [
+            Step("rank", ["documents", "ranker"], price_per_s=1.0),
+            Step("answer", ["documents", "model"], ["rank"], price_per_s=10.0),
+        ],
+    )
+
+
+def truth(knobs: dict[str, object]) -> tuple[float, dict[str, float]]:
+    n, ranker, model = int(str(knobs["documents"])), str(knobs["ranker"]), str(knobs["model"])
+    quality = 0.5 + 0.04 * n**0.5 + RANKED[ranker] + ANSWERED[model]
+    speed = {"none": 0.001, "small": 0.01, "large": 0.05}[ranker]
+    return quality, {"rank": speed * n, "answer": {"tiny": 0.02, "small": 0.05, "large": 0.2}[model] * (1 + 0.2 * n)}
+
+
+WISH = Wish(goal="cost", least_quality=0.76, most_latency_s=0.4)
+
+
+def run(search: Search, steps: int) -> list[dict[str, object]]:
+    asked = []
+    for _ in range(steps):
+        trial = search.ask()
+        asked.append(dict(trial.knobs))
+        search.tell(trial, *truth(dict(trial.knobs)))
+    return asked
+
+
+def everything() -> Search:
+    known = Search(space(), WISH)
+    for levels in product(*KNOBS.values()):
+        known.tell(setting := dict(zip(KNOBS, levels, strict=True)), *truth(setting))
+    return known
+
+
+def test_it_finds_the_cheapest_that_keeps_the_limits_in_few_steps() -> None:
+    least = everything().best()
+    assert least is not None
+    search = Search(space(), WISH)
+    run(search, 9)
+    best = search.best()
+    assert best is not None
+    assert WISH.complies(best)
+    assert best.cost <= 1.05 * least.cost
+
+
+@pytest.mark.parametrize("goal", ["cost", "latency", "quality"])
+def test_every_goal_ends_at_the_best_of_all_settings(goal: str) -> None:
+    wish = Wish(goal, least_quality=0.7, most_cost=4.0)  # type: ignore[arg-type]
+    search = Search(space(), wish)
+    run(search, 36)
+    by_hand = [one for one in search.journal if one.quality >= 0.7 and one.cost <= 4.0]
+    value = {"cost": lambda r: r.cost, "latency": lambda r: r.latency_s, "quality": lambda r: -r.quality}[goal]
+    assert search.best() == min(by_hand, key=value)
+    with pytest.raises(HetplanError, match="every setting"):
+        search.ask()
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    known = everything()
+    front = known.front()
+
+    def beats(a, b) -> bool:
+        no_worse = a.quality >= b.quality and a.cost <= b.cost and a.latency_s <= b.latency_s
+        return no_worse and (a.quality, a.cost, a.latency_s) != (b.quality, b.cost, b.latency_s)
+
+    assert {tuple(one.knobs.values()) for one in front} == {
+        tuple(one.knobs.values()) for one in known.journal if not any(beats(other, one) for other in known.journal)
+    }
+
+
+KILLED = """
+import os, signal, sys
+from tests.test_search_api import Search, WISH, space, truth
+search = Search(space(), WISH, seed=3, journal=sys.argv[1])
+for _ in range(5):
+    trial = search.ask()
+    search.tell(trial, *truth(dict(trial.knobs)))
+search.ask()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_after_kill_9_it_goes_on_with_the_same_proposals(tmp_path: Path) -> None:
+    journal = tmp_path / "search.jsonl"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(journal)], cwd=ROOT, check=False)
+    assert ended.returncode == -9
+    broken, whole = Search(space(), WISH, seed=3, journal=journal), Search(space(), WISH, seed=3)
+    first = run(whole, 5)
+    assert [dict(one.knobs) for one in broken.journal] == first
+    assert run(broken, 6) == run(whole, 6)
+    broken.close()
+    with pytest.raises(InputError, match="another space"):
+        Search(Space({"other": [1, 2]}), journal=journal)
+
+
+def test_several_may_be_asked_for_at_once_and_failed_ones_are_left() -> None:
+    search = Search(space(), WISH)
+    trials = [search.ask() for _ in range(4)]
+    assert len({trial.number for trial in trials}) == 4
+    search.tell_failed(trials[0], "out of memory")
+    for trial in trials[1:]:
+        search.tell(trial, *truth(dict(trial.knobs)))
+    best = search.best()
+    assert best is None or best.knobs != trials[0].knobs
+    assert trials[0].number not in {search.ask().number for _ in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told", "named"),
+    [
+        ({"documents": 3, "ranker": "none", "model": "tiny"}, {}, "documents"),
+        ({"documents": 1, "ranker": "none", "model": "tiny"}, {"quality": float("nan")}, "quality"),
+        ({"documents": 1, "ranker": "none", "model": "tiny"}, {"seconds": {"rank": 1.0}}, "seconds"),
+        ({"documents": 1, "ranker": "none", "model": "tiny"}, {"cost": -1.0}, "cost"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(knobs: dict, told: dict, named: str) -> None:
+    said = {"quality": 0.5, "seconds": {"rank": 0.1, "answer": 0.1}, **told}
+    with pytest.raises(InputError, match=named):
+        Search(space()).tell(knobs, **said)
+
+
+def study(sampler: object, storage: object = None, trials: int = 8):
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def objective(trial) -> float:
+        knobs = {knob: trial.suggest_categorical(knob, levels) for knob, levels in KNOBS.items()}
+        trial.suggest_float("beside", 0, 1)
+        quality, seconds = truth(knobs)
+        trial.set_user_attr("quality", quality)
+        trial.set_user_attr("seconds", seconds)
+        return sum(seconds.values())
+
+    made = optuna.create_study(sampler=sampler, storage=storage, study_name="s", load_if_exists=True)
+    made.optimize(objective, n_trials=trials)
+    return [{knob: trial.params[knob] for knob in KNOBS} for trial in made.trials]
+
+
+def test_an_optuna_study_asks_what_the_search_asks_and_goes_on_from_its_storage() -> None:
+    optuna = pytest.importorskip("optuna")
+    asked = run(Search(space(), WISH), 8)
+    assert study(StructureSampler(space(), WISH)) == asked
+    storage = optuna.storages.InMemoryStorage()
+    study(StructureSampler(space(), WISH), storage, 3)
+    # Another process would begin with a sampler that has seen nothing.
+    assert study(StructureSampler(space(), WISH), storage, 5) == asked
