@@ -38,7 +38,8 @@ def show_front(front: Front, page: Page) -> None:
         (place, *(number(figures[name]) for name in names), outcome.status)
         for place, (figures, outcome) in enumerate(front.points, start=1)
     ]
-    page.table(["point", *(WORDS[name] for name in names), "status"], rows, right=["point", *names])
+    shown = ["point", *(WORDS[name] for name in names)]
+    page.table([*shown, "status"], rows, right=shown)
     page.line(f"  {how_sure(front)}")
 
 

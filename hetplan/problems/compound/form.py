@@ -40,6 +40,7 @@ __all__ = [
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
+CHEAPEST = Wish("max", True)
 NO_CAPS: Mapping[Figure, float] = {}
 
 
@@ -194,7 +195,7 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     faults = Faults.of(inputs)
     wish, tiers = read_wish(inputs, faults), read_tiers(inputs, faults)
     queries, totals, notices = read_queries(inputs, tiers, options, faults, start)
-    sought = read_sought(inputs, tiers, wish, faults)
+    sought = read_sought(inputs, tiers, faults, wish)
     if math.isfinite(wish.budget):
         totals = {**totals, BUDGET: wish.budget}
     if len({one.lower for one in sought}) > 1 and "quality" in wish.of:
@@ -206,7 +207,7 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
 
 
-def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], wish: Wish, faults: Faults) -> tuple[Sought, ...]:
+def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST) -> tuple[Sought, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
     for app_id, app in inputs.slo.apps.items():
