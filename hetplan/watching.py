@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hetplan.dispatch.replanning import Look, Replanning
@@ -20,7 +20,18 @@ from hetplan.planner.status import Exit
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.state import State
 
-__all__ = ["Applied", "Clock", "Ended", "Happened", "Make", "Running", "SystemClock", "Watching", "planned_for"]
+__all__ = [
+    "Applied",
+    "Clock",
+    "Ended",
+    "Happened",
+    "Make",
+    "Running",
+    "Service",
+    "SystemClock",
+    "Watching",
+    "planned_for",
+]
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,18 @@ class Make(Protocol):
         ...
 
 
+class Service(Protocol):
+    """What live traffic says of the plan that runs. Each call may raise a `HetplanError` or an `OSError`."""
+
+    def drifted(self) -> str:
+        """What has drifted since the plan that runs was made; empty where nothing has."""
+        ...
+
+    def runs(self, plan: Plan) -> None:
+        """From now on this plan runs."""
+        ...
+
+
 @dataclass(frozen=True)
 class Happened:
     """One event: `what` is look, blind, plan, apply, change (of a dry run) or kept; `text` says it to people."""
@@ -127,6 +150,7 @@ class Watching:
     on_event: Callable[[Happened], None] = field(default=lambda _event: None)
     every_s: float = 5.0
     dry_run: bool = False
+    service: Service | None = None
     _plan: Plan | None = field(default=None, init=False)
 
     def run(self, cancel: threading.Event, *, once: bool = False) -> Ended:
@@ -134,6 +158,8 @@ class Watching:
         self._plan = self.running.plan()
         if self._plan is not None:
             self.replanning.planned(self.clock.now_s() - self.replanning.settle_s, planned_for(self._plan))
+            if self.service is not None:
+                self.service.runs(self._plan)
         # Where nothing runs there is nothing to measure: the demand that the wish states is the best that is known.
         blank = self._plan is None and self.running.state() is None
         looks = 0
@@ -141,7 +167,7 @@ class Watching:
             look = self._look()
             looks += 1
             ended = Ended(Exit.OK, "no reason to plan anew") if look is not None else Ended(Exit.APPLY_FAILED, "blind")
-            if look is not None and look.due and (look.demand_qps or (blank and self._plan is None)):
+            if look is not None and look.due and (look.demand_qps or look.drifted or (blank and self._plan is None)):
                 ended = self._renew(look, cancel)
                 looks = max(looks, 2)
             if once and (looks >= 2 or ended.code != Exit.OK):
@@ -153,10 +179,13 @@ class Watching:
     def _look(self) -> Look | None:
         try:
             arrived = self.running.arrived()
+            drifted = self.service.drifted() if self.service is not None else ""
         except (HetplanError, OSError) as error:
             self._say("blind", f"what arrives cannot be read: {error}; what runs stays", error=str(error))
             return None
         look = self.replanning.look(self.clock.now_s(), arrived)
+        if drifted and self.replanning.ready(self.clock.now_s()):
+            look = replace(look, due=True, why=drifted, drifted=True)
         rates = ", ".join(f"{app} {rate:.4g}" for app, rate in look.forecast_qps.items())
         self._say(
             "look",
@@ -212,6 +241,8 @@ class Watching:
 
     def _accept(self, plan: Plan, look: Look) -> None:
         self._plan = plan
+        if self.service is not None:
+            self.service.runs(plan)
         self.replanning.planned(self.clock.now_s(), look.demand_qps or planned_for(plan))
 
     def _kept(self, code: int, why: str) -> Ended:

@@ -251,3 +251,33 @@ def test_noise_does_not_move_a_server() -> None:
     world = World(rate=lambda now: 38.0 + 4.0 * (round(now / 10) % 2), until_s=3000)
     world.run()
     assert len(world.applied) == 1
+
+
+@dataclass
+class Drifting:
+    """A service in which something drifts at a moment, until another plan runs."""
+
+    world: World
+    at_s: float
+    plans: list[float] = field(default_factory=list)
+
+    def drifted(self) -> str:
+        return "accuracy has drifted" if self.world.at_s >= self.at_s > max(self.plans, default=-1.0) else ""
+
+    def runs(self, plan: Plan) -> None:
+        self.plans.append(self.world.at_s)
+
+
+def test_what_has_drifted_is_a_reason_to_plan_anew_and_a_failure_waits() -> None:
+    world = World(lambda _now: 20.0, until_s=400.0)
+    world.broken_apply = lambda now: 200.0 <= now < 206.0
+    service = Drifting(world, 200.0)
+    watching = Watching(
+        world.make, world, Replanning(period_s=80, change=0.2), clock=world, on_event=world.told.append, service=service
+    )
+    watching.run(world_cancel := threading.Event())
+    assert world_cancel.is_set()
+    reasons = [(event.at_s, event.data["why"]) for event in world.told if event.what == "plan"]
+    assert [why for now, why in reasons if 195 <= now <= 215] == ["accuracy has drifted"] * 3
+    assert next(now for now, why in reasons if why == "accuracy has drifted") == 200.0
+    assert sum(why == "accuracy has drifted" for _, why in reasons) <= 3

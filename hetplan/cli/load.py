@@ -11,6 +11,7 @@ import typer
 
 from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile
 from hetplan.cli.given_files import plan_from, trace_from
+from hetplan.cli.load_text import TextLoad, text_load
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
 
@@ -97,6 +98,13 @@ def load(
         tried = plan_from(plan, warn=out.warn)
         inputs = load_inputs(profiles, slo, state=state, measured=measured)
         recorded = trace_from(trace)
+        if tried.question == "llm":
+            asked = TextLoad(
+                endpoint, duration, seed, timeout, arrivals, recorded, _template(body), _fields(header or ()),
+                tolerance / 100.0, simulations > 0,
+            )  # fmt: skip
+            _load_text(out, tried, inputs, asked)
+            return
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body), _fields(header or ()))
         if simulations:
@@ -110,13 +118,37 @@ def load(
             simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
         report = _report(tried, inputs, demands, sent, simulated, duration, tolerance / 100.0)
         _show(out, report, simulated)
-        if cancelled:
-            out.end(Exit.INTERRUPTED, "interrupted; this is of the requests that were sent", report=report.as_dict())
-            return
-        code, reason = _ending(report)
-        if code is Exit.DISAGREES:
-            out.warn(f"{reason}. Measure anew, as queries come and through the router (docs/profiling.md)")
-        out.end(code, reason, report=report.as_dict())
+        _end(out, report, cancelled=cancelled)
+
+
+def _load_text(out: Output, plan: Plan, inputs: Inputs, how: TextLoad) -> None:
+    """Send requests for text, by streaming."""
+    from hetplan.cli.long_work import interruptible, progress
+    from hetplan.executor.serving.process import ask_for_short_turns
+
+    stopped = threading.Event()
+
+    def work(cancel: threading.Event) -> LoadReport:
+        ask_for_short_turns()
+        report = text_load(plan, inputs, how, on_event=show, cancel=cancel)
+        if cancel.is_set():
+            stopped.set()
+        return report
+
+    with progress(out) as show:
+        report = interruptible(work, say=out.note)
+    _show(out, report, None)
+    _end(out, report, cancelled=stopped.is_set())
+
+
+def _end(out: Output, report: LoadReport, *, cancelled: bool) -> None:
+    if cancelled:
+        out.end(Exit.INTERRUPTED, "interrupted; this is of the requests that were sent", report=report.as_dict())
+        return
+    code, reason = _ending(report)
+    if code is Exit.DISAGREES:
+        out.warn(f"{reason}. Measure anew, as queries come and through the router (docs/profiling.md)")
+    out.end(code, reason, report=report.as_dict())
 
 
 def _ending(report: LoadReport) -> tuple[Exit, str]:
@@ -316,7 +348,7 @@ def _value(value: float) -> str:
     return "never" if math.isinf(value) else "-" if math.isnan(value) else number(float(f"{value:.5g}"))
 
 
-_SHARES = ("violations", "dropped", "in_time", "late", "accuracy", "quality")
+_SHARES = ("goodput", "violations", "dropped", "in_time", "late", "accuracy", "quality")
 
 
 def _difference(line: LoadLine) -> str:

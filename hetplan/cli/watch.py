@@ -15,6 +15,7 @@ from hetplan.cli.arguments import (
     AsJson,
     Formulation,
     HostsFileOption,
+    Measured,
     MethodFile,
     Profiles,
     Question,
@@ -23,7 +24,9 @@ from hetplan.cli.arguments import (
     Wait,
     method_from,
 )
+from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
+from hetplan.cli.solve import Evaluators, JournalFile
 
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Deployment
@@ -44,6 +47,10 @@ Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass o
 Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
 Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
+Live = Annotated[
+    Path | None,
+    typer.Option("--live", metavar="FILE", help="Samples from service, as JSON lines; a drift is planned for anew."),
+]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
 
@@ -66,6 +73,10 @@ def watch(
     settings: Settings = None,
     method: MethodFile = None,
     time_limit: Seconds = None,
+    measured: Measured = None,
+    evaluate: Evaluators = None,
+    journal: JournalFile = None,
+    live: Live = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -74,6 +85,9 @@ def watch(
     Reads the router's counters, forecasts demand, and plans and applies anew where it has moved. A rise counts at once,
     a fall when it has lasted (so --once lets capacity go only with --hold 0). Whatever fails, what runs is kept, and
     the next try comes later.
+
+    With --live and --journal, samples from service are tested: where accuracy or latency has drifted, plans are
+    measured (--evaluate) or chosen anew from what is known.
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
@@ -85,29 +99,31 @@ def watch(
         trigger = Replanning(
             period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
         )
-        make = _maker(out, profiles, slo, how, time_limit)
-        ended = _run(out, hosts, make, trigger, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
+        measuring = Measuring(measured, evaluate, journal, live)
+        with knowing(out, profiles, slo, hosts, measuring) as known:
+            make = _maker(out, profiles, slo, how, time_limit, known)
+            ended = _run(out, hosts, make, trigger, known, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
 
 
 def _maker(
-    out: Output, profiles: list[Path], slo: Path, how: Mapping[str, Any], time_limit: float | None
+    out: Output, profiles: list[Path], slo: Path, how: Mapping[str, Any], time_limit: float | None, known: Known
 ) -> Callable[..., Outcome]:
-    """What plans; the files are read before anything is touched, so that a bad one ends the command at once."""
+    """What plans; the files were read before anything is touched, so that a bad one ends the command at once."""
     from hetplan.cli.long_work import quiet_engines
     from hetplan.planner.answer import Limits
     from hetplan.planning_again import Planner
-    from hetplan.profiles.load import load_inputs
 
-    load_inputs(profiles, slo)
     planner = Planner(profiles, limits=Limits(seconds=time_limit))
 
     def make(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
     ) -> Outcome:
+        more = known.choices(how, cancel)
         with quiet_engines(out):
-            return planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **how)
+            outcome = planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **more)
+        return known.signed(outcome)
 
     return make
 
@@ -117,6 +133,7 @@ def _run(
     hosts: Path,
     make: Callable[..., Outcome],
     trigger: Any,
+    known: Known,
     *,
     every_s: float,
     dry_run: bool,
@@ -132,11 +149,12 @@ def _run(
     with Deployment(read_hosts(hosts), targets=registry.target) as deployment:
         watching = Watching(
             make,
-            _Deployed(deployment, wait_s),
+            _Deployed(deployment, wait_s, known.streams),
             trigger,
             every_s=every_s,
             dry_run=dry_run,
             on_event=lambda event: _show(out, event),
+            service=known,
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
@@ -155,6 +173,8 @@ class _Deployed:
 
     deployment: Deployment
     wait_s: float
+    streams: frozenset[str] = frozenset()
+    """Applications whose queries come as streams: no rate of theirs is followed."""
 
     @property
     def _kept(self) -> Path:
@@ -170,7 +190,7 @@ class _Deployed:
         metrics = router_metrics(endpoint, token=token_of(self.deployment.hosts))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
-        return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items()}
+        return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}
 
     def state(self) -> State | None:
         return self.deployment.state() if self.deployment.observe() else None

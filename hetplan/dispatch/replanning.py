@@ -24,6 +24,7 @@ class Look:
     """What one look said: rates since the look before, their forecast, and whether to plan, for what and why.
 
     `demand_qps` is what a plan made now is made for; empty while nothing was measured (then the SLO's own holds).
+    `drifted` says that the reason is not demand: what was measured does not hold any more.
     """
 
     rate_qps: Mapping[str, float] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Look:
     demand_qps: Mapping[str, float] = field(default_factory=dict)
     due: bool = False
     why: str = ""
+    drifted: bool = False
 
 
 @dataclass
@@ -91,6 +93,10 @@ class Replanning:
             # Its age alone is no reason to move anything: what was planned for within the band stays.
             demand = {app: self._planned_qps.get(app, rate) for app, rate in demand.items()}
         return Look(rates, forecasts, demand, bool(why), why)
+
+    def ready(self, now_s: float) -> bool:
+        """Whether a plan may be made now, if there is another reason than demand."""
+        return now_s >= self._not_before_s
 
     def planned(self, now_s: float, demand_qps: Mapping[str, float]) -> None:
         """A plan for this demand runs from now on; a new demand counts as seen, so that less of it has to last too."""

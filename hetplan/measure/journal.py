@@ -45,6 +45,7 @@ class Journal:
         except InputError:
             self.close()
             raise
+        self._read = max((line["live"]["read"] for line in self._file.lines if "live" in line), default=0)
 
     def samples(self, app: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Batches of samples of a configuration, in their order."""
@@ -73,9 +74,46 @@ class Journal:
                 self._file.append({"app": app, "knobs": dict(knobs), "plan": dict(found)}, sync=True)
                 self._content.plans[app, key_of(knobs)] = plan
 
+    def live(self, app: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Batches of samples from service since the last drift, in their order."""
+        return list(self._content.live.get((app, key_of(knobs)), []))
+
+    @property
+    def read(self) -> int:
+        """How many bytes of the file of samples from service are in here."""
+        return self._read
+
+    def add_live(self, app: str, knobs: Mapping[str, Any], samples: list[dict[str, Any]], read: int) -> None:
+        """Write down samples from service; `read` is how far their file was read with them."""
+        batch = {"samples": samples, "read": read}
+        with self._lock:
+            self._file.append({"app": app, "knobs": dict(knobs), "live": batch})
+            self._content.live.setdefault((app, key_of(knobs)), []).append(batch)
+            self._read = max(self._read, read)
+
+    def drift(self, app: str, knobs: Mapping[str, Any], why: str, found: Mapping[str, Any] | None = None) -> None:
+        """Something of an application has drifted: what is known is old; `found` is what these knobs come to now."""
+        line = {"app": app, "knobs": dict(knobs), "drifted": why}
+        with self._lock:
+            self._file.append(line if found is None else {**line, "plan": dict(found)}, sync=True)
+            self._content.drift(app)
+            if found is not None:
+                self._content.plans[app, key_of(knobs)] = {"knobs": dict(knobs), **found}
+
     def close(self) -> None:
         """Let others have the file; what was added is on disk already."""
         self._file.close()
+
+    def known(self) -> dict[str, Any]:
+        """The document with what is old, where nothing newer is known of a configuration."""
+        with self._lock:
+            content = JournalContent(self._content.of, plans={**self._content.old, **self._content.plans})
+            return document_of(content)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether anything was seen to have drifted."""
+        return bool(self._content.old)
 
     def document(self) -> dict[str, Any]:
         """The document that ``--measured`` reads: per application what was concluded of each configuration."""

@@ -48,6 +48,7 @@ TAIL_REQUESTS = 20
 """With fewer requests beyond a percentile its interval says little, and the report says so."""
 _REFUSED = ("dropped", "lost")
 _POINT = 0.01
+_TIMES = ("response_ms", "ttft_ms", "tpot_ms")
 
 
 @dataclass(frozen=True)
@@ -264,9 +265,10 @@ class LoadLine:
         low, high = (value if math.isnan(end) else end for end in (low, high))
         found = self.measured
         least, most = (found.value if math.isnan(end) else end for end in (found.low, found.high))
-        if self.quantity == "response_ms" and self.percentile is not None:
+        if self.quantity in _TIMES and self.percentile is not None:
             return least > high * (1.0 + tolerance) or most < low * (1.0 - tolerance)
-        return self.quantity == "violations" and (least > high + _POINT or most < low - _POINT)
+        shares = self.quantity == "violations" or (self.quantity, self.by) == ("goodput", "slo")
+        return shares and (least > high + _POINT or most < low - _POINT)
 
     def __str__(self) -> str:
         share = f" p{self.percentile:g}" if self.percentile is not None else ""

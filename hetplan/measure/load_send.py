@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import select
 import selectors
 import socket
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Connection", "Reply", "Sent", "Target", "new_event_loop", "send_load"]
+__all__ = ["Connection", "Marks", "Reply", "Sent", "Target", "new_event_loop", "send_load"]
 
 MOST_CONNECTIONS = 4000
 _SPARE = 8
@@ -43,7 +44,8 @@ class Target:
 
     `due_s` rises from 0; `kinds` are places in `bodies`, one per class of query. With `clients`, only so many requests
     are under way at once and each next one is due when a reply came, up to `until_s`; `due_s` then only says how many
-    there may be. With `keep` the bodies of replies are kept.
+    there may be. With `keep` the bodies of replies are kept. With `streams` replies come piece by piece, and when they
+    did is noted; `fields` are header lines of each body.
     """
 
     app: str
@@ -56,6 +58,18 @@ class Target:
     clients: int = 0
     until_s: float = 0.0
     keep: bool = False
+    streams: bool = False
+    fields: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """When the pieces of a reply came, in seconds: the first, the last, the longest gap, and how many tokens."""
+
+    first_s: float
+    last_s: float
+    gap_s: float
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,8 @@ class Sent:
     quality: NDArray[np.float64]
     connections: int
     bodies: Sequence[bytes] = ()
+    marks: Sequence[Marks | None] = ()
+    """Of streamed replies, counted from the begin of the run."""
 
 
 def send_load(
@@ -119,11 +135,13 @@ class _Pool:
     """Connections to one address; the one that was used last is used next."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, url: str, free: Callable[[int, Reply | None], None], *, keep: bool
-    ) -> None:
+        self, loop: asyncio.AbstractEventLoop, url: str, free: Callable[[int, Reply | None], None], *, keep: bool,
+        streams: bool,
+    ) -> None:  # fmt: skip
         parts = urlsplit(url)
         self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or 80
         self._tell, self._keep = free, keep
+        self._made = StreamedConnection if streams else Connection
         self._idle: list[Connection] = []
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._opening = 0
@@ -182,7 +200,7 @@ class _Pool:
             self._opening -= 1
 
     async def _open(self) -> None:
-        made = self._loop.create_connection(lambda: Connection(self._freed, keep=self._keep), self._host, self._port)
+        made = self._loop.create_connection(lambda: self._made(self._freed, keep=self._keep), self._host, self._port)
         _, connection = await made
         self.opened += 1
         self.living += 1
@@ -226,7 +244,10 @@ class _Sender:
         self.replies: list[Reply | None] = [None] * count
         keep = any(target.keep for target in targets)
         urls = {urlsplit(target.url).netloc: target.url for target in targets}
-        self.pools = {place: _Pool(loop, url, self._answered, keep=keep) for place, url in urls.items()}
+        streams = any(target.streams for target in targets)
+        self.pools = {
+            place: _Pool(loop, url, self._answered, keep=keep, streams=streams) for place, url in urls.items()
+        }
         self.data: list[bytes] = []
         self.pool_of: list[_Pool] = []
         self.clients: list[_Clients | None] = []
@@ -361,7 +382,14 @@ class _Sender:
             quality=np.array(qualities, dtype=np.float64),
             connections=sum(pool.opened for pool in self.pools.values()),
             bodies=[reply.body if reply is not None else b"" for reply in replies] if target.keep else (),
+            marks=[self._marks(reply) for reply in replies] if target.streams else (),
         )
+
+    def _marks(self, reply: Reply | None) -> Marks | None:
+        found = reply.marks if reply is not None else None
+        if found is None:
+            return None
+        return Marks(found.first_s - self.start_s, found.last_s - self.start_s, found.gap_s, found.tokens)
 
 
 @dataclass(frozen=True)
@@ -378,10 +406,14 @@ def _requests(target: Target) -> list[bytes]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     head = [f"POST {path} HTTP/1.1", f"host: {parts.netloc}", f"content-type: {target.content_type}"]
     head += [f"{name}: {value}" for name, value in target.headers]
-    if any(not line.isprintable() for line in head):
+    if any(not line.isprintable() for line in [*head, *target.fields]):
         raise InputError.one(file="--endpoint", value=target.url, why="no control characters", remedy="Mend it.")
     said = "\r\n".join(head)
-    return [f"{said}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body for body in target.bodies]
+    own = [f"{line}\r\n" for line in target.fields] or [""] * len(target.bodies)
+    return [
+        f"{said}\r\n{line}content-length: {len(body)}\r\n\r\n".encode() + body
+        for line, body in zip(own, target.bodies, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +424,7 @@ class Reply:
     outcome: str = ""
     quality: float = -1.0
     body: bytes = b""
+    marks: Marks | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -471,7 +504,7 @@ class Connection(asyncio.Protocol):
             self._forget()
             return
         request, self._request = self._request, -1
-        reply = Reply(self._status, self._outcome, self._quality, self._body)
+        reply = self._reply()
         if not self._parser.should_keep_alive():
             self.open = False
             self._transport.close()
@@ -482,9 +515,50 @@ class Connection(asyncio.Protocol):
         else:
             self._free(self, request, reply)
 
+    def _reply(self) -> Reply:
+        return Reply(self._status, self._outcome, self._quality, self._body)
+
     def _forget(self) -> None:
         self._status, self._outcome, self._quality, self._body = 0, "", -1.0, b""
         self._measured = False
+
+
+class StreamedConnection(Connection):
+    """One whose replies are events: `data: {...}` and an empty line, a token or more in each."""
+
+    _rest: bytes
+    _used: int
+    _events: int
+    _first: float
+    _last: float
+    _gap: float
+
+    def on_body(self, piece: bytes) -> None:
+        """Note when it came, where it has tokens."""
+        super().on_body(piece)
+        *whole, self._rest = (self._rest + piece).split(b"\n\n")
+        tokens = 0
+        for event in whole:
+            used = _USED.search(event)
+            self._used = int(used[1]) if used is not None else self._used
+            tokens += event.startswith(b"data: {") and _EMPTY.search(event) is None
+        if tokens:
+            now = asyncio.get_running_loop().time()
+            self._gap = max(self._gap, now - self._last) if self._events else 0.0
+            self._first = self._first if self._events else now
+            self._last, self._events = now, self._events + tokens
+
+    def _reply(self) -> Reply:
+        marks = Marks(self._first, self._last, self._gap, self._used or self._events) if self._events else None
+        return Reply(self._status, self._outcome, self._quality, self._body, marks)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._rest, self._used, self._events = b"", 0, 0
+        self._first = self._last = self._gap = 0.0
+
+
+_USED, _EMPTY = re.compile(rb'"completion_tokens": ?(\d+)'), re.compile(rb'"choices": ?\[\]')
 
 
 def _as_number(text: bytes) -> float:

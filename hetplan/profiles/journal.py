@@ -33,11 +33,17 @@ def key_of(knobs: Mapping[str, Any]) -> str:
 
 @dataclass
 class JournalContent:
-    """What a journal holds: per application and configuration the samples, and what was concluded of them."""
+    """What a journal holds: per application and configuration the samples, and what was concluded of them.
+
+    `live` are batches of samples from service. Once something was seen to have drifted, what was known of the
+    application until then is in `old`: it is no longer relied upon.
+    """
 
     of: str | None = None
     samples: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     plans: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    live: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    old: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of_lines(cls, of: str | None, lines: Iterable[Mapping[str, Any]], *, file: str) -> JournalContent:
@@ -48,6 +54,12 @@ class JournalContent:
                 at = (str(line["app"]), key_of(line["knobs"]))
                 if "samples" in line:
                     found.samples.setdefault(at, []).append(_batch(line["samples"]))
+                elif "live" in line:
+                    found.live.setdefault(at, []).append(_live_batch(line["live"]))
+                elif "drifted" in line:
+                    found.drift(at[0])
+                    if "plan" in line:
+                        found.plans[at] = {"knobs": line["knobs"], **line["plan"]}
                 else:
                     found.plans[at] = {"knobs": line["knobs"], **line["plan"]}
             except (AttributeError, KeyError, TypeError, ValueError):
@@ -56,6 +68,14 @@ class JournalContent:
                     file=file, path=f"line {number}", why=why, remedy="Name another file, or mend it."
                 ) from None
         return found
+
+    def drift(self, app: str) -> None:
+        """Something of an application has drifted: what is known of it is old from now on."""
+        for held in (self.samples, self.live):
+            for at in [at for at in held if at[0] == app]:
+                del held[at]
+        for at in [at for at in self.plans if at[0] == app]:
+            self.old[at] = self.plans.pop(at)
 
 
 def is_journal(content: bytes) -> bool:
@@ -80,6 +100,13 @@ def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
     finite = all(math.isfinite(number) for number in (*scores, *costs))
     if not scores or not finite or min(costs) < 0 or not isinstance(given["from"], int) or given["from"] < 0:
         raise ValueError("no batch of samples")
+    return dict(given)
+
+
+def _live_batch(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Samples from service; raises where they are none."""
+    if not isinstance(given["samples"], list) or not isinstance(given["read"], int):
+        raise ValueError("no samples from service")
     return dict(given)
 
 

@@ -26,7 +26,7 @@ from hetplan.simulator.tokens import Coming, Played, draw, play
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["REQUESTS", "simulate_tokens"]
+__all__ = ["REQUESTS", "as_recorded", "rate_of", "simulate_tokens"]
 
 REQUESTS = 6000
 """Requests of a run where no duration is asked for."""
@@ -57,7 +57,7 @@ def simulate_tokens(
     """
     _refuse(noise, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
-    fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, _rate(plan, app, wanted.demand.rate_qps))
+    fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, rate_of(plan, app, wanted.demand.rate_qps))
     if arrivals is not None:
         demand = replace(demand, arrivals=arrivals_named(arrivals))
     recorded = trace.get(app) if isinstance(trace, Mapping) else trace
@@ -74,7 +74,7 @@ def simulate_tokens(
             raise Cancelled("the simulation was cancelled")
         coming = draw(demand, seed=one, count=count if recorded is None else 4 * len(recorded) + 100)
         if recorded is not None:
-            coming = _as_recorded(coming, recorded)
+            coming = as_recorded(coming, recorded)
         runs.append(play(fleet, coming, gaps=True, seed=one, buckets=_BUCKETS))
         if on_event is not None:
             on_event(Event("simulate", done=(number + 1) / seeds))
@@ -98,13 +98,15 @@ def _refuse(noise: str, others: Mapping[str, Any]) -> None:
             )
 
 
-def _rate(plan: Plan, app: str, stated: object) -> float:
+def rate_of(plan: Plan, app: str, stated: object) -> float:
+    """The rate that a plan is played at: what the wish states, else what the plan promises."""
     if isinstance(stated, int | float):
         return float(stated)
     return min((one.value for one in plan.promises if (one.app, one.quantity) == (app, "rate_qps")), default=0.0)
 
 
-def _as_recorded(coming: Coming, times_s: NDArray[np.float64]) -> Coming:
+def as_recorded(coming: Coming, times_s: NDArray[np.float64]) -> Coming:
+    """Requests of the same lengths, at these times."""
     which = np.arange(len(times_s)) % len(coming.requests)
     return Coming(times_s * 1000.0, coming.requests.taken(which), coming.output_tokens)
 

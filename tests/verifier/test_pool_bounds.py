@@ -86,15 +86,17 @@ def test_a_claim_of_an_engine_alone_is_no_fault_and_its_writers_word(shipped: tu
     assert words(report)[0] is Word.OPEN
 
 
-@pytest.mark.parametrize("rate", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_random_pools_are_proved_again_as_far_as_they_say(seed: int, rate: bool) -> None:
+@pytest.mark.parametrize(
+    ("seed", "rate", "size"),
+    [*((seed, rate, "planned") for seed in range(8) for rate in (False, True)), (0, True, "auto"), (5, False, "auto")],
+)
+def test_random_pools_are_proved_again_as_far_as_they_say(seed: int, rate: bool, size: str) -> None:
     """Limits per hardware among them, and shares of late queries (a target at percentile 90 beside the highest)."""
     profile, slo = random_pool(seed, types=3 + seed % 3, classes=6, machines=8 + 9 * seed, rate=rate)
     if seed % 2:
         strict = slo["apps"]["app"]["latency"][0]["max_ms"]
         slo["apps"]["app"]["latency"].insert(0, {"of": "response", "percentile": 70, "max_ms": strict * 0.6})
-    outcome = hp.solve(profile, slo, options={"derate": 0.9})
+    outcome = hp.solve(profile, slo, options={"derate": 0.9, "size": size})
     if outcome.plan is None:
         pytest.skip(outcome.reason)
     report = hp.verify(outcome.plan, profile, slo)

@@ -43,7 +43,8 @@ class Judge:
     played: int = 0
     sent: list[float] = field(default_factory=list)
     """Of the fleet that was confirmed last: the requests that each instance got."""
-    _drawn: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    _drawn: dict[tuple[int, int, int], tuple[TokenDemand, Any]] = field(default_factory=dict)
+    """By the demand's identity, which is its own as long as it is kept here."""
 
     def coming(self, demand: TokenDemand, seed: int, count: int) -> Any:
         """The requests of a draw; those that choose a fleet are kept, as every candidate meets them."""
@@ -52,8 +53,8 @@ class Judge:
             drawn = self.draw(demand, seed=seed, count=count)
             if seed >= FRESH:
                 return drawn
-            self._drawn[key] = drawn
-        return self._drawn[key]
+            self._drawn[key] = (demand, drawn)
+        return self._drawn[key][1]
 
     def once(self, fleet: TokenFleet, *, seed: int, count: int, demand: TokenDemand | None = None) -> Any:
         """One play."""

@@ -59,7 +59,7 @@ class LlmQuestion:
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
         from hetplan.problems.llm.size import judge_of, sized
-        from hetplan.problems.llm.why import impossible, short_of, too_dear
+        from hetplan.problems.llm.why import impossible, reached, short_of, too_dear
 
         wish, options = self.wish, self.wish.options
         if options.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
@@ -67,23 +67,19 @@ class LlmQuestion:
                 file="options", path="size", value="auto", why="no simulator of tokens was handed in",
                 remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
             )  # fmt: skip
+        judge = judge_of(wish, self.tools, ask.limits.seed) if options.size != "planned" else None
         if (reason := impossible(wish)) is not None:
-            return reason
+            return reason if judge is None else reached(wish, judge, ask, reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
         for name, mean in ((ANY, False), (TPOT, True)):
             what = program(wish, mean_tpot=mean, sacrifice=options.sacrifice or not mean)
             bounds[name] = ask(what.build(), gap=1e-6, about=f"least cost of {name}")
             if bounds[name].status is Status.INFEASIBLE and not mean:
                 said = explain(what.build(), ask)
-                return (
-                    said
-                    if options.size == "planned"
-                    else short_of(wish, judge_of(wish, self.tools, ask.limits.seed), ask, said)
-                )
-        if options.size == "planned":
+                return said if judge is None else short_of(wish, judge, ask, said)
+        if judge is None:
             return self._planned(ask, bounds)
         least = bounds[ANY].bound if bounds[ANY].bound is not None else 0.0
-        judge = judge_of(wish, self.tools, ask.limits.seed)
         found, tried = sized(wish, judge, ask, max(float(least or 0.0), 1e-9))
         if found is None:
             return too_dear(wish, judge, ask, max(float(least or 0.0), 1e-9), tried)

@@ -24,7 +24,7 @@ from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
-__all__ = ["Cuts", "Sized", "Tried", "fleet_of", "judge_of", "planned", "sized", "tuned"]
+__all__ = ["FEW", "Cuts", "Sized", "Tried", "dearest", "fleet_of", "judge_of", "planned", "sized", "tuned"]
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
@@ -263,6 +263,19 @@ def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) ->
         fitting = [size for size in CHUNKS if size <= law.most_tokens and law.iteration_ms(size) <= tpot]
         chosen.append(law.limited(max(fitting, default=min(CHUNKS[0], law.most_tokens)), law.most_seqs))
     return Sized(tuple(counts), tuple(chosen), THETAS[1], cost)
+
+
+def dearest(wish: Wish, bound: float) -> list[Sized]:
+    """Of each type alone, as many machines as a search ends at, with each chunk."""
+    top = wish.budget_nanos if wish.budget_nanos is not None else round(GIVE_UP * bound * NANO)
+    found = []
+    for kind, one in zip(wish.kinds, np.eye(len(wish.kinds), dtype=np.int64), strict=True):
+        supply = wish.supply[kind.hardware]
+        counts = one * min(supply.available, wish.options.largest, _most_for(supply, top))
+        for size in CHUNKS if counts.any() and kind.engine.role == "mixed" else ():
+            laws = [law.limited(min(size, law.most_tokens), law.most_seqs) for law in wish.laws]
+            found.append(Sized(tuple(int(n) for n in counts), tuple(laws), THETAS[0], top))
+    return found
 
 
 def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.int64], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +12,17 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import Sized, Tried, sized
+from hetplan.problems.llm.size import FEW, Sized, Tried, dearest, fleet_of, sized
 from hetplan.problems.llm.wish import Supply, Wish
 from hetplan.profiles.fields import NANO
-from hetplan.serving.tokens import Limit
 
-__all__ = ["impossible", "short_of", "too_dear"]
+__all__ = ["impossible", "reached", "short_of", "too_dear"]
 
 FACTORS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
+SLOWER = FACTORS[:4]
+"""Where half the rate is too much, it is not the rate that is in the way."""
+LIKELY = 1.3
+"""Times as many late requests as may be: where all of the largest fleets have more, no fleet is looked for."""
 
 
 def impossible(wish: Wish) -> Infeasible | None:
@@ -51,6 +54,21 @@ def impossible(wish: Wish) -> Infeasible | None:
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
+def reached(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
+    """What is said to be impossible, with limits that a fleet keeps in simulation: an empty machine's time is not one.
+
+    All such limits are loosened at once, by the least of some factors with which a fleet is found.
+    """
+    short = {int(one.field[:-8].rpartition("[")[2]): one for one in said.repairs if one.field.endswith("].max_ms")}
+    for factor in FACTORS if short else ():
+        to = {place: _rounded(float(one.to or 0.0) * factor) for place, one in short.items()}
+        other = wish.with_limits({place: to[place] for place in short})
+        if _found(other, judge, ask, _least(other, ask)) is not None:
+            repairs = (_raise(one.field, wish.wanted.latency[k].max_ms, to[k], "ms") for k, one in short.items())
+            return replace(said, repairs=tuple(repairs))
+    return said
+
+
 def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
     """Classes that no type serves in time, though percentiles might leave them: `sacrifice` would."""
     what = program(wish, mean_tpot=False, sacrifice=False)
@@ -66,16 +84,14 @@ def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
 def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasible:
     """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
     why = [_said(wish, tried)]
-    repairs = [one for one in _repairs(wish, judge, ask, bound) if one is not None]
+    repairs = _repairs(wish, judge, ask, bound, tried)
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=False)
 
 
 def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
     """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
-    free = _unlimited(wish, budget=True, stock=True)
-    answer = ask(program(free, mean_tpot=False, sacrifice=True).build(), gap=1e-6, about="least cost without limits")
-    repairs = [one for one in _repairs(wish, judge, ask, max(answer.bound or 0.0, 1e-9)) if one is not None]
-    return replace(said, repairs=tuple(repairs))
+    bound = _least(_unlimited(wish, budget=True, stock=True), ask)
+    return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
 def _said(wish: Wish, tried: Tried) -> str:
@@ -91,46 +107,49 @@ def _said(wish: Wish, tried: Tried) -> str:
     )
 
 
-def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair | None]:
-    def found(other: Wish) -> Sized | None:
-        if ask.remaining <= 0 or impossible(other) is not None:
-            return None
-        return sized(other, replace(judge, wish=other, played=0), ask, bound)[0]
+def _least(wish: Wish, ask: Ask) -> float:
+    """What any fleet costs at least."""
+    answer = ask(program(wish, mean_tpot=False, sacrifice=True).build(), gap=1e-6, about="least cost without limits")
+    return max(float(answer.bound or 0.0), 1e-9)
 
+
+def _found(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized] = ()) -> Sized | None:
+    """The cheapest fleet for another wish; none is looked for where `near`, those that ought to do, are all far off."""
+    if ask.remaining <= 0 or impossible(wish) is not None:
+        return None
+    other = replace(judge, wish=wish, played=0)
+    if near and not any(_is_near(other, one) for one in near):
+        return None
+    return sized(wish, other, ask, bound)[0]
+
+
+def _is_near(judge: Judge, one: Sized) -> bool:
+    """Whether a fleet nearly keeps the limits on some hundred requests."""
+    fleet = fleet_of(judge.wish, one.counts, one.laws, one.theta)
+    return judge.excess(judge.once(fleet, seed=0, count=FEW)) <= LIKELY
+
+
+def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | None = None) -> Iterator[Repair]:
     rich = _unlimited(wish, budget=True, stock=False)
-    if wish.budget_nanos is not None and (made := found(rich)) is not None:
+    if wish.budget_nanos is not None and (made := _found(rich, judge, ask, bound)) is not None:
         to = made.cost_nanos / NANO
         yield _raise("slo.limits.cost_per_hour", wish.budget_nanos / NANO, to, "per hour")
     plenty = _unlimited(wish, budget=False, stock=True)
-    if plenty.supply != wish.supply and (made := found(plenty)) is not None:
+    if plenty.supply != wish.supply and (made := _found(plenty, judge, ask, bound)) is not None:
         yield from _stock(wish, made)
+    near = [tried.nearest[1]] if tried is not None and tried.nearest is not None else []
+    near += dearest(wish, bound) if tried is not None else []
     for limit in wish.limits:
-        yield _looser(wish, limit, found)
-    for factor in FACTORS:
-        if found(wish.with_rate(wish.rate_qps / factor)) is not None:
-            to = wish.rate_qps / factor
-            at = f"slo.apps.{wish.app}.demand.rate_qps"
-            yield Repair(
-                at,
-                "lower",
-                wish.rate_qps - to,
-                to,
-                "qps",
-                f"lower {at} by {wish.rate_qps - to:.6g} qps to {to:.6g} qps",
-            )
+        stated = wish.wanted.latency[limit.place].max_ms
+        for to in (_rounded(stated * factor) for factor in FACTORS):
+            if _found(wish.with_limits({limit.place: to}), judge, ask, bound, near) is not None:
+                yield _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, to, "ms")
+                break
+    for to in (wish.rate_qps / factor for factor in SLOWER):
+        if _found(wish.with_rate(to), judge, ask, bound, near) is not None:
+            less, at = wish.rate_qps - to, f"slo.apps.{wish.app}.demand.rate_qps"
+            yield Repair(at, "lower", less, to, "qps", f"lower {at} by {less:.6g} qps to {to:.6g} qps")
             break
-
-
-def _looser(wish: Wish, limit: Limit, found: Callable[[Wish], Sized | None]) -> Repair | None:
-    """The first of some steps of a limit that lets a fleet be found."""
-    stated = wish.wanted.latency[limit.place].max_ms
-    for factor in FACTORS:
-        to = _rounded(stated * factor)
-        looser = replace(limit, max_ms=limit.max_ms + to - stated)
-        other = replace(wish, limits=tuple(looser if one is limit else one for one in wish.limits))
-        if found(other) is not None:
-            return _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, to, "ms")
-    return None
 
 
 def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -156,6 +156,12 @@ class Wish:
     def with_rate(self, rate_qps: float) -> Wish:
         """The same for another rate."""
         return replace(self, rate_qps=rate_qps, demand=replace(self.demand, rate_qps=rate_qps))
+
+    def with_limits(self, stated: Mapping[int, float]) -> Wish:
+        """The same where the limits at these places of the file are stated as so many ms."""
+        more = {place: to - self.wanted.latency[place].max_ms for place, to in stated.items()}
+        limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
+        return replace(self, limits=tuple(limits))
 
 
 def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
