@@ -13,6 +13,7 @@ from hetplan.cli import front_page
 from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.measure.evaluator_synthetic import draw
+from hetplan.profiles.read_plan import read_plan
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 SHARES = (1, 0.75, 0.5, 0.25, 0.125)
@@ -85,7 +86,7 @@ def test_a_front_is_every_plan_that_no_other_beats_and_each_point_is_a_verified_
     assert len(rows) == 1 + len(front)
     assert (tmp_path / "front" / "front.svg").read_text().count("<circle") == len(front)
     for (figures, point), row in zip(outcome.front.points, rows[1:], strict=True):
-        written = hp.load_plan(tmp_path / "front" / row.rsplit(",", 1)[1])
+        written = read_plan(tmp_path / "front" / row.rsplit(",", 1)[1])
         assert written.digest == point.plan.digest
         assert point.exit_code == 0
         assert point.plan is not None
