@@ -40,6 +40,8 @@ _WHERE = {
     "State": "hetplan.profiles.state",
     "Tools": "hetplan.planner.contract",
     "certify": "hetplan.planner.forms.form",
+    "compare_plans": "hetplan.studies.comparison",
+    "explain": "hetplan.studies.explain",
     "load_inputs": "hetplan.profiles.load",
     "load_profile": "hetplan.profiles.load",
     "load_slo": "hetplan.profiles.load",
@@ -75,6 +77,8 @@ __all__ = [
     "Tools",
     "__version__",
     "certify",
+    "compare_plans",
+    "explain",
     "load_inputs",
     "load_profile",
     "load_slo",
@@ -113,6 +117,8 @@ if TYPE_CHECKING:
     from hetplan.profiles.read_plan import read_plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
+    from hetplan.studies.comparison import compare_plans
+    from hetplan.studies.explain import explain
     from hetplan.studies.whatif import whatif
 
 

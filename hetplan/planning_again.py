@@ -54,7 +54,7 @@ class Planner:
         **choices: Any,
     ) -> Outcome:
         """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
-        profile = self._profile()
+        profile = self.loaded
         inputs = load_inputs(profile, slo, state=state, measured=measured)
         if demand:
             inputs = load_inputs(profile, _with_demand(inputs.slo, demand), state=state, measured=measured)
@@ -75,7 +75,9 @@ class Planner:
     def __setstate__(self, held: Mapping[str, Any]) -> None:
         self.__dict__.update(held, _lock=threading.Lock())
 
-    def _profile(self) -> Loaded[Profile]:
+    @property
+    def loaded(self) -> Loaded[Profile]:
+        """The profile, read once."""
         with self._lock:
             if self._read is None:
                 several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)

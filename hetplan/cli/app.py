@@ -68,6 +68,7 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
+    _Command("explain", "explain:explain", "Plan", ("hetplan explain plan.json profile.json slo.json",)),
     _Command("whatif", "whatif:whatif", "Plan", ("hetplan whatif profile.json slo.json --vary budget=1:5",)),
     _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
     _Command(
@@ -79,6 +80,8 @@ _COMMANDS = (
             "hetplan report plan.json -o report.html",
         ),
     ),
+    _Command("desk", "desk:desk", "Plan", ("hetplan desk profile.json slo.json", "hetplan desk --port 0")),
+    _Command("serve", "desk:serve", "Plan", ("HETPLAN_TOKEN=... hetplan serve --port 8610",)),
     _Command(
         "diff",
         "plans:diff",

@@ -40,6 +40,8 @@ _PACKAGES = (
     _Package("torch", "torch", "Bayesian optimisation", "bayes"),
     _Package("botorch", "botorch", "Bayesian optimisation", "bayes"),
     _Package("gpytorch", "gpytorch", "Bayesian optimisation", "bayes"),
+    _Package("starlette", "starlette", "the server of `hetplan desk` and `hetplan serve`", "desk"),
+    _Package("uvicorn", "uvicorn", "the same", "desk"),
     _Package("onnxruntime", "onnxruntime", "the embedded model server", "serve"),
 )
 

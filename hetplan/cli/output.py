@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 from dataclasses import dataclass, field
@@ -137,7 +136,9 @@ class Output:
     def send(self, message: dict[str, Any]) -> None:
         """One JSON line; nothing where people read. `machine` is standard output while engines are kept off it."""
         if self.as_json:
-            line = json.dumps(_finite(message), ensure_ascii=False, allow_nan=False)
+            from hetplan.profiles.plain_data import finite
+
+            line = json.dumps(finite(message), ensure_ascii=False, allow_nan=False)
             print(line, file=self.machine or sys.stdout, flush=True)
 
     def warn(self, text: str, *, kind: str = "warning") -> None:
@@ -152,14 +153,3 @@ class Output:
     def end(self, code: int, reason: str, **body: Any) -> None:
         """Set how the command ends; `body` goes into the last JSON object."""
         self._ending = Ending(code, reason, (), body)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: a bound that is not there yet is null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | str) else str(value)

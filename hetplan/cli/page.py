@@ -65,6 +65,11 @@ class Page:
         if not self._muted:
             print(printable(text), file=self.stream)
 
+    def flush(self) -> None:
+        """Let a reader at the other end of a pipe have what was written so far."""
+        if not self._muted:
+            self.stream.flush()
+
     def heading(self, text: str) -> None:
         """A line that opens a section, after an empty one."""
         if self._muted:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetplan.cli.page import Page, number
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Notice, Plan, Solve
     from hetplan.profiles.workers import Worker
 
-__all__ = ["outcome_body", "show_notices", "show_outcome", "show_plan"]
+__all__ = ["show_notices", "show_outcome", "show_plan"]
 
 MOST_ROUTES = 12
 
@@ -201,16 +200,3 @@ def show_outcome(outcome: Outcome, page: Page) -> None:
         page.heading("What would make it possible")
         for number, repair in enumerate(outcome.repairs, start=1):
             page.line(f"  {number}. {repair.text}")
-
-
-def outcome_body(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as the last JSON object says it."""
-    return {
-        "status": outcome.status,
-        "why": list(outcome.why),
-        "repairs": [asdict(repair) for repair in outcome.repairs],
-        "claims": [claim.model_dump(mode="json") for claim in outcome.claims],
-        "warnings": [notice.model_dump(mode="json") for notice in outcome.warnings],
-        "violations": list(outcome.violations),
-        "plan": outcome.plan.model_dump(mode="json", by_alias=True) if outcome.plan is not None else None,
-    }

@@ -17,11 +17,11 @@ from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
-    from hetplan.drawing.report import BillLine, Documents
+    from hetplan.drawing.report import Documents
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["bill_of", "report", "write_page"]
+__all__ = ["report", "write_page"]
 
 Files = Annotated[
     list[Path] | None,
@@ -95,6 +95,7 @@ def _with_files(
         )
     from hetplan.front_door import verify
     from hetplan.profiles.load import load_inputs
+    from hetplan.serving.bill import bill_of
 
     *profiles, slo = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
@@ -129,24 +130,6 @@ def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict
     except InputError as error:
         out.warn(f"not simulated: {error.faults[0].why}")
         return None
-
-
-def bill_of(plan: Plan, inputs: Inputs) -> list[BillLine]:
-    """What each group of workers costs, by the prices of the profile."""
-    from hetplan.drawing.report import BillLine
-    from hetplan.profiles.fields import NANO
-    from hetplan.serving.loads import offer_of, worker_price
-
-    lines = []
-    for worker in plan.workers:
-        try:
-            price = worker_price(inputs, worker)
-        except (InputError, KeyError):
-            price = None
-        offer = offer_of(inputs.profile, worker) or worker.hardware
-        each = None if price is None else price / NANO
-        lines.append(BillLine(worker.id, worker.count, worker.hardware, offer, each, worker.period))
-    return lines
 
 
 def _policies(plan: Plan) -> dict[str, str]:

@@ -258,7 +258,7 @@ def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str
 
 
 def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
-    from hetplan.cli.plan_page import outcome_body, show_outcome
+    from hetplan.cli.plan_page import show_outcome
 
     written = None
     if front is not None and outcome.plan is not None and outcome.front is None:
@@ -274,7 +274,7 @@ def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None 
             write_plan(outcome.plan, Path(output))
             written = output
     show_outcome(outcome, out.people)
-    body = outcome_body(outcome)
+    body = outcome.as_dict()
     if outcome.front is not None:
         from hetplan.cli.front_page import front_body, show_front, write_front
 

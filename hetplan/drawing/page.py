@@ -117,6 +117,10 @@ class Html:
         )
         return "\n".join([head, '<body class="hp"><main>', *self._parts, "</main></body></html>"]) + "\n"
 
+    def body(self) -> str:
+        """The same without style sheet, for a page that has it."""
+        return "\n".join(self._parts)
+
     def fragment(self) -> str:
         """The same as a part of another page, as a notebook shows it."""
         return "\n".join([f"<style>{PAGE_STYLE}</style>", '<div class="hp">', *self._parts, "</div>"]) + "\n"

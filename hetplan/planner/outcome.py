@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from hetplan.errors import NoPlan
 from hetplan.planner.draft import Repair
@@ -78,6 +79,18 @@ class Outcome:
         """The same outcome after a simulation; `broken` are the promises and wishes that it broke."""
         finding = replace(self.finding, promise_broken=bool(broken))
         return replace(self, finding=finding, violations=(*self.violations, *broken))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The outcome as plain data."""
+        return {
+            "status": self.status,
+            "why": list(self.why),
+            "repairs": [asdict(repair) for repair in self.repairs],
+            "claims": [claim.model_dump(mode="json") for claim in self.claims],
+            "warnings": [notice.model_dump(mode="json") for notice in self.warnings],
+            "violations": list(self.violations),
+            "plan": self.plan.model_dump(mode="json", by_alias=True) if self.plan is not None else None,
+        }
 
     def _repr_html_(self) -> str:
         """The outcome as a notebook shows it: the plan, or why there is none and what would give one."""

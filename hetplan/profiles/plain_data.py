@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import json_path, shortened
 
-__all__ = ["MOST_LEVELS", "plain", "too_deep"]
+__all__ = ["MOST_LEVELS", "finite", "plain", "too_deep"]
 
 MOST_LEVELS = 64
 """Deeper nesting is a slip or an attack; no format of ours comes near."""
@@ -64,3 +64,18 @@ def _encodable(text: str, at: tuple[str | int, ...], file: str) -> str:
             file=file, path=json_path(at), value=shortened(text), why="whole Unicode characters", remedy="Retype it."
         ) from None
     return text
+
+
+def finite(value: Any) -> Any:
+    """What is written as JSON, which has no infinity: a bound that is not there yet is null.
+
+    >>> finite({"bound": float("inf"), "value": (1, 2.5)})
+    {'bound': None, 'value': [1, 2.5]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -10,14 +10,29 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.front_door import Choice, choose, plan_for
 from hetplan.planner.answer import Limits
+from hetplan.planner.draft import Edit
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.repairs import edited
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.loads import worker_price
-from hetplan.studies.axes import Axis, Files, changed
+from hetplan.studies.axes import Axis, Files, changed, factor
 
-__all__ = ["Asked", "Task", "bill", "fleet_of", "fleet_text", "found_of", "solved"]
+__all__ = [
+    "HOURS_A_MONTH",
+    "Asked",
+    "Task",
+    "bill",
+    "fleet_of",
+    "fleet_text",
+    "found_of",
+    "is_price",
+    "solved",
+    "tried",
+]
+
+HOURS_A_MONTH = 730.0
 
 Task = dict[str, Any]
 """`values` per axis, and whether the plan is `sized` as `hetplan solve` would, or by its program alone."""
@@ -89,6 +104,19 @@ def solved(asked: Asked, task: Task, cancel: threading.Event | None = None) -> d
     return {**task, **found}
 
 
+def tried(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
+    """What is found with these `factors` on and `edits` of the files, as plain data."""
+    documents = asked.files.documents
+    for name, value in task.get("factors", ()):
+        documents = factor(documents, name, value)
+    edits = [Edit(file, tuple(steps), value) for file, steps, value in task.get("edits", ())]
+    try:
+        inputs = asked.files.inputs_with(edited(documents, edits))
+        return found_of(asked.plan(inputs, sized=bool(task.get("sized")), cancel=cancel), inputs)
+    except InputError as error:
+        return {"status": "refused", "why": str(error.faults[0]), "fleet": None, "ok": False}
+
+
 def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
     """The figures of an outcome that studies compare."""
     plan = outcome.plan if outcome.exit_code in (0, 4) else None
@@ -117,6 +145,7 @@ def fleet_of(plan: Plan) -> dict[str, int]:
     found: dict[str, int] = {}
     for worker in plan.workers:
         name = worker.offer or worker.hardware
+        name += f" in {worker.period}" if len(plan.periods) > 1 else ""
         if several:
             runs = sorted({load.variant or load.node or load.id for load in worker.loads})
             name = f"{name} {'+'.join(runs)}" if runs else name
@@ -137,6 +166,8 @@ def fleet_text(fleet: Mapping[str, int] | None) -> str:
 
 def bill(plan: Plan, inputs: Inputs) -> float | None:
     """What the machines of a plan cost per hour at the prices of these inputs; None where a price is not known."""
+    if len(plan.periods) > 1:
+        return _mean_bill(plan, inputs)
     total = 0
     for worker in plan.workers:
         price = worker_price(inputs, worker)
@@ -144,6 +175,19 @@ def bill(plan: Plan, inputs: Inputs) -> float | None:
             return None
         total += price * worker.count
     return total / NANO
+
+
+def _mean_bill(plan: Plan, inputs: Inputs) -> float | None:
+    """The mean over periods, each as long as it is; None where one has no end."""
+    total, seconds = 0.0, 0.0
+    for period in plan.periods:
+        workers = tuple(worker for worker in plan.workers if worker.period == period.id)
+        one = bill(plan.model_copy(update={"periods": (period,), "workers": workers}), inputs)
+        if one is None or period.end_s is None:
+            return None
+        total += one * (period.end_s - period.start_s)
+        seconds += period.end_s - period.start_s
+    return total / seconds if seconds > 0 else None
 
 
 def _slopes(asked: Asked, values: Sequence[float], plan: Plan, inputs: Inputs) -> list[float | None]:

@@ -31,7 +31,7 @@ def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: A
     (files.folder / "whatif.jsonl").write_text(ran.out)
     assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
     page = files.folder / "report.html"
-    drawn = run("report", files.plan, files.profile, files.slo, "--whatif", files.folder / "whatif.jsonl", "-o", page)
+    drawn = run("report", files.plan, "--whatif", files.folder / "whatif.jsonl", "-o", page)
     assert drawn.code == 0, drawn.err
     assert "rate_qps along budget" in page.read_text()
 
@@ -41,3 +41,19 @@ def test_whatif_without_a_plan_anywhere_is_infeasible(run: Callable[..., Any], f
     assert ran.code == 3
     assert "no plan: " in ran.out
     assert run("whatif", files.profile, files.slo).code == 2
+
+
+def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[..., Any], files: Any) -> None:
+    assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
+    ran = run("explain", files.plan, files.profile, files.slo)
+    assert ran.code == 0, ran.err
+    assert "Why these" in ran.out
+    assert "b-od" in ran.out.split("Why not those")[1]
+    assert "budget" in ran.out.split("What binds")[1]
+    alone = run("explain", files.plan)
+    assert "per month of 730 hours" in alone.out
+    assert run("explain", files.plan, files.profile).code == 2
+    assert run("explain", files.plan, files.profile, files.slo, "--json").lines[-1]["fleet"] == {
+        "a-od": 2,
+        "base-od": 2,
+    }

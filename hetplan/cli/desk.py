@@ -1,0 +1,126 @@
+"""`hetplan desk` and `hetplan serve`: a page to plan by hand, and planning for other programs over HTTP."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetplan.cli.output import Exit, Output
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.desk.work import Allowance
+
+__all__ = ["desk", "serve"]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PROFILE... SLO]", help="Files to begin with; others may be loaded."),
+]
+HostName = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on: this machine only.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Requests worked on side by side.")]
+Waiting = Annotated[int, typer.Option("--waiting", min=0, help="Requests that may wait; more get 429.")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="The longest that one request may take.")]
+Megabytes = Annotated[float, typer.Option("--megabytes", min=0.001, help="The largest request.")]
+
+
+def desk(
+    files: Files = None,
+    host: HostName = "127.0.0.1",
+    port: Port = 8610,
+    at_once: AtOnce = 2,
+    waiting: Waiting = 16,
+    seconds: Seconds = 60.0,
+    megabytes: Megabytes = 8.0,
+) -> None:
+    """Open a page on this machine to plan by hand.
+
+    Move budget, limits, rate and stock, pin machines: the plan follows at once with planned sizes, marked as not yet
+    confirmed, and the confirmed one replaces it. Needs the extra `desk`: pip install 'hetplan[desk]'.
+    """
+    with Output("desk") as out:
+        _serve(out, (host, port), _allowance(at_once, waiting, seconds, megabytes), page=True, begin=_documents(files))
+
+
+def serve(
+    host: HostName = "127.0.0.1",
+    port: Port = 8610,
+    at_once: AtOnce = 2,
+    waiting: Waiting = 16,
+    seconds: Seconds = 60.0,
+    megabytes: Megabytes = 8.0,
+) -> None:
+    """Answer POST /v1/solve, /v1/verify and /v1/simulate for other programs.
+
+    The contract is at /v1/openapi.json. The token is HETPLAN_TOKEN of the environment, else a new one that is shown.
+    Needs the extra `desk`: pip install 'hetplan[desk]'.
+    """
+    with Output("serve") as out:
+        _serve(out, (host, port), _allowance(at_once, waiting, seconds, megabytes), page=False, begin=None)
+
+
+def _allowance(at_once: int, waiting: int, seconds: float, megabytes: float) -> Allowance:
+    _check_installed()
+    from hetplan.desk.work import Allowance
+
+    return Allowance(at_once=at_once, waiting=waiting, seconds=seconds, bytes=int(megabytes * 1e6))
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    absent = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if absent:
+        why = f"the server needs {' and '.join(absent)}"
+        raise InputError.one(file="hetplan desk", why=why, remedy="Install the extra: pip install 'hetplan[desk]'.")
+
+
+def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
+    """The profile and the SLO as documents, checked as every command checks them."""
+    if not files:
+        return None
+    if len(files) < 2:
+        why = "a profile and an SLO file are needed, or neither"
+        raise InputError.one(file=str(files[0]), why=why, remedy="Name both: hetplan desk profile.json slo.json.")
+    from hetplan.profiles.load import load_inputs
+    from hetplan.profiles.read_json import read_json
+
+    *profiles, slo = files
+    inputs = load_inputs(profiles, slo)
+    if len(profiles) == 1:
+        return read_json(profiles[0], file=str(profiles[0])), read_json(slo, file=str(slo))
+    merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {"format": inputs.profile.format, **merged}, read_json(slo, file=str(slo))
+
+
+def _serve(
+    out: Output, at: tuple[str, int], allowance: Allowance, *, page: bool, begin: tuple[Any, Any] | None
+) -> None:
+    from hetplan import __version__
+    from hetplan.desk import server
+
+    host, port = at
+    token = os.environ.get("HETPLAN_TOKEN") or secrets.token_urlsafe(18)
+    loopback = server.is_loopback(host)
+    if not loopback:
+        out.warn(
+            f"{host} can be reached from other machines, and nothing is encrypted: keep the token, or use a tunnel"
+        )
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = f"cannot listen there: {error.strerror or error}"
+        raise InputError.one(file="--port", value=port, why=why, remedy="Name a port that is free, or 0.") from None
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}"
+    out.people.line(f"{address}/?token={token}" if page else f"{address}/v1/openapi.json?token={token}")
+    out.people.flush()
+    server.serve(server.Desk(token, allowance, page, loopback, begin, __version__), listening)
+    out.end(Exit.OK, "stopped")

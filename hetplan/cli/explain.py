@@ -1,0 +1,149 @@
+"""`hetplan explain`: why a plan has these machines and not others, and what it costs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile
+from hetplan.cli.given_files import plan_from
+from hetplan.cli.output import Exit, Output
+from hetplan.cli.page import number
+from hetplan.cli.whatif import Jobs, JournalFile, On
+from hetplan.errors import InputError
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Plan
+    from hetplan.studies.explain import Absent, Explanation
+
+__all__ = ["explain"]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="The plan's own files, to try others with."),
+]
+
+
+def explain(
+    plan: PlanFile,
+    files: Files = None,
+    state: StateFile = None,
+    measured: Measured = None,
+    jobs: Jobs = 1,
+    on: On = None,
+    journal: JournalFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a plan has these machines, what would bring in others, what binds and what it costs.
+
+    With the plan's files each of these is tried by solving again; without them, what the plan says itself is shown.
+    """
+    with Output("explain", as_json=as_json) as out:
+        given = plan_from(plan, warn=out.warn)
+        if not files:
+            _of_plan(out, given)
+            return
+        if len(files) < 2:
+            remedy = "Name both: hetplan explain plan.json profile.json slo.json."
+            raise InputError.one(file=str(files[0]), why="a profile and an SLO file, or neither", remedy=remedy)
+        from hetplan.cli.long_work import interruptible, progress, quiet_engines
+        from hetplan.profiles.load import load_inputs
+        from hetplan.studies.explain import explain_for
+        from hetplan.studies.spread import Spread
+
+        inputs = load_inputs(files[:-1], files[-1], state=state, measured=measured)
+        with quiet_engines(out), progress(out) as show:
+
+            def work(cancel: threading.Event) -> Explanation:
+                spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel)
+                return explain_for(given, inputs, spread=spread)
+
+            found = interruptible(work, say=out.note)
+        _show(out, found)
+        out.end(Exit.OK, "explained", **found.as_dict())
+
+
+def _of_plan(out: Output, plan: Plan) -> None:
+    """What a plan says of itself."""
+    from hetplan.cli.plan_page import show_plan
+    from hetplan.studies.comparison import per_million
+    from hetplan.studies.points import HOURS_A_MONTH
+
+    show_plan(plan, out.people)
+    cost = next((one.value for one in plan.promises if one.quantity == "cost_per_hour"), None)
+    if cost is not None:
+        _bill(out, cost, cost * HOURS_A_MONTH, per_million(plan, cost, None), None)
+    out.people.line()
+    out.people.line("With the plan's PROFILE and SLO, other machines are tried.")
+    out.end(Exit.OK, "what the plan says itself")
+
+
+def _bill(out: Output, hour: float | None, month: float | None, queries: float | None, tokens: float | None) -> None:
+    rows = [("per hour", hour), ("per month of 730 hours", month), ("per million queries", queries)]
+    rows += [("per million output tokens", tokens)]
+    out.people.heading("What it costs")
+    out.people.table(("cost", ""), [(name, number(value)) for name, value in rows if value is not None])
+
+
+def _show(out: Output, found: Explanation) -> None:
+    from hetplan.studies.points import fleet_text
+
+    page = out.people
+    goal = f"{found.sense} {found.about}: {number(found.value)}"
+    page.line(f"{fleet_text(found.fleet)} ({goal})")
+    _bill(out, found.cost_per_hour, found.cost_per_month, found.cost_per_million_queries, found.cost_per_million_tokens)
+    others = [
+        (one.without_one_of, "cannot be done without" if one.worse_by is None else _worse(found, one.worse_by),
+         fleet_text(one.fleet) if one.fleet is not None else one.why)
+        for one in found.others
+    ]  # fmt: skip
+    if others:
+        page.heading("Why these: the best fleet with one fewer, best first")
+        page.table(("one fewer", found.about, "fleet"), others)
+    if found.absent:
+        page.heading("Why not those")
+        page.table(
+            ("offer", "what keeps it out"), [(one.offer, "; ".join(_kept_out(found, one))) for one in found.absent]
+        )
+    if found.bounds:
+        page.heading("What binds")
+        rows = [
+            (one.limit, number(one.now), f"{one.step:+g} {one.unit}".strip(),
+             one.why if one.brings is None else f"{one.brings:+.6g}" if one.brings else "nothing",
+             fleet_text(one.fleet))
+            for one in found.bounds
+        ]  # fmt: skip
+        saves = "saves" if found.sense == "min" else "brings"
+        page.table(("limit", "now", "with", f"{saves} ({found.about})", "fleet then"), rows)
+    if found.notes:
+        page.line()
+    for note in found.notes:
+        page.line(f"  {note}")
+
+
+def _worse(found: Explanation, worse: float) -> str:
+    if not worse:
+        return "no worse"
+    return f"{number(abs(worse))} {'more' if found.sense == 'min' else 'less'}"
+
+
+def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
+    if one.taken_by_program:
+        yield "the program alone takes it: the fleet with it does not keep its promise in simulation"
+        return
+    if one.worse_by is not None:
+        yield f"with one of it {_worse(found, one.worse_by)} {found.about}"
+    elif one.why:
+        yield "with one of it there is no plan"
+    if one.enters_at_price is not None and one.price:
+        yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
+    else:
+        yield "not even for next to nothing"
+    if one.enters_at_times is not None:
+        yield f"comes in where it takes {one.enters_at_times:.0%} of the measured times"
+    else:
+        yield "not even 20 times as fast"

@@ -1,0 +1,279 @@
+"""What a server answers: a request's document in, a document out. No network is known here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hetplan.desk.work import Allowance
+from hetplan.drawing.charts import Bar, Curve, bars, curves
+from hetplan.drawing.fleet import fleet_picture
+from hetplan.drawing.page import Html
+from hetplan.drawing.report import claim_words
+from hetplan.drawing.svg import short
+from hetplan.errors import Fault, InputError
+from hetplan.front_door import choose, options_of, simulate, verify
+from hetplan.planner.answer import Limits
+from hetplan.planner.outcome import Outcome
+from hetplan.planning_again import Planner
+from hetplan.profiles.canonical import digest
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plain_data import finite
+from hetplan.serving.bill import bill_of
+
+__all__ = ["Answers"]
+
+Document = Mapping[str, Any]
+MOST_PLANNERS = 8
+MOST_SEEDS = 20
+_FILES = ("profile", "slo", "state", "measured", "plan")
+_LIMITS = ("seconds", "work", "gap", "seed")
+
+
+class Answers:
+    """The answers of one server; profiles that were asked about lately are kept parsed."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.allowance = allowance
+        self._planners: OrderedDict[str, Planner] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def by_path(self) -> Mapping[str, Callable[[Document, threading.Event], dict[str, Any]]]:
+        """Which answer each path gives."""
+        return {
+            "/v1/solve": self.solve,
+            "/v1/verify": self.verify,
+            "/v1/simulate": self.simulate,
+            "/desk/look": self.look,
+            "/desk/curve": self.curve,
+        }
+
+    def solve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+        """A plan, or why there is none and what would give one."""
+        _known(asked, (*_FILES[:4], "question", "formulation", "options", "limits", "require_proof"))
+        outcome = self._outcome(asked, cancel)
+        body = {"exit": outcome.exit_code, "reason": outcome.reason, **outcome.as_dict()}
+        return _plain(body)
+
+    def verify(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+        """What a plan's own files say of it."""
+        del cancel  # a verification is over before anybody could stop it
+        _known(asked, _FILES)
+        report = verify(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), **_beside(asked))
+        return _plain(
+            {
+                "ok": report.ok,
+                "violations": [vars(one) for one in report.violations],
+                "checked": list(report.checked),
+                "skipped": [str(what) for what in report.skipped],
+                "unchecked": report.unchecked,
+                "claims": [{**vars(one), "word": str(one.word)} for one in report.claims],
+            }
+        )
+
+    def simulate(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+        """A plan played under its demand."""
+        played = ("seeds", "seed", "duration_s", "noise", "arrivals")
+        how: dict[str, Any] = {name: asked[name] for name in played if name in asked}
+        _known(asked, (*_FILES, *how))
+        kinds = {"seeds": int, "seed": int, "duration_s": (int, float), "noise": str, "arrivals": str}
+        for name, value in how.items():
+            if isinstance(value, bool) or not isinstance(value, kinds[name]):  # type: ignore[arg-type]
+                raise _wrong(name, value, "another kind of value", f"See {name} in /v1/openapi.json.")
+        if not 1 <= how.get("seeds", 1) <= MOST_SEEDS or how.get("seed", 0) < 0 or how.get("duration_s", 1) <= 0:
+            raise _wrong("seeds", how.get("seeds"), f"1 to {MOST_SEEDS} seeds, and a duration above 0", "Correct it.")
+        how |= _beside(asked)
+        report = simulate(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), cancel=cancel, **how)
+        return _plain(report.as_dict())
+
+    def look(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+        """For the page: the plan as pictures; quickly, with planned sizes, unless it is to be confirmed."""
+        _known(asked, (*_FILES[:4], "confirm"))
+        begun = time.perf_counter()
+        quick = {} if asked.get("confirm") else self._quick(asked)
+        outcome = self._outcome({**asked, "options": quick}, cancel)
+        page = Html("")
+        page.text(f"{outcome.status}: {outcome.reason}", "bad" if outcome.plan is None else "")
+        page.items(outcome.why)
+        page.items(outcome.violations)
+        page.items(one.text for one in outcome.repairs)
+        if outcome.plan is not None:
+            self._draw(page, outcome, asked)
+        return _plain(
+            {
+                "confirmed": not quick,
+                "status": outcome.status,
+                "html": page.body(),
+                "plan": outcome.as_dict()["plan"],
+                "ms": round((time.perf_counter() - begun) * 1000, 1),
+            }
+        )
+
+    def curve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+        """For the page: the objective and the cost over one number of the SLO file, with planned sizes."""
+        _known(asked, (*_FILES[:4], "path", "values", "label"))
+        path, values = asked.get("path"), asked.get("values")
+        if not isinstance(path, list) or not path or not isinstance(values, list) or not values:
+            raise _wrong("path", path, "path and values are lists", 'Write "path": ["limits", "cost_per_hour"].')
+        if len(values) > self.allowance.points:
+            raise _wrong("values", len(values), f"at most {self.allowance.points} points", "Send fewer.")
+        quick, found = self._quick(asked), list[Outcome | None]()
+        for value in values:
+            changed = _with(_file(asked, "slo"), path, value)
+            try:
+                found.append(self._outcome({**asked, "slo": changed, "options": quick}, cancel, repairs=False))
+            except InputError:
+                found.append(None)
+        claims = [one.claims[0] if one is not None and one.plan is not None and one.claims else None for one in found]
+        about = next((claim.about for claim in claims if claim is not None), "nothing")
+        x, y = [float(value) for value in values], [None if one is None else one.value for one in claims]
+        now = _at(_file(asked, "slo"), path)
+        limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
+        label = str(asked.get("label") or path[-1])
+        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=about, limits=limits)
+        return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
+
+    def _draw(self, page: Html, outcome: Outcome, asked: Document) -> None:
+        assert outcome.plan is not None
+        plan, slo = outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True), _file(asked, "slo")
+        lines = bill_of(outcome.plan, load_inputs(self._planner(asked).loaded, slo, **_beside(asked)))
+        known = [line for line in lines if line.cost is not None]
+        facts = [("per hour", short(sum(line.cost or 0.0 for line in known)))] if known else []
+        facts.append(("machines", short(sum(worker.count for worker in outcome.plan.workers))))
+        facts += [(f"{one.app or ''} {one.quantity}".strip(), short(one.value)) for one in outcome.plan.promises[:4]]
+        page.facts(facts)
+        if plan.get("workers"):
+            page.picture(fleet_picture(plan, slo))
+        named = [(f"{one.count} x {one.offer}", one.cost or 0.0) for one in known[:20]]
+        drawn = [Bar(name, cost, f"{short(cost)} per hour") for name, cost in named]
+        if drawn:
+            page.picture(bars(drawn, title="the bill"))
+        page.items(claim_words(claim) for claim in plan.get("claims", ()))
+        page.items(f"{one.code} {one.at}: {one.text}" for one in outcome.plan.warnings[:10])
+
+    def _outcome(self, asked: Document, cancel: threading.Event, *, repairs: bool = True) -> Outcome:
+        options, limits = asked.get("options", {}), asked.get("limits", {})
+        for name, held in (("options", options), ("limits", limits)):
+            if not isinstance(held, Mapping):
+                raise _wrong(name, held, "an object", 'Write {"seconds": 10}.')
+        _known(limits, _LIMITS, at="limits.")
+        for name, value in limits.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise _wrong(f"limits.{name}", value, "a number, not negative", "Correct it.")
+        seconds = min(float(limits.get("seconds", self.allowance.seconds)), self.allowance.seconds)
+        choices = {name: asked[name] for name in ("question", "formulation") if asked.get(name) is not None}
+        for name, value in choices.items():
+            if not isinstance(value, str):
+                raise _wrong(name, value, "a text", "Name one that `hetplan questions` lists.")
+        return self._planner(asked).plan(
+            _file(asked, "slo"),
+            **_beside(asked),
+            cancel=cancel,
+            options=dict(options),
+            limits=replace(Limits(), **{**limits, "seconds": seconds}),
+            require_proof=bool(asked.get("require_proof")),
+            try_repairs=repairs,
+            **choices,
+        )
+
+    def _quick(self, asked: Document) -> dict[str, Any]:
+        """The options that leave simulation out of planning, where the question has such."""
+        inputs = load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
+        choice = choose(inputs)
+        if "size" not in choice.options.__class__.model_fields:
+            return {}
+        try:
+            options_of(choice.problem, choice.formulation, {"size": "planned"})
+        except InputError:
+            return {}
+        return {"size": "planned"}
+
+    def _planner(self, asked: Document) -> Planner:
+        profile = self._profile(asked)
+        key = digest(profile)
+        with self._lock:
+            planner = self._planners.pop(key, None) or Planner(profile)
+            self._planners[key] = planner
+            while len(self._planners) > MOST_PLANNERS:
+                self._planners.popitem(last=False)
+        return planner
+
+    def _profile(self, asked: Document) -> Any:
+        """One profile, or a list of them that are merged; never the name of a file."""
+        held = asked.get("profile")
+        if isinstance(held, Sequence) and not isinstance(held, str) and held and all(isinstance(x, dict) for x in held):
+            return list(held)
+        return _file(asked, "profile")
+
+
+def _file(asked: Document, name: str) -> dict[str, Any]:
+    """A document of the request; a name of a file would make the server read it."""
+    held = asked.get(name)
+    if not isinstance(held, dict):
+        why = "is missing" if held is None else "a server is handed documents, never names of files"
+        raise _wrong(name, "" if held is None else held, why, f"Send the {name} itself, as an object.")
+    if name == "slo":
+        apps = held.get("apps")
+        for app, wanted in apps.items() if isinstance(apps, dict) else ():
+            demand = wanted.get("demand") if isinstance(wanted, dict) else None
+            if isinstance(demand, dict) and demand.get("trace") is not None:
+                remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
+                raise _wrong(f"slo.apps.{app}.demand.trace", "a file", "a server reads no files", remedy)
+    return held
+
+
+def _beside(asked: Document) -> dict[str, Any]:
+    return {name: _file(asked, name) for name in ("state", "measured") if asked.get(name) is not None}
+
+
+def _known(asked: Document, names: Sequence[str], *, at: str = "") -> None:
+    faults = [
+        Fault("request", f"$.{at}{name}", "", "unknown key of this request", f"Known: {', '.join(names)}.")
+        for name in asked
+        if name not in names
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _wrong(path: str, value: object, why: str, remedy: str) -> InputError:
+    found = repr(value)[:60] if value != "" else ""
+    return InputError.one(file="request", path=f"$.{path}", value=found, why=why, remedy=remedy)
+
+
+def _with(document: Any, path: Sequence[Any], value: Any) -> Any:
+    """The document with one value changed."""
+    if not path:
+        return value
+    step, *rest = path
+    if isinstance(document, list) and isinstance(step, int) and 0 <= step < len(document):
+        return [_with(one, rest, value) if number == step else one for number, one in enumerate(document)]
+    if isinstance(document, dict) and isinstance(step, str):
+        return {**document, step: _with(document.get(step), rest, value)}
+    raise _wrong("path", list(path), "no such place in the SLO file", "Name one that is there.")
+
+
+def _at(document: Any, path: Sequence[Any]) -> Any:
+    for step in path:
+        try:
+            document = document[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return not isinstance(value, bool) and float(value) == float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+
+
+def _plain(body: Any) -> dict[str, Any]:
+    held: dict[str, Any] = finite(body)
+    return held

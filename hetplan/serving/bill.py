@@ -1,0 +1,26 @@
+"""What each group of a plan's workers costs per hour, by the prices of the profile."""
+
+from __future__ import annotations
+
+from hetplan.drawing.report import BillLine
+from hetplan.errors import InputError
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.serving.loads import offer_of, worker_price
+
+__all__ = ["bill_of"]
+
+
+def bill_of(plan: Plan, inputs: Inputs) -> list[BillLine]:
+    """A line per group of workers; without a price where the profile says none."""
+    lines = []
+    for worker in plan.workers:
+        try:
+            price = worker_price(inputs, worker)
+        except (InputError, KeyError):
+            price = None
+        offer = offer_of(inputs.profile, worker) or worker.hardware
+        each = None if price is None else price / NANO
+        lines.append(BillLine(worker.id, worker.count, worker.hardware, offer, each, worker.period))
+    return lines

@@ -1,0 +1,309 @@
+"""Why a plan has these machines: each question about it is answered by solving again with one thing changed.
+
+- **Why this machine?** The best plan with one fewer of it. Every fleet that is not this one, nor this one with machines
+  added, has fewer of something; so the best of these plans is the second-best fleet, the next the third or a worse one.
+- **Why not that machine?** The best plan that must have one of it, where its hardware comes under one offer (what it is
+  dearer by is the reduced cost of a whole machine); the price at which it is in the best plan, and how much faster it
+  would have to be, found by halving.
+- **What binds?** Each limit with one more: a unit of money, a machine of stock, a millisecond, a query per second.
+
+All of it is asked of the program, whose bounds are certified; simulation would be asked hundreds of times. Where the
+program alone takes another fleet than the plan has, a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hetplan.front_door import Source
+from hetplan.planner.answer import Limits
+from hetplan.profiles.canonical import rounded
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_plan import read_plan
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.state import State
+from hetplan.studies.axes import Files
+from hetplan.studies.comparison import per_million
+from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried
+from hetplan.studies.spread import Spread
+from hetplan.studies.whatif import study_digest
+
+__all__ = ["Absent", "Bound", "Explanation", "Other", "explain", "explain_for"]
+
+CHEAPEST = 1e-3
+"""The least part of its price at which an offer is tried."""
+FASTEST = 0.05
+"""The least part of its measured times with which hardware is tried."""
+NEAR = 0.005
+"""A place that is looked for by halving is known to this part of what the files say."""
+
+Found = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another fleet: with one machine fewer of an offer."""
+
+    without_one_of: str
+    fleet: dict[str, int] | None
+    value: float | None
+    worse_by: float | None
+    cost_per_hour: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """An offer that the plan does not take: what one of it would cost, and what would bring it in."""
+
+    offer: str
+    worse_by: float | None
+    enters_at_price: float | None
+    price: float | None
+    enters_at_times: float | None
+    taken_by_program: bool = False
+    """The program alone takes it; the plan was sized by simulation, and does not."""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit, and what one more of it brings."""
+
+    limit: str
+    now: float
+    step: float
+    unit: str
+    brings: float | None
+    fleet: dict[str, int] | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is said about a plan."""
+
+    about: str
+    sense: str
+    value: float | None
+    fleet: dict[str, int]
+    cost_per_hour: float | None
+    cost_per_month: float | None
+    cost_per_million_queries: float | None
+    cost_per_million_tokens: float | None
+    others: tuple[Other, ...]
+    absent: tuple[Absent, ...]
+    bounds: tuple[Bound, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        found: dict[str, Any] = rounded({"format": "hetplan/explanation/1.0", **asdict(self)})
+        return found
+
+
+def explain(
+    plan: Source | Plan,
+    profile: Source | Profile | Sequence[Source | Profile],
+    slo: Source | Slo,
+    *,
+    state: Source | State | None = None,
+    measured: Source | None = None,
+    spread: Spread | None = None,
+) -> Explanation:
+    """Why this plan: around it, with one thing changed at a time.
+
+    >>> import hetplan as hp
+    >>> files = "examples/pool/llm-profile.json", "examples/pool/llm-slo.json"
+    >>> found = hp.explain(hp.solve(*files).require(), *files)
+    >>> [(one.without_one_of, round(one.worse_by, 2)) for one in found.others]
+    [('l4-ondemand', 0.1), ('a100-ondemand', 6.9)]
+    """
+    inputs = load_inputs(profile, slo, state=state, measured=measured)
+    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread)
+
+
+def explain_for(plan: Plan, inputs: Inputs, *, spread: Spread | None = None) -> Explanation:
+    """`explain` for what is read already."""
+    options = dict(plan.method.options)
+    asked = Asked.of(
+        Files.of(inputs), (), question=plan.question, formulation=plan.method.formulation, options=options,
+        limits=Limits(),
+    )  # fmt: skip
+    spread = spread or Spread()
+    spread.of = spread.of or study_digest(asked, ["explain", plan.digest or ""])
+    with spread:
+        return _Around(plan, asked, spread).said()
+
+
+@dataclass
+class _Around:
+    """The solves around one plan."""
+
+    plan: Plan
+    asked: Asked
+    spread: Spread
+    counts: dict[str, int] = field(init=False)
+    base: Found = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = {}
+        for worker in self.plan.workers:
+            if worker.offer is not None:
+                self.counts[worker.offer] = self.counts.get(worker.offer, 0) + worker.count
+
+    def said(self) -> Explanation:
+        (self.base,) = self._tried([{}])
+        fewer = [offer for offer in self.counts if self._counted(offer)]
+        absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
+        others = self._tried(
+            [{"edits": [["profile", ["offers", one, "stock"], self.counts[one] - 1]]} for one in fewer]
+        )
+        inputs, plan = self.asked.files.inputs, self.plan
+        cost = bill(plan, inputs)
+        return Explanation(
+            about=self.base.get("about", ""),
+            sense=self.base.get("sense", ""),
+            value=self.base.get("value"),
+            fleet=fleet_of(plan),
+            cost_per_hour=cost,
+            cost_per_month=None if cost is None else cost * HOURS_A_MONTH,
+            cost_per_million_queries=per_million(plan, cost, inputs),
+            cost_per_million_tokens=per_million(plan, cost, inputs, "output tokens"),
+            others=tuple(sorted((self._other(*one) for one in zip(fewer, others, strict=True)), key=_by_what_it_costs)),
+            absent=tuple(self._absent(absent)),
+            bounds=tuple(self._bounds()),
+            notes=tuple(self._notes()),
+        )
+
+    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        return self.spread.all(tried, self.asked, tasks, about="questions")
+
+    def _counted(self, offer: str) -> bool:
+        """Whether machines are rented by the offer's stock: hosts that are listed are there already."""
+        return not any(host.offer == offer for host in self.asked.files.inputs.profile.hosts.values())
+
+    def _worse(self, found: Found) -> float | None:
+        """By how much a value is worse than the plan's, in the unit of the objective."""
+        value, base = found.get("value"), self.base.get("value")
+        if not found["ok"] or value is None or base is None or found.get("about") != self.base.get("about"):
+            return None
+        return float(value - base if self.base.get("sense") == "min" else base - value)
+
+    def _other(self, offer: str, found: Found) -> Other:
+        why = "" if found["ok"] else found["why"]
+        return Other(offer, found["fleet"], found.get("value"), self._worse(found), found.get("cost_per_hour"), why)
+
+    def _absent(self, offers: Sequence[str]) -> Iterator[Absent]:
+        profile = self.asked.files.inputs.profile
+        forced: list[str] = []
+        for offer in offers:
+            kind = profile.offers[offer].hardware
+            alone = sum(one.hardware == kind for one in profile.offers.values()) == 1
+            if alone and not self.asked.files.inputs.slo.limits.instances.get(kind):
+                forced.append(offer)
+        tasks = [{"edits": [["slo", ["limits", "instances", profile.offers[o].hardware], [1, None]]]} for o in forced]
+        with_one = dict(zip(forced, self._tried(tasks), strict=True))
+        out = [offer for offer in offers if not _takes(self.base, offer)]
+        prices = self._halved(out, "price", CHEAPEST)
+        times = self._halved(out, "latency", FASTEST)
+        for offer in offers:
+            price = profile.offers[offer].price_per_hour / NANO
+            found = with_one.get(offer)
+            part = prices.get(offer)
+            yield Absent(
+                offer,
+                None if found is None else self._worse(found),
+                None if part is None else round(part * price, 9),
+                price,
+                times.get(offer),
+                offer not in out,
+                "" if found is None or found["ok"] else found["why"],
+            )
+
+    def _halved(self, offers: Sequence[str], what: str, least: float) -> dict[str, float]:
+        """For each offer the greatest part of its price, or of its times, with which it is in the best plan.
+
+        All offers are halved side by side. Those that are not taken even with the least part are left out.
+        """
+        low = dict.fromkeys(offers, least)
+        high = dict.fromkeys(offers, 1.0)
+        found = dict(zip(offers, self._tried([self._with(one, what, least) for one in offers]), strict=True))
+        open_ = [one for one in offers if _takes(found[one], one)]
+        taken = dict.fromkeys(open_, least)
+        while open_:
+            middle = {one: (low[one] + high[one]) / 2 for one in open_}
+            answers = self._tried([self._with(one, what, middle[one]) for one in open_])
+            for one, answer in zip(open_, answers, strict=True):
+                if _takes(answer, one):
+                    low[one] = taken[one] = middle[one]
+                else:
+                    high[one] = middle[one]
+            open_ = [one for one in open_ if high[one] - low[one] > NEAR]
+        return taken
+
+    def _with(self, offer: str, what: str, part: float) -> Task:
+        sold = self.asked.files.inputs.profile.offers[offer]
+        if what == "price":
+            price = format(round(sold.price_per_hour / NANO * part, 9), ".9f")
+            return {"edits": [["profile", ["offers", offer, "price_per_hour"], price]]}
+        return {"factors": [[f"latency:{sold.hardware}", part]]}
+
+    def _bounds(self) -> Iterator[Bound]:
+        asked = list(self._limits())
+        answers = self._tried([{"edits": [edit]} for *_, edit in asked])
+        for (name, now, step, unit, _), found in zip(asked, answers, strict=True):
+            worse = self._worse(found)
+            brings = None if worse is None else 0.0 - worse
+            yield Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
+
+    def _limits(self) -> Iterator[tuple[str, float, float, str, list[Any]]]:
+        """Every limit of the files that is a number: its name, what it is, the step, the unit, the edit."""
+        inputs = self.asked.files.inputs
+        limits = inputs.slo.limits
+        steps: list[Any]
+        if limits.cost_per_hour is not None:
+            now = limits.cost_per_hour / NANO
+            yield "budget", now, 1.0, "per hour", ["slo", ["limits", "cost_per_hour"], format(now + 1, ".9f")]
+        for kind, (least, most) in limits.instances.items():
+            if most is not None:
+                yield f"most {kind}", most, 1, "machine", ["slo", ["limits", "instances", kind], [least, most + 1]]
+            if least > 0:
+                steps = ["limits", "instances", kind]
+                yield f"least {kind}", least, -1, "machine", ["slo", steps, [least - 1, most]]
+        for name, offer in inputs.profile.offers.items():
+            if offer.stock is not None and self.counts.get(name, 0) >= offer.stock:
+                steps = ["offers", name, "stock"]
+                yield f"stock:{name}", offer.stock, 1, "machine", ["profile", steps, offer.stock + 1]
+        for name, app in inputs.slo.apps.items():
+            for place, target in enumerate(app.latency):
+                steps = ["apps", name, "latency", place, "max_ms"]
+                label = f"{name}: {target.of} p{target.percentile:g}"
+                yield label, target.max_ms, 1.0, "ms", ["slo", steps, target.max_ms + 1.0]
+            if isinstance(app.demand.rate_qps, int | float) and app.demand.rate_qps > 1:
+                steps, rate = ["apps", name, "demand", "rate_qps"], float(app.demand.rate_qps)
+                yield f"{name}: rate", rate, -1.0, "qps", ["slo", steps, rate - 1.0]
+            if app.quality is not None and app.quality.min is not None:
+                steps, floor = ["apps", name, "quality", "min"], app.quality.min
+                yield f"{name}: quality", floor, -0.01, "", ["slo", steps, floor - 0.01]
+
+    def _notes(self) -> Iterator[str]:
+        if self.base["fleet"] != fleet_of(self.plan):
+            other = fleet_text(self.base["fleet"])
+            yield f"the program alone takes {other}; what is said here is said of the program"
+        if any(not self._counted(offer) for offer in self.counts):
+            yield "hosts that the profile lists are there already: fewer of them were not tried"
+
+
+def _takes(found: Found, offer: str) -> bool:
+    return any(name.split(" ")[0] == offer for name in found["fleet"] or ())
+
+
+def _by_what_it_costs(one: Other) -> tuple[bool, float, str]:
+    return one.worse_by is None, one.worse_by or 0.0, one.without_one_of

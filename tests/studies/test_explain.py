@@ -1,0 +1,126 @@
+"""Explanations and comparisons: what they say of a plan is what solving every fleet says."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.errors import InputError
+
+Files = tuple[dict[str, Any], dict[str, Any]]
+PLANNED = {"size": "planned"}
+
+
+def made(profile: dict[str, Any], slo: dict[str, Any]) -> hp.Plan:
+    return hp.solve(profile, slo, options=PLANNED).require()
+
+
+def feasible(files: Files, counts: dict[str, int]) -> bool:
+    """Whether these machines and no others carry the demand."""
+    profile, slo = files
+    fixed = {name.removesuffix("-od"): [count, count] for name, count in counts.items()}
+    return hp.solve(profile, {**slo, "limits": {"instances": fixed}}, options=PLANNED).plan is not None
+
+
+def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
+    small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
+    plan = made(*small)
+    found = hp.explain(plan, *small)
+    prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
+    own = {name: found.fleet.get(name, 0) for name in prices}
+    bills = sorted(
+        (sum(prices[name] * count for name, count in counts.items()), tuple(counts.items()))
+        for pair in product(range(11), range(6), range(3))
+        if (counts := dict(zip(prices, pair, strict=True))) != own
+        and any(counts[name] < own[name] for name in prices)  # not this fleet with machines added
+        and sum(prices[name] * count for name, count in counts.items()) <= found.others[0].cost_per_hour + 1e-9  # type: ignore[operator]
+    )
+    best = next(bill for bill, counts in bills if feasible(small, dict(counts)))
+    assert found.others[0].cost_per_hour == pytest.approx(best)
+    assert found.others[0].worse_by == pytest.approx(best - found.value)  # type: ignore[operator]
+    assert [one.worse_by or 0.0 for one in found.others] == sorted(one.worse_by or 0.0 for one in found.others)
+
+
+def test_what_is_left_out_comes_in_at_the_price_and_speed_that_are_said(small: Files) -> None:
+    profile, slo = small
+    found = hp.explain(made(*small), *small)
+    (absent,) = [one for one in found.absent if one.offer == "slow-od"]
+    assert absent.worse_by is not None
+    assert absent.worse_by > 0
+    assert absent.enters_at_price is not None
+    for price, comes in ((absent.enters_at_price, True), (absent.enters_at_price + 0.0051 * 0.9, False)):
+        profile["offers"]["slow-od"]["price_per_hour"] = f"{price:.9f}"
+        fleet = {worker.offer for worker in made(profile, slo).workers}
+        assert ("slow-od" in fleet) is comes
+    profile["offers"]["slow-od"]["price_per_hour"] = "0.9"
+    assert absent.enters_at_times is not None
+    for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times + 0.0051, False)):
+        profile["tables"]["slow"]["mean"] = [20 * part, 45 * part]
+        assert ("slow-od" in {worker.offer for worker in made(profile, slo).workers}) is comes
+
+
+def test_what_one_more_of_a_limit_brings(small: Files) -> None:
+    profile, slo = small
+    profile["offers"]["small-od"]["stock"] = 1
+    slo["limits"] = {"instances": {"big": [4, None]}}
+    found = hp.explain(made(profile, slo), profile, slo)
+    slo["limits"] = {"instances": {"big": [3, None]}}
+    cheaper = made(profile, slo).claims[0].value
+    least = next(one for one in found.bounds if one.limit == "least big")
+    assert found.value is not None
+    assert least.brings == pytest.approx(found.value - cheaper)
+    assert {one.limit for one in found.bounds} >= {"least big", "web: response p99", "web: rate"}
+
+
+def test_an_explanation_costs_queries_and_months(small: Files) -> None:
+    found = hp.explain(made(*small), *small)
+    assert found.cost_per_hour is not None
+    assert found.cost_per_month == pytest.approx(730 * found.cost_per_hour)
+    assert found.cost_per_million_queries == pytest.approx(found.cost_per_hour / (300 * 3600) * 1e6)
+    assert found.cost_per_million_tokens is None
+    assert json.loads(json.dumps(found.as_dict()))["fleet"] == found.fleet
+
+
+def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None:
+    profile, slo = small
+    today = made(profile, slo)
+    profile["offers"]["big-od"]["price_per_hour"] = "9"
+    profile["offers"]["small-od"]["stock"] = None
+    other = made(profile, slo)
+    inputs = hp.load_inputs(*small)
+    compared = hp.compare_plans({"today": today, "no big ones": other}, inputs)
+    rows = {what: (*counts, 0) for what, _, counts in compared.machines}
+    assert rows["big-od"][1] == 0
+    before, after, _ = rows["small-od"]
+    assert f"start {after - before} x small-od (m)" in compared.moves[0]
+    assert f"stop {rows['big-od'][0]} x big-od (m)" in compared.moves[0]
+    figures = {one.label: one for one in compared.figures}
+    assert figures["cost per hour"].values[1] == pytest.approx(after * 1.0 + rows["slow-od"][1] * 0.9)
+    assert figures["machines that may be taken back"].values == (rows["big-od"][0], 0.0)
+    assert any(text.startswith("machines that may be taken back: 0 in place of") for text in compared.better[1])
+    assert any("profiles" in note for note in compared.notes)
+    assert all(len(row) == len(columns) for _, columns, rows in compared.tables() for row in rows)
+    assert json.loads(json.dumps(compared.as_dict()))["names"] == ["today", "no big ones"]
+
+
+def test_equal_machines_are_one_row_and_one_plan_is_nothing_to_compare(small: Files) -> None:
+    plan = made(*small)
+    worker = plan.workers[0]
+    split = plan.model_copy(
+        update={
+            "workers": (
+                worker.model_copy(update={"count": 1}),
+                worker.model_copy(update={"id": "w9"}),
+                *plan.workers[1:],
+            )
+        }
+    )
+    compared = hp.compare_plans({"a": plan, "b": split})
+    own = next(counts for what, _, counts in compared.machines if what == worker.offer)
+    assert own == (worker.count, worker.count + 1)
+    with pytest.raises(InputError, match="two plans"):
+        hp.compare_plans({"a": plan})
