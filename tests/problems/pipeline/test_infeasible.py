@@ -174,6 +174,7 @@ def test_a_latency_limit_at_latency_levels_suffices(by_levels):
     assert fluid(profile, slo, options=top).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_large_tree_has_a_binding_step_and_repairs():
     outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=20, utilisation=30, variants=3))
     assert outcome.exit_code == 3
