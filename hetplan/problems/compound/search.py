@@ -311,8 +311,8 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     """What to say of how well the plans are known, and of who measured them."""
     at, notices = f"apps.{sought.app_id}", []
     known = {json.dumps(sought.knobs(c), default=str): found for c, found in form.journal.items()}
-    first = ways[:1] if form.aim.cheapest else sorted(ways, key=lambda way: way.figure(form.aim.of[0]))[:1]
-    used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in first if way.found is not None]
+    chosen = ways[:1] if form.aim.cheapest else sorted(ways, key=lambda way: way.figure(form.aim.of[0]))[:1]
+    used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in chosen if way.found is not None]
     for found in used:
         if found.verdict is Verdict.UNDECIDED and not sought.free:
             low, high = _interval(found)
