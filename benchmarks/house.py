@@ -17,7 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FRONT = {"front_door", "registry", "proved_again", "planning_again", "replanned", "watching", "search", "search_optuna"}
+FRONT = {
+    "front_door",
+    "registry",
+    "proved_again",
+    "planning_again",
+    "replanned",
+    "comparing",
+    "watching",
+    "search",
+    "search_optuna",
+}
 FRONT |= {"__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (

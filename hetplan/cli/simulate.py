@@ -50,7 +50,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Plan anew every S seconds for the rates seen, under demand.series of the SLO file (variants).",
+        help="Plan anew every S seconds for the rates seen, under demand.series of the SLO file.",
     ),
 ]  # fmt: skip
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
@@ -88,7 +88,7 @@ def simulate(
             _refuse_both(arrivals)
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "noise": noise, "threads": threads}
         beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
-        refuse_beside(replan, {**beside, "--learn": learn, "--baselines": baselines})
+        refuse_beside(replan, {**beside, "--learn": learn})
         if replan is None:
             how |= {"duration_s": duration, "arrivals": arrivals, "trace": trace_from(trace), "learn": learn}
             how["misprediction"] = misprediction
@@ -116,7 +116,7 @@ def _run(
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
-    from hetplan.simulator.baselines import compare
+    from hetplan.simulator.baselines import beside, compare
     from hetplan.simulator.simulate import simulator_of
 
     tried = plan_from(plan, warn=out.warn)
@@ -126,7 +126,8 @@ def _run(
         if replan is not None:
             from hetplan.replanned import play_replanned
 
-            return {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
+            reports = {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
+            return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
         return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}
