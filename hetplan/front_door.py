@@ -216,8 +216,7 @@ def plan_for(
         return outcome
     judged = partial(_judged, inputs=inputs, proofs=require_proof, allow_unchecked=allow_unchecked)
     if outcome.front is not None:
-        points = tuple((figures, judged(point)) for figures, point in outcome.front.points)
-        outcome = replace(outcome, front=replace(outcome.front, points=points))
+        outcome = replace(outcome, front=outcome.front.each(judged))
     return judged(outcome)
 
 

@@ -10,15 +10,16 @@ from hetplan.cli.page import Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
-    from hetplan.planner.outcome import Front
+    from hetplan.planner.front import FrontOf
+    from hetplan.planner.outcome import Outcome
 
-__all__ = ["front_body", "front_csv", "front_svg", "how_sure", "ready_folder", "show_front", "write_front"]
+__all__ = ["front_body", "front_csv", "front_of", "front_svg", "how_sure", "show_front", "write_front"]
 
 WIDE, HIGH, LEFT, BELOW = 520, 320, 70, 50
 WORDS = {"quality": "quality", "cost_per_hour": "cost per hour", "latency_ms": "latency, ms"}
 
 
-def how_sure(front: Front) -> str:
+def how_sure(front: FrontOf[Outcome]) -> str:
     """What is known of points that might be missing: proved only where everything was measured."""
     if front.whole:
         return "every setting was measured: no other plan of these settings beats a point of it"
@@ -30,7 +31,7 @@ def how_sure(front: Front) -> str:
     )
 
 
-def show_front(front: Front, page: Page) -> None:
+def show_front(front: FrontOf[Outcome], page: Page) -> None:
     """The points as a table, best of the first wish first."""
     page.heading("Front")
     names = list(front.points[0][0])
@@ -43,7 +44,7 @@ def show_front(front: Front, page: Page) -> None:
     page.line(f"  {how_sure(front)}")
 
 
-def front_body(front: Front) -> dict[str, Any]:
+def front_body(front: FrontOf[Outcome]) -> dict[str, Any]:
     """The front as the last JSON object says it; the plans are in the files."""
     points = [
         {"figures": dict(figures), "status": outcome.status, "exit": outcome.exit_code,
@@ -53,17 +54,18 @@ def front_body(front: Front) -> dict[str, Any]:
     return {"of": list(front.of), "whole": front.whole, "chance": front.chance, "points": points}
 
 
-def ready_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written before the work, not after it."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError.one(file=str(folder), why="this is a file", remedy="Name a folder: --front front/.")
-    if not folder.parent.is_dir():
-        raise InputError.one(
-            file=str(folder), why=f"there is no folder {folder.parent}", remedy="Make it, or name another."
-        )
+def front_of(outcome: Outcome, page: Page, folder: Path | None) -> dict[str, Any]:
+    """Show the front, write it where a folder is named, and say it as the last JSON object does."""
+    if outcome.front is None:
+        why = "the objective names one wish after the other, so there is one plan"
+        raise InputError.one(file="--front", why=why, remedy='Write "objective": [{"front": ["quality", "cost"]}].')
+    show_front(outcome.front, page)
+    if folder is not None:
+        page.line(f"  written to {folder}: {len(write_front(outcome.front, folder))} files")
+    return front_body(outcome.front)
 
 
-def write_front(front: Front, folder: Path) -> list[str]:
+def write_front(front: FrontOf[Outcome], folder: Path) -> list[str]:
     """front.csv, front.svg and plan-01.json, plan-02.json, ...; points that failed a check are written nowhere."""
     from hetplan.profiles.plan_file import write_atomically, write_plan
 
@@ -84,7 +86,7 @@ def write_front(front: Front, folder: Path) -> list[str]:
     return written
 
 
-def front_csv(front: Front) -> str:
+def front_csv(front: FrontOf[Outcome]) -> str:
     """A row per point: its figures, and its plan."""
     names = list(front.points[0][0])
     lines = [",".join(["point", *names, "status", "plan"])]
@@ -94,7 +96,7 @@ def front_csv(front: Front) -> str:
     return "\n".join(lines) + "\n"
 
 
-def front_svg(front: Front) -> str:
+def front_svg(front: FrontOf[Outcome]) -> str:
     """The first two figures against one another; of three, the third beside each point."""
     names = list(front.points[0][0])
     across, up = names[1], names[0]

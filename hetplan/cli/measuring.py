@@ -63,9 +63,9 @@ class Measurer:
         if outcome.plan is None:
             return outcome
         made, document = outcome.plan, self.journal.document()
-        if (front := outcome.front) is not None:
-            points = tuple((figures, self.signed(one, profiles, slo, state)) for figures, one in front.points)
-            outcome = replace(outcome, front=replace(front, points=points))
+        if outcome.front is not None:
+            points = outcome.front.each(lambda point: self.signed(point, profiles, slo, state))
+            outcome = replace(outcome, front=points)
         named = made.inputs.model_copy(update={"measured": digest(document)})
         plan = with_digest(made.model_copy(update={"inputs": named}))
         report = verify(plan, list(profiles), slo, state=state, measured=document)

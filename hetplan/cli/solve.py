@@ -127,10 +127,8 @@ def solve(
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, as_json=as_json)
-        if front is not None:
-            from hetplan.cli.front_page import ready_folder
-
-            ready_folder(front)
+        if front is not None and not front.parent.is_dir():
+            raise InputError.one(file=str(front), why="there is no folder for it", remedy="Make it, or name another.")
         if apply_repair is not None and output is None:
             why = "the changed SLO file needs a name"
             raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
@@ -153,10 +151,14 @@ def solve(
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
         )
         if apply_repair is not None and output is not None:
-            _repaired(out, outcome, apply_repair, slo, output)
+            from hetplan.cli.solved import repaired
+
+            repaired(out, outcome, apply_repair, slo, output)
             return
         if simulated and outcome.plan is not None:
-            outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
+            from hetplan.cli.solved import simulated_too
+
+            outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
         _show(out, outcome, output, front)
 
 
@@ -209,61 +211,10 @@ def _solve(
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
 
 
-def _simulate(
-    out: Output,
-    outcome: Outcome,
-    profiles: list[Path],
-    slo: Path,
-    *,
-    state: Path | None,
-    measured: Any,
-    seed: int,
-) -> Outcome:
-    """The outcome with what simulation says of its plan; what it breaks fails the plan."""
-    from hetplan.cli.long_work import interruptible, progress
-    from hetplan.cli.simulation_page import show_simulation
-    from hetplan.front_door import simulate
-
-    assert outcome.plan is not None
-    made = outcome.plan
-    with progress(out) as show:
-        report = interruptible(
-            lambda cancel: simulate(
-                made, profiles, slo, state=state, measured=measured, seed=seed, on_event=show, cancel=cancel
-            ),
-            say=out.note,
-        )
-    out.send({"simulation": report.as_dict()})
-    show_simulation(report, out.people)
-    return outcome.tried(broken=tuple(str(line) for line in report.broken))
-
-
-def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str) -> None:
-    """Write the SLO file with a repair in it."""
-    from hetplan.planner.repairs import edited_slo
-    from hetplan.profiles.plan_file import write_atomically
-
-    repairs = outcome.repairs
-    if number > len(repairs):
-        why = f"there are {len(repairs)} repairs" if repairs else "there are no repairs: " + outcome.reason
-        remedy = "Leave it out to see them." if repairs else "Leave it out."
-        raise InputError.one(file="--apply-repair", value=number, why=why, remedy=remedy)
-    content = edited_slo(slo, repairs[number - 1])
-    if output == "-":
-        sys.stdout.buffer.write(content)
-    else:
-        write_atomically(Path(output), content)
-    out.note(f"{repairs[number - 1].text}: {'' if output == '-' else f'written to {output}'}".removesuffix(": "))
-    out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
-
-
 def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
-    if front is not None and outcome.plan is not None and outcome.front is None:
-        why = "the objective names one wish after the other, so there is one plan"
-        raise InputError.one(file="--front", why=why, remedy='Write "objective": [{"front": ["quality", "cost"]}].')
     if outcome.plan is not None and outcome.exit_code in WRITES_A_PLAN and output is not None:
         from hetplan.profiles.plan_file import plan_bytes, write_plan
 
@@ -275,13 +226,10 @@ def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None 
             written = output
     show_outcome(outcome, out.people)
     body = outcome.as_dict()
-    if outcome.front is not None:
-        from hetplan.cli.front_page import front_body, show_front, write_front
+    if outcome.front is not None or (front is not None and outcome.plan is not None):
+        from hetplan.cli.front_page import front_of
 
-        show_front(outcome.front, out.people)
-        body["front"] = front_body(outcome.front)
-        if front is not None:
-            out.people.line(f"  written to {front}: {len(write_front(outcome.front, front))} files")
+        body["front"] = front_of(outcome, out.people, front)
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")

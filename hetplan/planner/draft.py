@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.planner.answer import Answer
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Draft", "Edit", "Front", "FrontPoint", "Infeasible", "Repair", "Reported", "Scope"]
+if TYPE_CHECKING:
+    from hetplan.planner.front import FrontOf
+
+__all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope"]
 
 Scope = Literal["problem", "relaxation", "restriction", "model", "none"]
 
@@ -90,30 +93,8 @@ class Draft:
     """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False
     """The plan is the best of those measured or simulated, not of all."""
-    front: Front | None = None
+    front: FrontOf[Draft] | None = None
     """Where several wishes are sought at once: all points, of which this draft is the first."""
-
-
-@dataclass(frozen=True)
-class FrontPoint:
-    """One point of a front: what it comes to, in the user's units, and its plan."""
-
-    figures: Mapping[str, float]
-    draft: Draft
-
-
-@dataclass(frozen=True)
-class Front:
-    """Plans of which none is beaten in all of `of`.
-
-    `whole`: everything that could be a point was measured. Else `chance`, where it is known, is how likely under the
-    search's model no setting that was not measured would extend the front by more than a twentieth of its range.
-    """
-
-    of: tuple[str, ...]
-    points: tuple[FrontPoint, ...]
-    whole: bool = False
-    chance: float | None = None
 
 
 @dataclass(frozen=True)

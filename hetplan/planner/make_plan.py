@@ -16,7 +16,7 @@ from hetplan.planner.bound_tree import BoundTree, written_tree
 from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.outcome import Front, Outcome
+from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS
 from hetplan.profiles.inputs import Inputs
@@ -62,10 +62,7 @@ def make_plan(
     made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
                    require_proof=require_proof, interrupted=interrupted)  # fmt: skip
     outcome = made(result)
-    if result.front is None:
-        return outcome
-    points = tuple((point.figures, made(point.draft)) for point in result.front.points)
-    return replace(outcome, front=Front(result.front.of, points, result.front.whole, result.front.chance))
+    return outcome if result.front is None else replace(outcome, front=result.front.each(made))
 
 
 def _planned(

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import NoPlan
 from hetplan.planner.draft import Repair
 from hetplan.planner.status import Exit, Finding, Found, verdict
 from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
-__all__ = ["Front", "Outcome"]
+if TYPE_CHECKING:
+    from hetplan.planner.front import FrontOf
 
-
-@dataclass(frozen=True)
-class Front:
-    """Points with their figures (of `of`, in the user's units) and outcomes; each outcome holds a plan of its own.
-
-    `whole`: all that could be a point was measured. Else `chance` is how likely none is missing, under a model.
-    """
-
-    of: tuple[str, ...]
-    points: tuple[tuple[Mapping[str, float], Outcome], ...]
-    whole: bool = False
-    chance: float | None = None
+__all__ = ["Outcome"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +27,7 @@ class Outcome:
     solves: tuple[Solve, ...] = ()
     warnings: tuple[Notice, ...] = ()
     violations: tuple[str, ...] = ()
-    front: Front | None = None
+    front: FrontOf[Outcome] | None = None
     """Where several wishes are sought at once: every point, with its plan; `plan` is that of the first."""
 
     @property

@@ -14,8 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from hetplan.planner.draft import Draft, Front, FrontPoint, Infeasible
+from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.forms.black_box import Figure, unbeaten
+from hetplan.planner.front import FrontOf
 from hetplan.problems.compound.draft import draft
 from hetplan.problems.compound.form import Asked, Packed, figures, parts_of
 from hetplan.problems.compound.search import Stage
@@ -39,17 +40,16 @@ def front_of(
     if isinstance(found, Infeasible):
         return found
     rows = unbeaten([(k, point) for k, (point, _, _) in enumerate(found)])
-    points = []
+    points: list[tuple[Mapping[str, float], Draft]] = []
     for k, values in _thinned(rows, asked.options.points):
         _, packed, own = found[k]
         of = zip(asked.wish.of, values, strict=True)
         shown: dict[str, float] = {SHOWN[name]: _shown(name, value, packed, own) for name, value in of}
-        points.append(FrontPoint(shown, draft(asked, own, packed, notices)))
+        points.append((shown, draft(asked, own, packed, notices)))
     whole = bool(stages) and all(stage.whole for stage in stages)
     known = [stage.chance for stage in stages]
     chance = None if whole or None in known else float(np.prod([one for one in known if one is not None]))
-    front = Front(asked.wish.of, tuple(points), whole, chance)
-    return replace(points[0].draft, front=front)
+    return replace(points[0][1], front=FrontOf[Draft](asked.wish.of, tuple(points), whole, chance))
 
 
 def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasible:
