@@ -78,10 +78,7 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
-FrontTo = Annotated[
-    Path | None,
-    typer.Option("--front", metavar="FOLDER", help="Write a front here: a CSV, a picture, the plan of each point."),
-]
+FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),

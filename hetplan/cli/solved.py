@@ -1,4 +1,4 @@
-"""What `hetplan solve` does after solving where it is asked to: simulate the plan, or write the SLO file with a repair."""
+"""What `hetplan solve` does with an outcome where it is asked to: simulate its plan, write the SLO with a repair."""
 
 from __future__ import annotations
 

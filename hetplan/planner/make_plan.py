@@ -66,11 +66,10 @@ def make_plan(
 
 
 def _planned(
-    result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...],
-    require_proof: bool, interrupted: bool,
-) -> Outcome:  # fmt: skip
+    result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
+) -> Outcome:
     """The outcome that a draft comes to."""
-    notices = _notices(inputs, ask)
+    notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     first = claims[0] if claims else None
     allowed = max((record.gap or GAP for record in ask.records), default=GAP)
