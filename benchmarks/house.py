@@ -28,7 +28,7 @@ FRONT = {
     "search",
     "search_optuna",
 }
-FRONT |= {"__init__", "__main__"}
+FRONT |= {"repacking", "arriving", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),
