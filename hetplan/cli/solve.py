@@ -123,12 +123,7 @@ def solve(
     ended the work; 6: a check failed; 130: interrupted.
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
-        _ready(output, as_json=as_json)
-        if front is not None and not front.parent.is_dir():
-            raise InputError.one(file=str(front), why="there is no folder for it", remedy="Make it, or name another.")
-        if apply_repair is not None and output is None:
-            why = "the changed SLO file needs a name"
-            raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
+        _ready(output, front, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
             out,
@@ -159,8 +154,13 @@ def solve(
         _show(out, outcome, output, front)
 
 
-def _ready(output: str | None, *, as_json: bool) -> None:
+def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int | None) -> None:
     """Refuse a place where the plan cannot go before the work, not after it."""
+    if front is not None and not front.parent.is_dir():
+        raise InputError.one(file=str(front), why="there is no folder for it", remedy="Make it, or name another.")
+    if repair is not None and output is None:
+        why = "the changed SLO file needs a name"
+        raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
     if output is None:
         return
     if output == "-":
