@@ -102,7 +102,8 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
 def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     """What binds, and the repairs; `proved` where an exact program found that there is no plan.
 
-    Where only levels found none, all that is said is that none was found.
+    Where only levels found none, all that is said is that none was found. Where the exact program has none with a
+    little less capacity, the demand is beyond the servers by a hair, or just within: the bound on it tells.
     """
     few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
     large = sum(map(count_prefixes, few)) > MOST_PREFIXES
@@ -110,9 +111,11 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     if floors is not None:
         return floors
     servers = tuple(_more_servers(problem, ask))
-    if not proved or large:
+    if large or not (proved or problem.form == "config"):
         return _explain_at_levels(problem, ask, servers, proved=proved)
-    repairs = [*_less_demand(problem, ask), *servers, *_more_money(problem, ask)]
+    less = list(_less_demand(problem, ask))
+    proved = proved or any(bound < tree.demand for tree, bound, _ in less)
+    repairs = [*(repair for _, _, repair in less), *servers, *_more_money(problem, ask)]
     why = [_binding(problem, ask, few)]
     for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
@@ -122,7 +125,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
             why.append(found)
     if any(tree.floor is not None for tree in problem.served):
         repairs += _lower_floor(problem, ask)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs))
+    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
 def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
@@ -167,14 +170,15 @@ def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     )
 
 
-def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """The largest demand of each application alone, the others as they are."""
+def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[tuple[Tree, float, Repair]]:
+    """The largest demand of each application alone, the others as they are, and the bound on it."""
     for i, tree in enumerate(problem.served):
         asked = replace(problem.asked("rate"), rate_of=i)
         found = carried(problem, ask, problem.served, asked, about=f"largest demand of {tree.app}")
         if found is None or found.value <= NO_RATE * tree.demand:
             continue  # the others alone are too much
-        yield rate_repair(tree, found.value, "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)")
+        more = "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)"
+        yield tree, found.bound, rate_repair(tree, found.value, more)
 
 
 def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
