@@ -73,8 +73,6 @@ class Objective(Model):
         if [self.max, self.min, self.front].count(None) != 2:
             remedy = 'Write {"max": "rate"}, {"min": "cost"} or {"front": ["quality", "cost"]}.'
             raise wrong('a term is exactly one of "max", "min" and "front"', remedy)
-        if self.front is not None and len(set(self.front)) != max(2, len(self.front)):
-            raise wrong("a front is of two or three different wishes", 'Write ["quality", "cost"].', at=("front",))
         return self
 
 
@@ -386,12 +384,10 @@ class Slo(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Slo:
-        terms = [(term.max, term.min) for term in self.objective]
+        terms = [(term.max, term.min, term.front) for term in self.objective]
         for number, term in enumerate(terms):
             if term in terms[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))
-            if self.objective[number].front is not None and len(terms) > 1:
-                raise wrong("a front is the whole objective", "Drop the other terms.", at=("objective", number))
         for app_id, app in self.apps.items():
             series = app.demand.series
             if series is not None and len(series) != self.horizon.periods:

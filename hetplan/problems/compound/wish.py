@@ -179,12 +179,16 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
 
 
 def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
-    first = inputs.slo.objective[0].front if inputs.slo.objective else None
+    first = next((term.front for term in inputs.slo.objective if term.front is not None), None)
     stated = next((name for name, app in inputs.slo.apps.items() if app.candidates), None)
     terms = [term.max or term.min or "" for term in inputs.slo.objective]
     if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
         remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
         faults.in_slo("$.objective", f"the candidates of {stated} say neither quality nor latency", remedy)
+    if first is not None and len(inputs.slo.objective) > 1:
+        faults.in_slo("$.objective", "a front is the whole objective", "Drop the other terms.")
+    if first is not None and len(set(first)) != max(2, len(first)):
+        faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write ["quality", "cost"].')
     if first is not None:
         return Wish("min", False, first)
     known: Mapping[tuple[str, ...], Wish] = {
