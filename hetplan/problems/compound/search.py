@@ -27,6 +27,7 @@ from hetplan.planner.forms.black_box import (
     traded,
     unbeaten,
 )
+from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
@@ -86,12 +87,14 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
         return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
-    measure = evaluate(**sought.setup(options), seconds=seconds)
+    early = Early(alone=len(asked.inputs.slo.apps) == 1)
+    measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early else None)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
+    early.form = form
     confirmed, chance = False, None
     try:
         running = _incumbent(asked.start, sought, form)
