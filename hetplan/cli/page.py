@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -61,9 +62,10 @@ class Page:
         return self.stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def line(self, text: object = "") -> None:
-        """One line (or several) as it is."""
+        """One line (or several) as it is; on a terminal that is narrower, broken between words."""
         if not self._muted:
-            print(printable(text), file=self.stream)
+            for line in printable(text).split("\n"):
+                print(_folded(line) if self.rich else line, file=self.stream)
 
     def flush(self) -> None:
         """Let a reader at the other end of a pipe have what was written so far."""
@@ -108,6 +110,18 @@ class Page:
         from rich.console import Console
 
         return Console(file=self.stream)
+
+
+def _folded(line: str) -> str:
+    """The line on several where the terminal is too narrow for it, the further ones indented as the first."""
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width:
+        return line
+    import textwrap
+
+    indent = " " * min(len(line) - len(line.lstrip()), width // 2)
+    more = textwrap.wrap(line.strip(), max(width - len(indent), 10), break_on_hyphens=False, break_long_words=False)
+    return "\n".join(indent + part for part in more)
 
 
 def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int]:
