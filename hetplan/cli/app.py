@@ -68,6 +68,15 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
+    _Command(
+        "compare",
+        "compare:compare",
+        "Plan",
+        (
+            "hetplan compare plan.json profile.json slo.json --demand rates.csv --hours 24:48 --svg money.svg",
+            "hetplan compare now.json saving.json",
+        ),
+    ),
     _Command("explain", "explain:explain", "Plan", ("hetplan explain plan.json profile.json slo.json",)),
     _Command("whatif", "whatif:whatif", "Plan", ("hetplan whatif profile.json slo.json --vary budget=1:5",)),
     _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
@@ -127,6 +136,7 @@ _COMMANDS = (
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
     ),
     _Command("profile", "profile:profile", "Inputs", ("hetplan profile measure.toml -o profile.json",)),
+    _Command("engine", "engine:engine", "Hosts", ("hetplan engine llama-8b-h100 profile.json --port 8000",)),
     _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
     _Command(
