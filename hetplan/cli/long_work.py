@@ -13,18 +13,16 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from hetplan.cli.output import Output
-from hetplan.cli.page import number
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
 
-__all__ = ["GRACE_SECONDS", "Pace", "interruptible", "leave", "progress", "quiet_engines"]
+__all__ = ["GRACE_SECONDS", "interruptible", "leave", "progress", "quiet_engines"]
 
 T = TypeVar("T")
 
@@ -87,91 +85,29 @@ def leave(code: object) -> None:
     sys.exit(code if isinstance(code, int) or code is None else 1)
 
 
-SECONDS_BETWEEN_LINES = 30.0
-"""How often long work says where it is, where nobody sits at a terminal."""
-
-
-class Pace:
-    """How far work is, and how long what remains will take at the pace so far.
-
-    >>> from hetplan.planner.contract import Event
-    >>> clock = iter([0.0, 10.0])
-    >>> pace = Pace(lambda: next(clock))
-    >>> pace.text(Event("simulate", "1 of 5 runs", done=0.2)), pace.text(Event("simulate", "3 of 5 runs", done=0.6))
-    ('1 of 5 runs, 20%', '10 s, 3 of 5 runs, 60%, about 10 s left')
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._begun: dict[str, tuple[float, float]] = {}
-
-    def text(self, event: Event) -> str:
-        """An event in a line."""
-        now = self._clock()
-        at, done_then = self._begun.setdefault(event.what, (now, event.done or 0.0))
-        took = max(event.seconds, now - at)
-        figures = [
-            f"{name} {number(value)}"
-            for name, value in (("value", event.value), ("bound", event.bound))
-            if value is not None
-        ]
-        parts = [*([f"{took:.0f} s"] if took >= 1 else []), event.detail or event.what, *figures]
-        if event.done is not None:
-            parts.append(f"{event.done:.0%}")
-            came, passed = event.done - done_then, now - at
-            if came > 0.02 and passed >= 1.0 and event.done < 1.0:
-                parts.append(f"about {_span(passed * (1.0 - event.done) / came)} left")
-        return ", ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    """A length of time in round words.
-
-    >>> _span(12.3), _span(200.0), _span(9000.0)
-    ('12 s', '3 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 @contextmanager
 def progress(out: Output) -> Iterator[Callable[[Event], None]]:
     """A callable that shows events for as long as the block runs; in a pipe a line now and then."""
     if out.as_json:
         yield lambda event: out.send({"event": dict(vars(event))})
     elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.markup import escape
+        from hetplan.cli.pace import on_terminal
 
-        pace = Pace()
-        with Console(stderr=True).status("planning") as status:
-
-            def show(event: Event) -> None:
-                if event.what == "compile":
-                    status.console.print(escape(event.detail))
-                else:
-                    status.update(escape(pace.text(event)))
-
+        with on_terminal() as show:
             yield show
     else:
-        yield _now_and_then(out)
+        said: list[Callable[[Event], None]] = []
 
+        def note(event: Event) -> None:
+            if event.what == "compile":
+                out.note(event.detail)
+            elif event.done is not None:
+                from hetplan.cli.pace import now_and_then
 
-def _now_and_then(out: Output, clock: Callable[[], float] = time.monotonic) -> Callable[[Event], None]:
-    """What is compiled at once; where long work is every half minute."""
-    pace, said = Pace(clock), clock()
+                said.extend([] if said else [now_and_then(out.note)])
+                said[0](event)
 
-    def show(event: Event) -> None:
-        nonlocal said
-        text = pace.text(event)
-        if event.what == "compile":
-            out.note(event.detail)
-        elif clock() - said >= SECONDS_BETWEEN_LINES:
-            said = clock()
-            out.note(text)
-
-    return show
+        yield note
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -63,14 +62,14 @@ class Page:
 
     def line(self, text: object = "") -> None:
         """One line (or several) as it is; on a terminal that is narrower, broken between words."""
-        if not self._muted:
-            for line in printable(text).split("\n"):
-                print(_folded(line) if self.rich else line, file=self.stream)
+        if self._muted:
+            return
+        shown = printable(text)
+        if self.rich:
+            from hetplan.cli.pace import folded
 
-    def flush(self) -> None:
-        """Let a reader at the other end of a pipe have what was written so far."""
-        if not self._muted:
-            self.stream.flush()
+            shown = "\n".join(map(folded, shown.split("\n")))
+        print(shown, file=self.stream)
 
     def heading(self, text: str) -> None:
         """A line that opens a section, after an empty one."""
@@ -110,18 +109,6 @@ class Page:
         from rich.console import Console
 
         return Console(file=self.stream)
-
-
-def _folded(line: str) -> str:
-    """The line on several where the terminal is too narrow for it, the further ones indented as the first."""
-    width = shutil.get_terminal_size().columns
-    if len(line) <= width:
-        return line
-    import textwrap
-
-    indent = " " * min(len(line) - len(line.lstrip()), width // 2)
-    more = textwrap.wrap(line.strip(), max(width - len(indent), 10), break_on_hyphens=False, break_long_words=False)
-    return "\n".join(indent + part for part in more)
 
 
 def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.cli.long_work import Pace, _now_and_then
+from hetplan.cli.pace import Pace, now_and_then
 from hetplan.planner.contract import Event
 
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -74,12 +74,8 @@ def test_what_remains_is_estimated_from_the_pace_so_far() -> None:
 
 def test_long_work_in_a_pipe_speaks_every_half_minute() -> None:
     said: list[str] = []
-
-    class Out:
-        note = said.append
-
     now = [0.0]
-    show = _now_and_then(Out, lambda: now[0])  # type: ignore[arg-type]
+    show = now_and_then(said.append, lambda: now[0])
     for second in range(100):
         now[0] = float(second)
         show(Event("simulate", f"{second} of 100", done=second / 100))
