@@ -25,7 +25,8 @@ for line in sys.stdin:
             break
         x = (one or {}).get("x", [[0.0]])
         names = (one or {}).get("name", ["nobody"])
-        said.append({"y": [[2 * item for item in row] for row in x], "greeting": ["hello " + str(who) for who in names]})
+        doubled = [[2 * item for item in row] for row in x]
+        said.append({"y": doubled, "greeting": ["hello " + str(who) for who in names]})
     print(json.dumps({"outputs": said} if said is not None else {"error": "these inputs fail"}), flush=True)
 """
 
@@ -102,6 +103,8 @@ def test_what_is_no_inference_is_answered_400_with_the_reason(addresses: list[st
     failed = client.connection.getresponse()
     assert (failed.status, json.loads(failed.read())) == (500, {"error": "these inputs fail"})
     client.connection.request("DELETE", "/v2/models/app/infer")
-    assert client.connection.getresponse().read() and True
+    refused = client.connection.getresponse()
+    assert (refused.status, refused.getheader("allow"), refused.read() != b"") == (405, "POST", True)
     client.connection.request("GET", "/v2/other")
-    assert client.connection.getresponse().status == 404
+    missing = client.connection.getresponse()
+    assert (missing.status, json.loads(missing.read())) == (404, {"error": "no such path"})

@@ -192,7 +192,8 @@ class Inference:
             self._exchange.answer(200, content, fields=fields)
 
     def _written(self, named: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        wanted = self._wanted if self._wanted is not None else [{"name": name} for name in named]
+        every: list[Mapping[str, Any]] = [{"name": name} for name in named]
+        wanted = self._wanted if self._wanted is not None else every
         outputs, tail = [], b""
         for one in wanted:
             if one["name"] not in named:
