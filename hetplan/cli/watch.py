@@ -207,11 +207,13 @@ class _Deployed:
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
         from hetplan.executor.secrets import token_of
+        from hetplan.executor.tls import client_context, tls_folder
 
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        metrics = router_metrics(endpoint, token=token_of(self.deployment.hosts))
+        hosts = self.deployment.hosts
+        metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}

@@ -78,6 +78,7 @@ class Security(Model):
     token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")
     open: bool = Field(default=False, description="true: listeners that other machines reach need no token")
+    tls: str | None = Field(default=None, description="a folder of `hetplan keys`: such listeners speak TLS")
 
     @model_validator(mode="after")
     def _one_place(self) -> Security:
