@@ -248,6 +248,7 @@ class HostsFile(Model):
     state_dir: str = ".hetplan"
     profiles: tuple[str, ...] = Field(default=(), description="profile files: tables, fan-out and quality")
     slo: str | None = Field(default=None, description="the SLO file: pipelines of applications, deadlines")
+    measured: str | None = Field(default=None, description="measurements: what operators of compound queries take")
     limits: TimeLimits = Field(default_factory=TimeLimits)
     router: RouterSettings = Field(default_factory=RouterSettings)
     security: Security = Field(default_factory=Security)
