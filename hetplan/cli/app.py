@@ -128,6 +128,7 @@ _COMMANDS = (
         "Hosts",
         ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
     ),
+    _Command("keys", "keys:keys", "Hosts", ("hetplan keys --hosts hosts.toml",)),
     _Command("down", "hosts:down", "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(
         "check",

@@ -24,6 +24,7 @@ from hetplan.cli.arguments import (
     Wait,
     method_from,
 )
+from hetplan.cli.given_files import KEPT_PLAN, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
@@ -145,6 +146,9 @@ def _maker(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
     ) -> Outcome:
         more = known.choices(how, cancel)
+        if known.only_streams:
+            # Plans of compound queries say how all of it comes about from nothing; what runs is left to the apply.
+            demand = state = None
         with quiet_engines(out):
             outcome = planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **more)
         return known.signed(outcome)
@@ -202,16 +206,18 @@ class _Deployed:
 
     @property
     def _kept(self) -> Path:
-        return self.deployment.folder / "watched-plan.json"
+        return self.deployment.folder / KEPT_PLAN
 
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
         from hetplan.executor.secrets import token_of
+        from hetplan.executor.tls import client_context, tls_folder
 
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        metrics = router_metrics(endpoint, token=token_of(self.deployment.hosts))
+        hosts = self.deployment.hosts
+        metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}
@@ -237,12 +243,11 @@ class _Deployed:
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
         from hetplan.executor.target import ApplyFailed
-        from hetplan.profiles.plan_file import write_plan
         from hetplan.watching import Applied
 
         try:
             done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)
         except ApplyFailed as error:
             return Applied(False, why=str(error))
-        write_plan(plan, self._kept)
+        keep_plan(self.deployment.folder, plan)
         return Applied(True, len(done.steps))

@@ -83,14 +83,15 @@ class Names:
     def __init__(self) -> None:
         self._known: dict[Any, str] = {}
 
-    def named(self, system: System) -> System:
-        """The same system, its groups and loads called by what they hold."""
+    def named(self, system: System, *, labels: Mapping[str, str] | None = None) -> System:
+        """The same system, its groups and loads called by what they hold, and by the label that a group has."""
         groups, ways = list[Group](), dict[tuple[str, str], tuple[str, str]]()
         used = dict[str, int]()
         for group in system.groups:
             loads = tuple(replace(load, id=f"l{number}") for number, load in enumerate(group.loads))
             alike = replace(group, id="", loads=loads, count=1, standby=0, ready_ms=0.0)
-            name = self._known.setdefault(content_of(alike), f"{group.hardware}.g{len(self._known)}")
+            key = (content_of(alike), (labels or {}).get(group.id, ""))
+            name = self._known.setdefault(key, f"{group.hardware}.g{len(self._known)}")
             used[name] = used.get(name, 0) + 1
             if used[name] > 1:
                 name = f"{name}.{used[name]}"

@@ -47,6 +47,17 @@ def test_beyond_the_chain_by_a_hair():
     assert repair(outcome, "rate_qps").to == 2305.56
 
 
+def test_a_resource_that_is_short_is_named_and_raised():
+    profile, slo = loki_by_hand.tiny(0.2, 90)
+    for variant in profile["variants"].values():
+        for run in variant["runs"]:
+            run["needs"] = {"gpus": 1}
+    slo["limits"]["resources"] = {"gpus": 4}
+    outcome = fluid(profile, slo)
+    assert "resources: gpus is too little" in outcome.why
+    assert repair(outcome, "resources.gpus").to == 5
+
+
 def test_top_variants_of_the_tiny_case():
     outcome = fluid(*loki_by_hand.tiny(0.2, 31), options={"variants": "top"})
     assert repair(outcome, "instances").to == 6
