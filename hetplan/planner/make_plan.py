@@ -126,6 +126,7 @@ def _assemble(
                 *draft.warnings,
             ),
             extensions=dict(draft.extensions),
+            **draft.sections,
         )
     )
 

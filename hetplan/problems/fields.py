@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from hetplan.problems.faults import Faults
 from hetplan.profiles.slo import Slo
 
-__all__ = ["OF_FLEETS", "refuse"]
+__all__ = ["OF_FLEETS", "refuse", "refuse_only"]
 
 OF_FLEETS = {
     "limits.offers": ("limits per offer are kept by the question fleet", "Leave it out, or ask fleet."),
@@ -27,8 +27,12 @@ OF_FLEETS = {
 
 def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
     """Name every stated field of `refused` ("apps.*.weight": why, remedy); a default that is written out is none."""
+    refuse_only(slo, {**OF_FLEETS, **refused}, faults)
+
+
+def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
+    """The same, of these fields and no others."""
     sections: dict[str, list[str]] = {}
-    refused = {**OF_FLEETS, **refused}
     for field in refused:
         parent, _, name = field.rpartition(".")
         sections.setdefault(parent, []).append(name)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import App
 
-__all__ = ["LADDER", "compound", "llm", "outcomes", "pipeline", "policy", "pool", "variants"]
+__all__ = ["LADDER", "compound", "fleet", "llm", "outcomes", "pipeline", "policy", "pool", "variants"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 ANOTHER = "Take it out, or name another question with --question."
@@ -77,7 +77,25 @@ def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
     return (*_beside(inputs), *_pool(inputs))
 
 
+def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
+    """What keeps these files from asking for machines of several applications over time."""
+    slo, survive = inputs.slo, inputs.slo.limits.survive
+    asks = slo.limits.offers or survive.hosts or survive.zones or survive.spot != "none" or slo.horizon.periods > 1
+    if not asks and not any(app.question or app.demand.series for app in slo.apps.values()):
+        text = "there is one period, and nothing that may fail: each application has a question of its own"
+        one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
+        return (one,) * len(LADDER)  # any other question is nearer
+    for name, app in slo.apps.items():
+        pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+        device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
+        if app.candidates or app.demand.streams is not None or device:
+            text = f"{name} asks for compound plans, which are no part of a fleet"
+            return (Obstacle(text, f"$.apps.{name}", ANOTHER, essential=True),)
+    return ()
+
+
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {
+    "fleet": fleet,
     "llm": llm,
     "compound": compound,
     "pipeline": pipeline,
