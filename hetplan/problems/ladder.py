@@ -10,7 +10,7 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -79,19 +79,18 @@ def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
 
 def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for machines of several applications over time."""
-    slo, survive = inputs.slo, inputs.slo.limits.survive
-    asks = slo.limits.offers or survive.hosts or survive.zones or survive.spot != "none" or slo.horizon.periods > 1
-    if not asks and not any(app.question or app.demand.series for app in slo.apps.values()):
-        text = "there is one period, and nothing that may fail: each application has a question of its own"
-        one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
-        return (one,) * len(LADDER)  # any other question is nearer
-    for name, app in slo.apps.items():
-        pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
-        device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
-        if app.candidates or app.demand.streams is not None or device:
-            text = f"{name} asks for compound plans, which are no part of a fleet"
-            return (Obstacle(text, f"$.apps.{name}", ANOTHER, essential=True),)
-    return ()
+    slo = inputs.slo
+    if slo.horizon.periods > 1 or slo.limits.offers or slo.limits.survive.model_fields_set or _named(slo.apps.values()):
+        from hetplan.problems.fleet.fits import obstacles
+
+        return tuple(obstacles(inputs))
+    text = "there is one period, and nothing that may fail: each application has a question of its own"
+    one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
+    return (one,) * len(LADDER)  # any other question is nearer
+
+
+def _named(apps: Iterable[App]) -> bool:
+    return any(app.question is not None or app.demand.series is not None for app in apps)
 
 
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {

@@ -23,7 +23,6 @@ from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
@@ -329,30 +328,11 @@ def _dangling(
 
 
 def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
-    """The SLO with every mix of observed sizes counted into its bins."""
-    faults: list[Fault] = []
-    changed: dict[str, Any] = {}
-    for name, app in slo.apps.items():
-        mix = app.demand.mix
-        if mix is None or mix.observed is None:
-            continue
-        try:
-            counted = count_into_bins(mix)
-        except AboveLargestBin as error:
-            faults.append(
-                Fault(
-                    file=file_of(("apps", name)),
-                    path=f"$.apps.{name}.demand.mix.observed[{error.number}]",
-                    value=str(list(error.size)),
-                    why="a size that some bin can hold: at most the largest, in every axis",
-                    remedy="Add a larger bin (and measure it), or drop the size.",
-                )
-            )
-            continue
-        if "output_tokens" in mix.axes:
-            continue  # what was seen is drawn from, and classes take the means of it
-        changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
-    return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults
+    if not any(app.demand.mix is not None and app.demand.mix.observed for app in slo.apps.values()):
+        return slo, []
+    from hetplan.profiles.observed import count_sizes
+
+    return count_sizes(slo, file_of)
 
 
 def _journal(source: Given, name: str) -> Any:

@@ -53,10 +53,6 @@ def verify_plan(
     the check early: nothing can be computed of things that are not there.
     """
     with collector_at_rest():
-        if plan.parts is not None:
-            from hetplan.verifier.fleet import verify_fleet
-
-            return verify_fleet(plan, inputs, proofs=proofs)
         return _verified(plan, inputs, question_check, proofs)
 
 

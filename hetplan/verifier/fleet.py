@@ -21,6 +21,7 @@ from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import App, Horizon, Objective, Survive, WishLimits
+from hetplan.verifier.check import verify_plan
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
 
@@ -127,9 +128,8 @@ def _quantile(ordered: list[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     """All that such a plan says, recomputed from the files."""
-    del proofs
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     broken = list(_references(fleet))
@@ -194,8 +194,6 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
 
 def check_parts(fleet: Fleet) -> list[Violation]:
     """Each part by the generic check, and by that of its question, against the files for its rates."""
-    from hetplan.verifier.check import verify_plan
-
     found = []
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check

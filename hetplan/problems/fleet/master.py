@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic
-from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.wish import HUGE, Wish
 from hetplan.profiles.fields import NANO
 
 __all__ = ["Limit", "add_machines", "limits_of"]
@@ -112,17 +112,18 @@ def _of_kind(wish: Wish, name: str) -> tuple[Floats, Floats]:
 
 
 def add_machines(
-    m: Builder, wish: Wish, limits: Sequence[Limit], periods: Sequence[int], *, whole: bool
+    m: Builder, wish: Wish, limits: Sequence[Limit], periods: Sequence[int], *, whole: bool, stocked: bool = True
 ) -> tuple[Index, Mapping[int, Index], Mapping[int, Index]]:
     """Columns R and, per period, N; the rows of every limit. Returns R, N and the rows of cover, per period."""
     names, count = [offer.name for offer in wish.offers], len(wish.offers)
     sold = np.isfinite(wish.committed) & wish.commits
-    most = np.array([float(offer.stock) for offer in wish.offers])
+    most = np.array([float(offer.stock if stocked else HUGE) for offer in wish.offers])
     hours = wish.hours * wish.periods
     pay = np.where(sold, wish.committed, 0.0) * hours * len(periods) / wish.periods
     committed = m.columns("committed", names, upper=np.where(sold, most, 0.0), cost=pay, whole=whole, unit="machines")
     rented, cover = dict[int, Index](), dict[int, Index]()
-    rentable = np.array([0.0 if offer.spot and not wish.spot else offer.stock for offer in wish.offers])
+    barred = np.array([offer.spot and not wish.spot for offer in wish.offers])
+    rentable = np.where(barred, 0.0, most)
     for p in periods:
         rented[p] = m.columns(
             f"rented in {p}", names, upper=rentable, cost=wish.prices * wish.hours, whole=whole, unit="machines"

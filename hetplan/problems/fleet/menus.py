@@ -163,12 +163,16 @@ class Menus:
         add_part(m, self.wish, self.parts[app.name], x, rate)
         return m.build()
 
-    def columns(self, m: Builder, app: Application, cost: Floats | float = 0.0) -> NDArray[np.int64]:
+    def columns(
+        self, m: Builder, app: Application, *, cost: Floats | float = 0.0, stocked: bool = True
+    ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer."""
         hardware = self.parts[app.name].hardware
         if (only := self.wish.only.get(app.name)) is not None:
             hardware = (only,)
-        most = [min(o.stock, LARGEST) if o.hardware in hardware else 0 for o in self.wish.offers]
+        stock = [offer.stock if stocked else LARGEST for offer in self.wish.offers]
+        offers = zip(self.wish.offers, stock, strict=True)
+        most = [min(count, LARGEST) if offer.hardware in hardware else 0 for offer, count in offers]
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
 

@@ -49,6 +49,13 @@ class FleetQuestion:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question."""
-        from hetplan.problems.fleet.ways import answered
+        from hetplan.problems.fleet.bill import levers_of
+        from hetplan.problems.fleet.draft import drafted
+        from hetplan.problems.fleet.ways import Found, parts_of, searched
 
-        return answered(self.wish, self.tools, ask)
+        wish, parts = self.wish, parts_of(self.wish, self.tools)
+        found = searched(wish, parts, ask)
+        if not isinstance(found, Found):
+            return found
+        levers = levers_of(found, parts, ask) if wish.options.levers and wish.periods > 1 else ()
+        return drafted(found, levers, parts)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import Fleet, Search
@@ -19,7 +19,7 @@ from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
-__all__ = ["Found", "answered", "parts_of", "searched"]
+__all__ = ["Found", "parts_of", "searched"]
 
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
 PLANNED: Mapping[str, Mapping[str, Any]] = {
@@ -135,21 +135,3 @@ def _settled(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPa
         else:
             done[app.name, p] = found.part
     return done, refused
-
-
-def answered(wish: Wish, tools: Tools, ask: Ask) -> Draft | Infeasible:
-    """A fleet as a draft."""
-    from hetplan.problems.fleet.bill import levers_of
-    from hetplan.problems.fleet.draft import drafted
-
-    parts = parts_of(wish, tools)
-    found = searched(wish, parts, ask)
-    if isinstance(found, Infeasible):
-        return found
-    levers = levers_of(found, parts, ask) if wish.options.levers and wish.periods > 1 else ()
-    return drafted(found, levers, parts)
-
-
-def restricted(wish: Wish, *, spot: bool, commits: bool) -> Wish:
-    """The same wish with fewer ways to buy."""
-    return replace(wish, spot=spot, commits=commits)

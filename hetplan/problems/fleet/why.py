@@ -112,10 +112,10 @@ def _period(search: Search, p: int) -> Infeasible | None:
     wish = search.wish
     while True:
         m = Builder("min", name=f"period p{p}")
-        _, _, cover = add_machines(m, wish, search.limits, [p], whole=True)
+        _, _, cover = add_machines(m, wish, search.limits, [p], whole=True, stocked=False)
         columns = {}
         for app in wish.apps:
-            x = search.menus.columns(m, app)
+            x = search.menus.columns(m, app, stocked=False)
             m.add(cover[p], x, -1.0)
             add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
             columns[app.name] = x

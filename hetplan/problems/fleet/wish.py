@@ -23,7 +23,7 @@ from hetplan.serving.price import machine_price, times
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
 
-__all__ = ["PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "read_wish"]
+__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "read_wish"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
