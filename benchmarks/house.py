@@ -17,8 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FRONT = {"front_door", "registry", "proved_again", "planning_again", "replanned", "watching", "search", "search_optuna"}
-FRONT |= {"__init__", "__main__"}
+FRONT = {
+    "front_door",
+    "registry",
+    "proved_again",
+    "planning_again",
+    "replanned",
+    "comparing",
+    "watching",
+    "search",
+    "search_optuna",
+}
+FRONT |= {"repacking", "arriving", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),

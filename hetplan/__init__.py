@@ -47,6 +47,7 @@ _WHERE = {
     "load_slo": "hetplan.profiles.load",
     "load_state": "hetplan.profiles.load",
     "read_plan": "hetplan.profiles.read_plan",
+    "robust": "hetplan.studies.robust",
     "simulate": "hetplan.front_door",
     "solve": "hetplan.front_door",
     "verify": "hetplan.front_door",
@@ -84,6 +85,7 @@ __all__ = [
     "load_slo",
     "load_state",
     "read_plan",
+    "robust",
     "simulate",
     "solve",
     "verify",
@@ -119,6 +121,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.state import State
     from hetplan.studies.comparison import compare_plans
     from hetplan.studies.explain import explain
+    from hetplan.studies.robust import robust
     from hetplan.studies.whatif import whatif
 
 

@@ -214,7 +214,16 @@ def plan_for(
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if outcome.plan is None:
         return outcome
-    report = _verify(outcome.plan, inputs, proofs=require_proof)
+    judged = partial(_judged, inputs=inputs, proofs=require_proof, allow_unchecked=allow_unchecked)
+    if outcome.front is not None:
+        outcome = replace(outcome, front=outcome.front.each(judged))
+    return judged(outcome)
+
+
+def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: bool) -> Outcome:
+    """The outcome after its plan was verified."""
+    assert outcome.plan is not None
+    report = _verify(outcome.plan, inputs, proofs=proofs)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 

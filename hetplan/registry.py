@@ -152,6 +152,7 @@ IMPORTERS = {
     "datasheet": "hetplan.profiles.imports.datasheet:convert",
     "sageserve": "hetplan.profiles.imports.sageserve:convert",
     "token-trace": "hetplan.profiles.imports.token_traces:convert",
+    "trace": "hetplan.profiles.imports.trace:convert",
 }
 """Kind of foreign file -> its converter."""
 

@@ -1,4 +1,8 @@
-"""A variants plan and its successors, played under the loads of successive periods: what re-planning would be worth.
+"""A plan and its successors, played under loads that change: what re-planning would be worth.
+
+`Recipes` are a question's plans for other rates, each made once: rates are rounded up to a grid, so that a day needs a
+few dozen plans. Questions that count moves, or what a change costs, are asked with the plan in force as their state,
+and so are asked again and again.
 
 >>> import hetplan as hp
 >>> from hetplan.replanned import play_replanned  # doctest: +SKIP
@@ -7,65 +11,188 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
 from hetplan.errors import InputError
 from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
-from hetplan.profiles.slo import Demand, Horizon
+from hetplan.profiles.slo import Demand, Horizon, Objective
 
 if TYPE_CHECKING:
+    from hetplan.planner.outcome import Outcome
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
+    from hetplan.serving.service import NoiseName
+    from hetplan.serving.system import System
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["play_replanned"]
+__all__ = ["PLAYED", "Recipes", "play_replanned"]
 
-QUESTION = "variants"
+PLAYED = ("pool", "pipeline", "policy", "variants")
+"""The questions whose plans are played query by query, one after another."""
+STATEFUL = "variants"
+"""The question in which a change costs something."""
+GRID = 0.05
+"""Plans are made for rates this far apart."""
+_STEPS_DOWN = 60
+
+
+@dataclass
+class Recipes:
+    """Plans by a plan's own question, formulation and options, for other rates: the least cost at any one moment.
+
+    A wish that asks for the highest rate is asked for the least cost instead, without its budget: what is compared
+    serves what comes. Where no plan carries a rate, the one for the highest rate below that has a plan is in force.
+    """
+
+    plan: Plan
+    inputs: Inputs
+    noise: NoiseName = "table"
+    grid: float = GRID
+    asked: int = 0
+    missing: int = 0
+    """How often a plan was wanted, and how often no plan carried the rates."""
+    _outcomes: dict[Any, Outcome] = field(default_factory=dict, repr=False)
+    _systems: dict[str, System] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        from hetplan.simulator.following import Names
+
+        if self.plan.question not in PLAYED:
+            raise InputError.one(
+                file="plan", path="$.question", value=self.plan.question,
+                why=f"plans of {', '.join(PLAYED)} are played with re-planning",
+                remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
+            )  # fmt: skip
+        self._names = Names()
+        self._planner, self._slo = Planner(self.inputs.profile), _at_any_moment(self.inputs.slo)
+        asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
+        known = asked.model_fields if asked is not None else {}
+        self._options = {name: value for name, value in self.plan.method.options.items() if name in known}
+        if self.stateful and self._options.get("size") == "auto":
+            # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,
+            # and what is played here is a simulation of them all.
+            self._options["size"] = "estimated"
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a plan depends on the one before it."""
+        return self.plan.question == STATEFUL or self.inputs.slo.limits.moves is not None
+
+    def rounded(self, rates: Mapping[str, float], *, up: bool = True) -> dict[str, float]:
+        """The nearest rates of the grid that are no lower (or no higher)."""
+        to, step = (math.ceil, -1e-9) if up else (math.floor, 1e-9)
+        return {
+            app: round((1.0 + self.grid) ** to(math.log(max(rate, 1e-3)) / math.log1p(self.grid) + step), 6)
+            for app, rate in rates.items()
+        }
+
+    def outcome(self, rates: Mapping[str, float], now: Plan | None = None) -> Outcome:
+        """What the question says of these rates."""
+        state = next_state(now) if now is not None and self.stateful else None
+        key = (tuple(sorted(rates.items())), state.model_dump_json() if state is not None else None)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._planner.plan(
+                self._slo, state=state, demand=rates, question=self.plan.question,
+                formulation=self.plan.method.formulation, options=self._options, try_repairs=False,
+            )  # fmt: skip
+        return self._outcomes[key]
+
+    def plan_for(self, rates: Mapping[str, float], now: Plan | None = None) -> Plan | None:
+        """The plan for rates on the grid, or for the highest below them that has one; None where none has."""
+        self.asked += 1
+        for step in range(_STEPS_DOWN):
+            tried = {app: rate / (1.0 + self.grid) ** step for app, rate in rates.items()}
+            plan = self.outcome(self.rounded(tried), now).plan
+            if plan is not None:
+                return plan
+            if step == 0:
+                self.missing += 1
+            if self.stateful:
+                # What runs goes on.
+                return None
+        return None
+
+    def system_for(self, rates: Mapping[str, float]) -> System | None:
+        """What runs by the plan for these rates; the same machines have the same names in every system."""
+        plan = self.plan_for(rates)
+        return self.system_of(plan) if plan is not None else None
+
+    def system_of(self, plan: Plan) -> System:
+        """What runs by a plan, its groups named by what they hold."""
+        from hetplan.simulator.planned import planned_systems
+
+        key = plan.digest or ""
+        if key not in self._systems or not key:
+            self._systems[key] = self._names.named(planned_systems(plan, self.inputs, noise=self.noise)[0].system)
+        return self._systems[key]
+
+    def least_cost(self, rates: Mapping[str, float]) -> float | None:
+        """A bound on what these rates cost per hour, by whatever plan of the question; None where none is known."""
+        plan = self.outcome(self.rounded(rates, up=False)).plan
+        if plan is None:
+            return None
+        bounds = [c.bound for c in plan.claims if c.about.endswith("cost_per_hour") and c.bound is not None]
+        return min(bounds, default=None)
 
 
 def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) -> SimulationReport:
     """The planner asked every so often, by the plan's own formulation and options, for the rates seen.
 
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
-    `hetplan.simulator.autoscale.autoscale`'s.
+    `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
     """
-    from hetplan.simulator.autoscale import autoscale
+    recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
+    if plan.question == STATEFUL:
+        from hetplan.simulator.autoscale import autoscale
 
-    if plan.question != QUESTION:
-        raise InputError.one(
-            file="plan", path="$.question", value=plan.question,
-            why=f"a plan of {QUESTION} is played with re-planning",
-            remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
-        )  # fmt: skip
-    series, planner, slo = _series(inputs.slo), Planner(inputs.profile), _without_periods(inputs.slo)
-    asked = registry.problem(QUESTION).formulations.get(plan.method.formulation)
-    known = asked.model_fields if asked is not None else {}
-    options = {name: value for name, value in plan.method.options.items() if name in known}
-    if options.get("size") == "auto":
-        # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes, and
-        # what is played here is a simulation of them all.
-        options["size"] = "estimated"
-    carried: list[bool] = []
+        recipes.grid = 1e-6
+        carried: list[bool] = []
 
-    def plan_for(rates: Mapping[str, float], now: Plan) -> Plan | None:
-        outcome = planner.plan(
-            slo, state=next_state(now), demand=rates, question=QUESTION, formulation=plan.method.formulation,
-            options=options,
-        )  # fmt: skip
-        carried.append(outcome.plan is not None)
-        return outcome.plan
+        def plan_for(rates: Mapping[str, float], now: Plan) -> Plan | None:
+            outcome = recipes.outcome(rates, now)
+            carried.append(outcome.plan is not None)
+            return outcome.plan
 
-    period_s = inputs.slo.horizon.period_s
-    report = autoscale(plan, inputs, plan_for, series=series, period_s=period_s, every_s=every_s, **how)
-    if missing := carried.count(False):
-        text = f"at {missing} of {len(carried)} looks no plan carried the rates seen, and the last one stayed in force"
+        report = autoscale(
+            plan, inputs, plan_for, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
+        )
+        asked, missing = len(carried), carried.count(False)
+    else:
+        report = _played(plan, inputs, recipes, every_s, how)
+        asked, missing = recipes.asked, recipes.missing
+    if missing:
+        text = f"at {missing} of {asked} looks no plan carried the rates seen, and the last one stayed in force"
         report = replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
     return report
+
+
+def _played(plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any]) -> SimulationReport:
+    """Plans of a question without a state, one after another, for the rates that are foreseen."""
+    from hetplan.simulator.following import Foresight, follow, start_s
+    from hetplan.simulator.report import lines_of
+    from hetplan.simulator.simulate import demands_of, simulate_system
+
+    demands = demands_of(plan, inputs)
+    first = recipes.system_for({one.app: one.series_qps[0] for one in demands}) or recipes.system_of(plan)
+    foresight = Foresight(every_s=every_s, lead_s=start_s([first]), limit_s=_limit_s(demands))
+    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    control = follow(recipes.system_for, foresight, [one.app for one in demands])
+    report = simulate_system(
+        first, demands, control=control, slo_percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked), **how
+    )
+    lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, report)
+    return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
+
+
+def _limit_s(demands: Any) -> float:
+    """The longest latency limit, in seconds."""
+    return max((one.slo_ms for one in demands if math.isfinite(one.slo_ms)), default=1000.0) / 1000.0
 
 
 def _series(slo: Slo) -> dict[str, tuple[float, ...]]:
@@ -83,12 +210,18 @@ def _series(slo: Slo) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def _without_periods(slo: Slo) -> Slo:
-    """The wish as it is at any one moment: rates come from what is seen."""
+def _at_any_moment(slo: Slo) -> Slo:
+    """The wish as it is at any one moment, for the least money: rates come from what is seen."""
     apps = {}
     for name, app in slo.apps.items():
-        stated = app.demand.model_dump(by_alias=True, exclude_unset=True, exclude={"series"})
+        unlike = {"series", "history_qps", "rate_qps"}
+        stated = app.demand.model_dump(by_alias=True, exclude_unset=True, exclude=unlike)
         highest = max(app.demand.series) if app.demand.series else app.demand.rate_qps
+        highest = highest if isinstance(highest, int | float) else 1.0
         demand = Demand.model_validate({**stated, "rate_qps": highest})
         apps[name] = app.model_copy(update={"demand": demand})
-    return slo.model_copy(update={"apps": apps, "horizon": Horizon(), "requires": ()})
+    changed: dict[str, Any] = {"apps": apps, "horizon": Horizon(), "requires": ()}
+    if any(term.max in ("rate", "served") for term in slo.objective):
+        changed["objective"] = (Objective(min="cost"),)
+        changed["limits"] = slo.limits.model_copy(update={"cost_per_hour": None})
+    return slo.model_copy(update=changed)

@@ -22,6 +22,7 @@ from hetplan.planner.answer import Status, Stop
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 FILES = str(POOL / "profile.json"), str(POOL / "slo.json")
+PLANNED = {"size": "planned"}
 FAULT = hp.Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
 
 
@@ -78,7 +79,7 @@ def raise_it(number: int) -> None:
 
 
 def plan_in_another_process(planner: hp.Planner) -> str:
-    return planner.plan(FILES[1]).require().digest or ""
+    return planner.plan(FILES[1], options=PLANNED).require().digest or ""
 
 
 def test_errors_and_planners_cross_a_process_pool() -> None:
@@ -103,7 +104,7 @@ def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
 def examples() -> dict[str, Any]:
     """One value of every public class."""
     inputs = hp.load_inputs(*FILES)
-    outcome = hp.solve(*FILES)
+    outcome = hp.solve(*FILES, options=PLANNED)
     return {
         "Answer": hp.Answer(status=Status.OPTIMAL, stop=Stop.FINISHED, value=1.0),
         "Event": hp.Event("solved", value=1.0),
@@ -156,17 +157,17 @@ def test_nothing_is_printed_from_the_library() -> None:
 
 def test_events_are_logged_where_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:
     events: list[Any] = []
-    hp.solve(*FILES, on_event=events.append)
+    hp.solve(*FILES, on_event=events.append, options=PLANNED)
     assert not caplog.records
     with caplog.at_level(logging.INFO, logger="hetplan"):
-        hp.solve(*FILES)
+        hp.solve(*FILES, options=PLANNED)
     assert len(caplog.records) == len(events) > 0
     assert caplog.records[0].name == "hetplan"
     assert caplog.records[0].event.what in caplog.text
 
 
 def test_a_plan_that_names_what_is_not_there_is_refused_by_simulation() -> None:
-    plan = hp.solve(*FILES).require()
+    plan = hp.solve(*FILES, options=PLANNED).require()
     first, *rest = plan.workers
     for change, why in (({"hardware": "abacus"}, "no such hardware"), ({"offer": "gift"}, "no such offer")):
         edited = plan.model_copy(update={"workers": (first.model_copy(update=change), *rest)})

@@ -17,6 +17,8 @@ from hetplan.registry import problem
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
 PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
+PLANNED = {"size": "planned"}
+"""Without simulation: what the door does is the same."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_a_planner_plans_again_and_again_and_demand_replaces_the_files(slo: dict
     (name,) = slo["apps"]
     costs = []
     for rate in (50.0, 200.0, 400.0):
-        plan = planner.plan(with_rate(slo, 1.0), demand={name: rate}).require()
+        plan = planner.plan(with_rate(slo, 1.0), demand={name: rate}, options=PLANNED).require()
         claim = next(claim for claim in plan.claims if claim.about == "cost_per_hour")
         costs.append(claim.value)
         assert hp.verify(plan, PROFILE, with_rate(slo, rate)).ok
@@ -54,7 +56,7 @@ def test_demand_for_an_unknown_application_is_an_input_error(slo: dict) -> None:
 def test_many_threads_get_the_same_plan_and_nothing_is_printed(slo: dict, capfd: pytest.CaptureFixture[str]) -> None:
     planner = hp.Planner(PROFILE)
     with ThreadPoolExecutor(6) as pool:
-        plans = list(pool.map(lambda _: plan_bytes(planner.plan(slo).require()), range(12)))
+        plans = list(pool.map(lambda _: plan_bytes(planner.plan(slo, options=PLANNED).require()), range(12)))
     assert len(set(plans)) == 1
     assert capfd.readouterr() == ("", "")
 
@@ -73,13 +75,13 @@ def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:
 
 def test_events_tell_what_is_going_on(slo: dict) -> None:
     told: list[hp.Event] = []
-    hp.solve(PROFILE, slo, on_event=told.append)
+    hp.solve(PROFILE, slo, on_event=told.append, options=PLANNED)
     assert any(event.what == "solve" for event in told)
 
 
 def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:
-    first = hp.solve(PROFILE, slo).require()
-    again = hp.solve(PROFILE, slo, start=first, solver="scipy").require()
+    first = hp.solve(PROFILE, slo, options=PLANNED).require()
+    again = hp.solve(PROFILE, slo, start=first, solver="scipy", options=PLANNED).require()
     assert again.claims[0].value == pytest.approx(first.claims[0].value, rel=1e-4)
     assert again.solves[0].solver.startswith("scipy")
 
@@ -121,13 +123,13 @@ def test_every_public_name_is_there() -> None:
 
 def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) -> None:
     with pytest.raises(hp.NoSolver, match="another kind of form"):
-        hp.solve(PROFILE, slo, solver="genetic")
-    assert hp.solve(PROFILE, slo, recheck="genetic").exit_code == 6
-    assert hp.solve(PROFILE, slo, recheck="scipy").exit_code == 0
+        hp.solve(PROFILE, slo, solver="genetic", options=PLANNED)
+    assert hp.solve(PROFILE, slo, recheck="genetic", options=PLANNED).exit_code == 6
+    assert hp.solve(PROFILE, slo, recheck="scipy", options=PLANNED).exit_code == 0
 
 
 def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:
-    plan = hp.solve(PROFILE, slo).require()
+    plan = hp.solve(PROFILE, slo, options=PLANNED).require()
     for question in ("pipeline", "teleport"):
         report = hp.verify(plan.model_copy(update={"question": question}), PROFILE, slo)
         assert report.violations or report.unchecked

@@ -68,6 +68,15 @@ _COMMANDS = (
             "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
         ),
     ),
+    _Command(
+        "compare",
+        "compare:compare",
+        "Plan",
+        (
+            "hetplan compare plan.json profile.json slo.json --demand rates.csv --hours 24:48 --svg money.svg",
+            "hetplan compare now.json saving.json",
+        ),
+    ),
     _Command("explain", "explain:explain", "Plan", ("hetplan explain plan.json profile.json slo.json",)),
     _Command("whatif", "whatif:whatif", "Plan", ("hetplan whatif profile.json slo.json --vary budget=1:5",)),
     _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),
@@ -119,6 +128,7 @@ _COMMANDS = (
         "Hosts",
         ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
     ),
+    _Command("keys", "keys:keys", "Hosts", ("hetplan keys --hosts hosts.toml",)),
     _Command("down", "hosts:down", "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(
         "check",
@@ -127,6 +137,7 @@ _COMMANDS = (
         ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
     ),
     _Command("profile", "profile:profile", "Inputs", ("hetplan profile measure.toml -o profile.json",)),
+    _Command("engine", "engine:engine", "Hosts", ("hetplan engine llama-8b-h100 profile.json --port 8000",)),
     _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
     _Command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson, HostsFileOption, Wait
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.given_files import keep_plan, plan_from
 from hetplan.cli.long_work import interruptible
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import number
@@ -57,6 +57,8 @@ def apply(
             applied = interruptible(lambda cancel: _act(out, deployment, wanted, period, wait, cancel), say=out.note)
             for note in applied.notes:
                 out.warn(note, kind="note")
+            if wanted is not None:
+                keep_plan(deployment.folder, wanted)
             done = len(applied.steps)
             reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
             out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")

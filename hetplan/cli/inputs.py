@@ -77,9 +77,9 @@ def import_file(
             raise InputError.one(
                 file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
-        profile, slo = known[kind](file, **_filters(kind, known[kind], settings))
-        made = (("profile.json", profile), ("slo.json", slo))
-        targets = [(folder / name, data) for name, data in made if data is not None]
+        profile, slo, *beside = known[kind](file, **_filters(kind, known[kind], settings))
+        made = {"profile.json": profile, "slo.json": slo, **(beside[0] if beside else {})}
+        targets = [(folder / name, data) for name, data in made.items() if data is not None]
         taken = [str(path) for path, _ in targets if path.exists() and not force]
         if taken:
             raise InputError(
@@ -90,8 +90,13 @@ def import_file(
             )
         folder.mkdir(parents=True, exist_ok=True)
         for path, data in targets:
-            write_atomically(path, _bytes(data))
+            write_atomically(path, data.encode() if isinstance(data, str) else _bytes(data))
             out.people.line(f"written to {path}")
+        if beside:
+            from hetplan.profiles.imports.trace import words_of
+
+            for line in words_of(slo):
+                out.people.line(line)
         if slo is None:
             out.people.line("the file does not say what is wanted: write an slo.json (docs/formats.md)")
 

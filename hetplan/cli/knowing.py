@@ -46,6 +46,11 @@ class Known:
         """Applications whose queries come as streams."""
         return frozenset(name for name, app in self.inputs.slo.apps.items() if app.demand.streams is not None)
 
+    @property
+    def only_streams(self) -> bool:
+        """Whether no application has a rate that could be followed."""
+        return len(self.streams) == len(self.inputs.slo.apps)
+
     def choices(self, how: Mapping[str, Any], cancel: threading.Event) -> dict[str, Any]:
         """What planning is asked beside the wish: measurements, and whoever measures."""
         more = dict(how)
@@ -59,6 +64,12 @@ class Known:
         else:
             more["measured"] = self.measured
         return more
+
+    def with_measured(self, measured: Any) -> Inputs:
+        """The inputs with measurements: a file's path, or a document."""
+        from hetplan.profiles.load import load_inputs
+
+        return load_inputs(list(self.profiles), self.slo, measured=measured)
 
     def signed(self, outcome: Outcome) -> Outcome:
         """The outcome with a plan that names what it was made from."""

@@ -62,9 +62,12 @@ class Measurer:
 
         if outcome.plan is None:
             return outcome
-        document = self.journal.document()
-        named = outcome.plan.inputs.model_copy(update={"measured": digest(document)})
-        plan = with_digest(outcome.plan.model_copy(update={"inputs": named}))
+        made, document = outcome.plan, self.journal.document()
+        if outcome.front is not None:
+            points = outcome.front.each(lambda point: self.signed(point, profiles, slo, state))
+            outcome = replace(outcome, front=points)
+        named = made.inputs.model_copy(update={"measured": digest(document)})
+        plan = with_digest(made.model_copy(update={"inputs": named}))
         report = verify(plan, list(profiles), slo, state=state, measured=document)
         finding = outcome.finding
         judged = outcome.judged(

@@ -12,6 +12,7 @@ from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Exit, Output
 
 if TYPE_CHECKING:
+    from hetplan.measure.profile_engine import MeasuredEngines
     from hetplan.measure.profile_run import Measurements
     from hetplan.measure.profile_wish import Wish
 
@@ -50,8 +51,8 @@ def profile(
         _check_target(output, journal, force=force)
         if fresh:
             journal.unlink(missing_ok=True)
-        found = _measure(out, asked, folder, journal)
-        _finish(out, asked, found, output)
+        found, engines = _measure(out, asked, folder, journal)
+        _finish(out, asked, found, engines, output)
 
 
 def _check_target(output: Path, journal: Path, *, force: bool) -> None:
@@ -67,15 +68,17 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
         )
 
 
-def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measurements:
+def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> tuple[Measurements, MeasuredEngines]:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.measure.journal import CellJournal
+    from hetplan.measure.profile_engine import measure_engines
     from hetplan.measure.profile_run import measure
 
     kept = CellJournal(journal)
 
-    def work(cancel: threading.Event) -> Measurements:
-        return measure(wish, folder, journal=kept, on_event=show, cancel=cancel)
+    def work(cancel: threading.Event) -> tuple[Measurements, MeasuredEngines]:
+        found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel)
+        return found, measure_engines(wish, journal=kept, on_event=show, cancel=cancel)
 
     try:
         with progress(out) as show:
@@ -84,32 +87,74 @@ def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> Measuremen
         kept.close()
 
 
-def _finish(out: Output, wish: Wish, found: Measurements, output: Path) -> None:
+def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngines, output: Path) -> None:
     import json
 
     from hetplan.measure.profile_document import profile_document
+    from hetplan.measure.profile_engine import engine_document
     from hetplan.profiles.load import load_profile
     from hetplan.profiles.plan_file import write_atomically
 
+    found.failed += [(f"engines.{name}", one.why) for name, one in engines.engines.items() if one.why]
     for name, at, text in found.warnings():
         out.warn(f"{name} {at}: {text}")
     measured = [cell for cell in found.cells if not cell.failed]
+    laws = any(one.law is not None for one in engines.engines.values())
+    complete, count = found.complete and engines.complete, len(measured) + engines.cells
+    resumed = found.resumed + engines.resumed
     body: dict[str, Any] = {
-        "cells": len(measured),
-        "resumed": found.resumed,
+        "cells": count,
+        "resumed": resumed,
         "failed": [{"at": at, "why": why} for at, why in found.failed],
     }
-    if not measured:
-        out.end(Exit.FAULT if found.complete else Exit.INTERRUPTED, "nothing was measured", written=None, **body)
+    if not measured and not laws:
+        out.end(Exit.FAULT if complete else Exit.INTERRUPTED, "nothing was measured", written=None, **body)
         return
-    document = profile_document(wish, found)
+    document = _joined(
+        profile_document(wish, found) if measured else {}, engine_document(wish, engines) if laws else {}
+    )
     load_profile(document)
     write_atomically(output, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
-    _show(out, wish, found)
+    if measured:
+        _show(out, wish, found)
+    if laws:
+        _show_laws(out, engines)
     out.people.line(f"written to {output}")
-    summary = f"{len(measured)} cells measured" + (f", {found.resumed} of them earlier" if found.resumed else "")
+    summary = f"{count} cells measured" + (f", {resumed} of them earlier" if resumed else "")
     summary += f", {len(found.failed)} not" if found.failed else ""
-    out.end(Exit.OK if found.complete else Exit.INTERRUPTED, summary, written=str(output), **body)
+    out.end(Exit.OK if complete else Exit.INTERRUPTED, summary, written=str(output), **body)
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A profile of models and one of engines, as one; the newer format of both."""
+    document = {**one, **other}
+    for section in one.keys() & other.keys() - {"format"}:
+        document[section] = {**one[section], **other[section]}
+    measured = [part.get("extensions", {}).get("measured", {}) for part in (one, other)]
+    document["extensions"] = {**document.get("extensions", {}), "measured": {**measured[0], **measured[1]}}
+    return document
+
+
+def _show_laws(out: Output, engines: MeasuredEngines) -> None:
+    from hetplan.cli.page import number
+
+    names = ("base", "token", "kv token", "sequence", "pair")
+    rows = [
+        (
+            name, place, *(number(float(f"{value:.4g}")) if value else "-" for value in row),
+            f"{100 * one.law.error:.1f}%" if not place else "", len(one.iterations) if not place else "",
+        )
+        for name, one in engines.engines.items() if one.law is not None
+        for place, row in enumerate(one.law.pieces.tolist())
+    ]  # fmt: skip
+    titles = (
+        "engine",
+        "piece",
+        *(f"ms per {one}" if one != "base" else "base ms" for one in names),
+        "error",
+        "iterations",
+    )
+    out.people.table(titles, rows, right=titles[1:])
 
 
 def _show(out: Output, wish: Wish, found: Measurements) -> None:

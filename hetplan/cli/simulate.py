@@ -16,6 +16,7 @@ from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.profiles.plan import Plan
     from hetplan.simulator.report import SimulationReport
 
 __all__ = ["refuse_beside", "simulate"]
@@ -50,7 +51,21 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Plan anew every S seconds for the rates seen, under demand.series of the SLO file (variants).",
+        help="Plan anew every S seconds for the rates seen, under demand.series of the SLO file.",
+    ),
+]  # fmt: skip
+Fail = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail", metavar="WHAT[@PERIOD]",
+        help='Of a plan with periods: only this failure ("zone a lost"), in each period or in that with this number.',
+    ),
+]  # fmt: skip
+Spot = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spot", metavar="OFFER=FILE|rate",
+        help="Of a plan with periods: spot machines as recorded, or taken as often as the offers say.",
     ),
 ]  # fmt: skip
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
@@ -73,6 +88,8 @@ def simulate(
     learn: Learn = False,
     baselines: Baselines = False,
     replan: Replan = None,
+    fail: Fail = None,
+    spot: Spot = None,
     svg: Svg = None,
     threads: Threads = 2,
     as_json: AsJson = False,
@@ -80,21 +97,33 @@ def simulate(
     """Play a plan under its demand and set promised against simulated, line by line.
 
     With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
-    A promise by a model without queueing is reported, not failed. Exit 6 when simulation breaks a wish of the SLO
-    file or a simulated promise.
+    A promise by a model without queueing is reported, not failed. A plan with periods is played hour by hour, with each
+    of its failures in each hour. Exit 6 when simulation breaks a wish of the SLO file or a simulated promise.
     """
     with Output("simulate", as_json=as_json) as out:
         if trace is not None and arrivals is not None:
             _refuse_both(arrivals)
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "noise": noise, "threads": threads}
         beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
-        refuse_beside(replan, {**beside, "--learn": learn, "--baselines": baselines})
+        refuse_beside(replan, {**beside, "--learn": learn})
         if replan is None:
             how |= {"duration_s": duration, "arrivals": arrivals, "trace": trace_from(trace), "learn": learn}
             how["misprediction"] = misprediction
         if svg is not None:
             _check_writable(svg)
-        reports = _run(out, plan, profiles, slo, state, measured, how=how, baselines=baselines, replan=replan)
+        tried = plan_from(plan, warn=out.warn)
+        if tried.parts is not None:
+            from hetplan.cli.simulate_day import simulate_day
+
+            others = {"--svg": svg, "--replan": replan, "--baselines": baselines, **beside, "--learn": learn}
+            simulate_day(out, tried, (profiles, slo, state), how, fail=fail, spot=spot, others=others)
+            return
+        if fail or spot:
+            raise InputError.one(
+                file="--fail" if fail else "--spot", value=(fail or spot or [""])[0],
+                why="this is played of a plan with periods", remedy="Leave it out.",
+            )  # fmt: skip
+        reports = _run(out, tried, profiles, slo, state, measured, how=how, baselines=baselines, replan=replan)
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
@@ -104,7 +133,7 @@ def simulate(
 
 def _run(
     out: Output,
-    plan: Path,
+    tried: Plan,
     profiles: list[Path],
     slo: Path,
     state: Path | None,
@@ -116,17 +145,17 @@ def _run(
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
-    from hetplan.simulator.baselines import compare
+    from hetplan.simulator.baselines import beside, compare
     from hetplan.simulator.simulate import simulator_of
 
-    tried = plan_from(plan, warn=out.warn)
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
         if replan is not None:
             from hetplan.replanned import play_replanned
 
-            return {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
+            reports = {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
+            return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
         return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}

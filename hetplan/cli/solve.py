@@ -78,6 +78,7 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
+FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),
@@ -111,6 +112,7 @@ def solve(
     allow_unchecked: Unchecked = False,
     simulated: Simulated = False,
     apply_repair: ApplyRepair = None,
+    front: FrontTo = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -121,10 +123,7 @@ def solve(
     ended the work; 6: a check failed; 130: interrupted.
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
-        _ready(output, as_json=as_json)
-        if apply_repair is not None and output is None:
-            why = "the changed SLO file needs a name"
-            raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
+        _ready(output, front, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
             out,
@@ -144,15 +143,24 @@ def solve(
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
         )
         if apply_repair is not None and output is not None:
-            _repaired(out, outcome, apply_repair, slo, output)
+            from hetplan.cli.solved import repaired
+
+            repaired(out, outcome, apply_repair, slo, output)
             return
         if simulated and outcome.plan is not None:
-            outcome = _simulate(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _show(out, outcome, output)
+            from hetplan.cli.solved import simulated_too
+
+            outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
+        _show(out, outcome, output, front)
 
 
-def _ready(output: str | None, *, as_json: bool) -> None:
+def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int | None) -> None:
     """Refuse a place where the plan cannot go before the work, not after it."""
+    if front is not None and not front.parent.is_dir():
+        raise InputError.one(file=str(front), why="there is no folder for it", remedy="Make it, or name another.")
+    if repair is not None and output is None:
+        why = "the changed SLO file needs a name"
+        raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
     if output is None:
         return
     if output == "-":
@@ -200,55 +208,7 @@ def _solve(
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
 
 
-def _simulate(
-    out: Output,
-    outcome: Outcome,
-    profiles: list[Path],
-    slo: Path,
-    *,
-    state: Path | None,
-    measured: Any,
-    seed: int,
-) -> Outcome:
-    """The outcome with what simulation says of its plan; what it breaks fails the plan."""
-    from hetplan.cli.long_work import interruptible, progress
-    from hetplan.cli.simulation_page import show_simulation
-    from hetplan.front_door import simulate
-
-    assert outcome.plan is not None
-    made = outcome.plan
-    with progress(out) as show:
-        report = interruptible(
-            lambda cancel: simulate(
-                made, profiles, slo, state=state, measured=measured, seed=seed, on_event=show, cancel=cancel
-            ),
-            say=out.note,
-        )
-    out.send({"simulation": report.as_dict()})
-    show_simulation(report, out.people)
-    return outcome.tried(broken=tuple(str(line) for line in report.broken))
-
-
-def _repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str) -> None:
-    """Write the SLO file with a repair in it."""
-    from hetplan.planner.repairs import edited_slo
-    from hetplan.profiles.plan_file import write_atomically
-
-    repairs = outcome.repairs
-    if number > len(repairs):
-        why = f"there are {len(repairs)} repairs" if repairs else "there are no repairs: " + outcome.reason
-        remedy = "Leave it out to see them." if repairs else "Leave it out."
-        raise InputError.one(file="--apply-repair", value=number, why=why, remedy=remedy)
-    content = edited_slo(slo, repairs[number - 1])
-    if output == "-":
-        sys.stdout.buffer.write(content)
-    else:
-        write_atomically(Path(output), content)
-    out.note(f"{repairs[number - 1].text}: {'' if output == '-' else f'written to {output}'}".removesuffix(": "))
-    out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
-
-
-def _show(out: Output, outcome: Outcome, output: str | None) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
@@ -262,6 +222,11 @@ def _show(out: Output, outcome: Outcome, output: str | None) -> None:
             write_plan(outcome.plan, Path(output))
             written = output
     show_outcome(outcome, out.people)
+    body = outcome.as_dict()
+    if outcome.front is not None or (front is not None and outcome.plan is not None):
+        from hetplan.cli.front_page import front_of
+
+        body["front"] = front_of(outcome, out.people, front)
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")
@@ -270,4 +235,4 @@ def _show(out: Output, outcome: Outcome, output: str | None) -> None:
         out.people.line(f"written to {written}")
     elif output not in (None, "-") and Path(str(output)).exists():
         out.warn(f"{output} was left as it was: it is an older plan")
-    out.end(outcome.exit_code, outcome.reason, written=written, **outcome.as_dict())
+    out.end(outcome.exit_code, outcome.reason, written=written, **body)

@@ -24,9 +24,11 @@ from hetplan.cli.arguments import (
     Wait,
     method_from,
 )
+from hetplan.cli.given_files import KEPT_PLAN, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
+from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Deployment
@@ -50,6 +52,16 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps
 Live = Annotated[
     Path | None,
     typer.Option("--live", metavar="FILE", help="Samples from service, as JSON lines; a drift is planned for anew."),
+]
+Queries = Annotated[
+    Path | None,
+    typer.Option("--queries", metavar="FILE", help="Queries that come and go, as JSON lines: each is packed at once."),
+]
+Decided = Annotated[
+    Path | None, typer.Option("--decided", metavar="FILE", help="With --queries: every decision is kept here.")
+]
+MovePrice = Annotated[
+    float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
@@ -77,6 +89,9 @@ def watch(
     evaluate: Evaluators = None,
     journal: JournalFile = None,
     live: Live = None,
+    queries: Queries = None,
+    decided: Decided = None,
+    move_price: MovePrice = 0.05,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -89,6 +104,9 @@ def watch(
     With --live and --journal, samples from service are tested: where accuracy or latency has drifted, plans are
     measured (--evaluate) or chosen anew from what is known.
 
+    With --queries, compound queries are admitted, moved and let go as the lines of a file say; every --period seconds
+    a re-pack says what it could gain at most. Nothing is applied.
+
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
     from hetplan.dispatch.replanning import Replanning
@@ -99,8 +117,15 @@ def watch(
         trigger = Replanning(
             period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
         )
+        if queries is None and decided is not None:
+            raise InputError.one(file="--decided", why="there are no decisions to keep", remedy="Add --queries FILE.")
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
+            if queries is not None:
+                from hetplan.cli.queries import follow
+
+                follow(out, queries, decided, known, how, move_price=move_price, period_s=period, once=once)
+                return
             make = _maker(out, profiles, slo, how, time_limit, known)
             ended = _run(out, hosts, make, trigger, known, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
         out.people.line(ended.reason)
@@ -121,6 +146,9 @@ def _maker(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
     ) -> Outcome:
         more = known.choices(how, cancel)
+        if known.only_streams:
+            # Plans of compound queries say how all of it comes about from nothing; what runs is left to the apply.
+            demand = state = None
         with quiet_engines(out):
             outcome = planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **more)
         return known.signed(outcome)
@@ -178,16 +206,18 @@ class _Deployed:
 
     @property
     def _kept(self) -> Path:
-        return self.deployment.folder / "watched-plan.json"
+        return self.deployment.folder / KEPT_PLAN
 
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
         from hetplan.executor.secrets import token_of
+        from hetplan.executor.tls import client_context, tls_folder
 
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        metrics = router_metrics(endpoint, token=token_of(self.deployment.hosts))
+        hosts = self.deployment.hosts
+        metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}
@@ -213,12 +243,11 @@ class _Deployed:
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
         from hetplan.executor.target import ApplyFailed
-        from hetplan.profiles.plan_file import write_plan
         from hetplan.watching import Applied
 
         try:
             done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)
         except ApplyFailed as error:
             return Applied(False, why=str(error))
-        write_plan(plan, self._kept)
+        keep_plan(self.deployment.folder, plan)
         return Applied(True, len(done.steps))

@@ -44,6 +44,20 @@ Confirm = Annotated[
     bool,
     typer.Option("--confirm/--no-confirm", help="Make the plans at ends and changes in full, simulation included."),
 ]
+Robust = Annotated[
+    bool, typer.Option("--robust", help="How far demand, times and prices may be off before the plan fails.")
+]
+BoxOf = Annotated[
+    str | None,
+    typer.Option(
+        "--box", metavar="demand=D,latency=L,prices=P",
+        help="With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
+    ),
+]  # fmt: skip
+Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
+OfPlan = Annotated[
+    Path | None, typer.Option("--plan", metavar="PLAN", readable=False, help="With --robust: the plan to look at.")
+]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
 On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Spread the work over a Ray cluster.")]
 JournalFile = Annotated[
@@ -65,21 +79,31 @@ def whatif(
     svg: Svg = None,
     most: Most = 400,
     confirm: Confirm = True,
+    robust: Robust = False,
+    box: BoxOf = None,
+    gamma: Gamma = None,
+    plan: OfPlan = None,
     jobs: Jobs = 1,
     on: On = None,
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan along one or two ranges, and find where the fleet changes."""
+    """Plan along one or two ranges, and find where the fleet changes; or say how far numbers may be off (--robust)."""
     with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
-        if not vary:
-            raise InputError.one(file="--vary", why="what varies", remedy="Add --vary budget=1:5.")
+        if robust == bool(vary):
+            raise InputError.one(file="--vary", why="what varies, or --robust", remedy="Add --vary budget=1:5.")
         how: dict[str, Any] = {
             "question": question,
             "formulation": formulation,
             "options": read_settings(settings or []),
         }
-        found = _found(out, profiles, slo, vary, {"state": state, "measured": measured}, how, most=most,
+        if robust:
+            from hetplan.cli.robust import robustness
+
+            robustness(out, profiles, slo, {"state": state, "measured": measured}, how, (box, gamma, plan),
+                       {"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
+            return
+        found = _found(out, profiles, slo, vary or [], {"state": state, "measured": measured}, how, most=most,
                        confirm=confirm, where={"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
         for file, text in ((csv, found.csv), (svg, found.svg)):
             if file is not None:

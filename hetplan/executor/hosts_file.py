@@ -78,6 +78,7 @@ class Security(Model):
     token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")
     open: bool = Field(default=False, description="true: listeners that other machines reach need no token")
+    tls: str | None = Field(default=None, description="a folder of `hetplan keys`: such listeners speak TLS")
 
     @model_validator(mode="after")
     def _one_place(self) -> Security:
@@ -247,6 +248,7 @@ class HostsFile(Model):
     state_dir: str = ".hetplan"
     profiles: tuple[str, ...] = Field(default=(), description="profile files: tables, fan-out and quality")
     slo: str | None = Field(default=None, description="the SLO file: pipelines of applications, deadlines")
+    measured: str | None = Field(default=None, description="measurements: what operators of compound queries take")
     limits: TimeLimits = Field(default_factory=TimeLimits)
     router: RouterSettings = Field(default_factory=RouterSettings)
     security: Security = Field(default_factory=Security)

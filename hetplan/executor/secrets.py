@@ -14,11 +14,14 @@ from pathlib import Path
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.tls import TLS, tls_folder
 from hetplan.executor.units import Unit
 
 __all__ = [
+    "GUARDED",
     "TOKEN",
     "TOKEN_FILE",
+    "ciphered",
     "environment_of",
     "is_loopback",
     "mark_of",
@@ -30,6 +33,8 @@ __all__ = [
 
 TOKEN, TOKEN_FILE = "HETPLAN_TOKEN", "HETPLAN_TOKEN_FILE"
 _LEAST = 16
+GUARDED = frozenset({"local", "ssh"})
+"""The kinds of targets whose listeners ask for the token, and speak TLS."""
 
 
 def is_loopback(bind: str) -> bool:
@@ -50,13 +55,14 @@ def token_of(hosts: HostsFile) -> str | None:
 
 
 def environment_of(hosts: HostsFile) -> dict[str, str]:
-    """The variables by which a process finds the token: where its file is, or the token where it comes that way."""
-    security = hosts.security
+    """The variables by which a process finds token and keys: where they are, or the token where it comes that way."""
+    security, keys = hosts.security, tls_folder(hosts)
+    found = {TLS: str(keys)} if keys is not None else {}
     if security.token_file is not None:
-        return {TOKEN_FILE: str(hosts.path(security.token_file))}
+        return {**found, TOKEN_FILE: str(hosts.path(security.token_file))}
     if security.token_env is not None:
-        return {TOKEN: os.environ.get(security.token_env, "")}
-    return {}
+        return {**found, TOKEN: os.environ.get(security.token_env, "")}
+    return found
 
 
 def _read(environment: Mapping[str, str], *, file: str) -> str | None:
@@ -90,9 +96,21 @@ def own_token() -> str | None:
     return found
 
 
-def mark_of(token: str | None) -> str:
-    """By what two processes see that they have the same token, without saying it."""
-    return hashlib.sha256(b"hetplan\0" + token.encode()).hexdigest()[:16] if token else ""
+def mark_of(token: str | None, keys: Path | None = None) -> str:
+    """By what two processes see that they have the same token and the same keys, without saying them."""
+    known = (token or "") + (f"\0{keys}" if keys is not None else "")
+    return hashlib.sha256(b"hetplan\0" + known.encode()).hexdigest()[:16] if known else ""
+
+
+def ciphered(hosts: HostsFile) -> frozenset[str]:
+    """The hosts whose workers speak TLS: those that other machines reach, where there are keys."""
+    if hosts.security.tls is None:
+        return frozenset()
+    return frozenset(
+        name
+        for name, host in hosts.hosts.items()
+        if hosts.targets[host.target].kind in GUARDED and not is_loopback(host.bind)
+    )
 
 
 def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[str]:
@@ -100,13 +118,12 @@ def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[str]:
     if hosts.security.open or token_of(hosts) is not None:
         return []
     used = dict.fromkeys(unit.host for unit in units)
-    guarded = {"local", "ssh"}
     binds = {
         f"hosts.{name}.bind": hosts.hosts[name].bind
         for name in used
-        if hosts.targets[hosts.hosts[name].target].kind in guarded
+        if hosts.targets[hosts.hosts[name].target].kind in GUARDED
     }
-    if used and hosts.targets[hosts.router_target].kind in guarded:
+    if used and hosts.targets[hosts.router_target].kind in GUARDED:
         binds["router.bind"] = hosts.router.bind
     return [
         f"{at} = {bind!r} is reached from other machines, and no token guards it. Name one ([security] token_file or "

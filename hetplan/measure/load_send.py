@@ -15,6 +15,7 @@ import re
 import select
 import selectors
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -107,7 +108,7 @@ def send_load(
     for target in targets:
         if not _is_address(target.url):
             raise InputError.one(
-                file="--endpoint", value=target.url, why="an address of http", remedy="Write http://HOST:PORT."
+                file="--endpoint", value=target.url, why="an address of http or https", remedy="Write http://HOST:PORT."
             )
     loop = new_event_loop()
     collected = gc.isenabled()
@@ -126,7 +127,7 @@ def _is_address(url: str) -> bool:
     """Whether requests can be sent there at all."""
     try:
         parts = urlsplit(url)
-        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port out of range, or half an IPv6 address
         return False
 
@@ -139,7 +140,11 @@ class _Pool:
         streams: bool,
     ) -> None:  # fmt: skip
         parts = urlsplit(url)
-        self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or 80
+        ciphered = parts.scheme == "https"
+        self._loop, self._host, self._port = loop, parts.hostname or "", parts.port or (443 if ciphered else 80)
+        self._where = f"{parts.scheme}://{self._host}:{self._port}"
+        # Whom to trust is said as to any program: SSL_CERT_FILE.
+        self._tls = ssl.create_default_context() if ciphered else None
         self._tell, self._keep = free, keep
         self._made = StreamedConnection if streams else Connection
         self._idle: list[Connection] = []
@@ -154,10 +159,15 @@ class _Pool:
         for _ in range(count):
             try:
                 await self._open()
+            except ssl.SSLCertVerificationError as error:
+                raise InputError.one(
+                    file="--endpoint", value=self._where, why=error.verify_message,
+                    remedy="Say whom to trust: SSL_CERT_FILE=secrets/tls/ca.pem hetplan load ...",
+                ) from None  # fmt: skip
             except OSError as error:
                 why = os.strerror(error.errno) if error.errno else str(error)
                 raise InputError.one(
-                    file="--endpoint", value=f"http://{self._host}:{self._port}", why=f"nobody serves there ({why})",
+                    file="--endpoint", value=self._where, why=f"nobody serves there ({why})",
                     remedy="Apply the plan first; `hetplan status` says the address.",
                 ) from None  # fmt: skip
 
@@ -200,7 +210,9 @@ class _Pool:
             self._opening -= 1
 
     async def _open(self) -> None:
-        made = self._loop.create_connection(lambda: self._made(self._freed, keep=self._keep), self._host, self._port)
+        made = self._loop.create_connection(
+            lambda: self._made(self._freed, keep=self._keep), self._host, self._port, ssl=self._tls
+        )
         _, connection = await made
         self.opened += 1
         self.living += 1

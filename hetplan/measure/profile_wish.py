@@ -18,6 +18,13 @@
     axes = {batch = [1, 2, 4, 8]}
     quality = "labelled.npz"
 
+    [engines.small]                     # a server of OpenAI's protocol, whose law is fitted to its streams
+    url = "http://127.0.0.1:8000/v1/completions"
+    model = "org/model"
+    variant = "talker"
+    hardware = "l4"
+    kv_tokens = 40000
+
 Files are named relative to the file's own folder. `tasks`, `metrics` and `pipelines` are written as in a profile.
 """
 
@@ -50,7 +57,16 @@ from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.profile import Metric, Task
 from hetplan.profiles.validate import validate
 
-__all__ = ["FORMAT", "MeasuredHardware", "MeasuredVariant", "Repeats", "Wish", "points_of", "read_wish"]
+__all__ = [
+    "FORMAT",
+    "MeasuredEngine",
+    "MeasuredHardware",
+    "MeasuredVariant",
+    "Repeats",
+    "Wish",
+    "points_of",
+    "read_wish",
+]
 
 FORMAT = "hetplan/measure/1.0"
 _KINDS = ("onnx", "callable", "http", "command")
@@ -163,6 +179,42 @@ class MeasuredVariant(Model):
             raise wrong("a value for every axis", f"Name {', '.join(self.axes)}.", at=("at",))
 
 
+class MeasuredEngine(Model):
+    """A server of OpenAI's protocol that makes text: where it is, what cannot be seen from outside, and what to try."""
+
+    url: Annotated[str, Field(pattern=r"^http://[^/?#]+/\S+$")] = Field(description="of completions, with its path")
+    model: str
+    variant: Id
+    hardware: Id
+    task: Id = "chat"
+    kv_tokens: PositiveCount = Field(description="room for KV, in tokens; a vLLM server says it when it starts")
+    context_tokens: PositiveCount | None = None
+    most_tokens: PositiveCount = Field(default=2048, description="the chunk that the server runs with")
+    most_seqs: PositiveCount = 256
+    tensor: PositiveCount = 1
+    pipeline: PositiveCount = 1
+    precision: Key | None = None
+    load_s: Amount = 0.0
+    input_tokens: tuple[PositiveCount, ...] = Field(
+        default=(32, 200, 500, 1000, 1800),
+        min_length=2,
+        description="lengths of prompts; four and more tell pieces apart",
+    )
+    concurrency: tuple[PositiveCount, ...] = Field(default=(1, 4, 16), min_length=1)
+    headers: dict[str, str] = Field(default_factory=dict)
+    timeout_s: PositiveAmount = 120.0
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a request may have."""
+        return min(self.context_tokens or self.kv_tokens, self.kv_tokens)
+
+    def stated(self) -> dict[str, Any]:
+        """What a profile says of it besides its law."""
+        names = ("kv_tokens", "context_tokens", "most_tokens", "most_seqs", "tensor", "pipeline", "precision")
+        return {name: getattr(self, name) for name in names}
+
+
 class Wish(Model):
     """The whole file."""
 
@@ -171,11 +223,18 @@ class Wish(Model):
     repeats: Repeats = Field(default_factory=Repeats)
     metrics: Named[Metric] = Field(default_factory=dict)
     tasks: Named[Task] = Field(default_factory=dict)
-    variants: Named[MeasuredVariant] = Field(min_length=1)
+    variants: Named[MeasuredVariant] = Field(default_factory=dict)
+    engines: Named[MeasuredEngine] = Field(default_factory=dict)
     pipelines: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Wish:
+        if not self.variants and not self.engines:
+            raise wrong("nothing is to be measured", "Add [variants.NAME], or [engines.NAME].", at=("variants",))
+        for name, engine in self.engines.items():
+            if engine.hardware not in self.hardware:
+                listed = ", ".join(self.hardware)
+                raise wrong(f"there is no hardware {engine.hardware!r}", f"There are: {listed}.", at=("engines", name))
         for name, variant in self.variants.items():
             for number, hardware in enumerate(variant.on):
                 if hardware not in self.hardware:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.planner.answer import Answer
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
+
+if TYPE_CHECKING:
+    from hetplan.planner.front import FrontOf
 
 __all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope"]
 
@@ -92,6 +95,8 @@ class Draft:
     """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False
     """The plan is the best of those measured or simulated, not of all."""
+    front: FrontOf[Draft] | None = None
+    """Where several wishes are sought at once: all points, of which this draft is the first."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ __all__ = ["Knob", "explain", "knobs", "stretch", "stretch_all"]
 
 MOST_KNOBS = 24
 """Single repairs tried one by one; beyond, only the blocks that give way in the cheapest joint relaxation are."""
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -174,11 +175,15 @@ def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> lis
             feasible_without = ask(model, about=f"is {block.name} needed for the contradiction").point is not None
             if not feasible_without:
                 kept.remove(block)
-    giving_labels = {id(block): [k.label for k in giving if k.block is block] for block in kept}
-    return [
-        f"{block.name}" + (f" [{', '.join(giving_labels[id(block)][:5])}]" if giving_labels[id(block)] else "")
-        for block in kept
-    ]
+    named = list[str]()
+    for block in kept:
+        own = [k for k in giving if k.block is block] or [k for k in loose if k.block is block]
+        fields = [k.elastic.field.format(label=k.label) for k in own]
+        named += [*fields[:MOST_NAMED], *([f"{len(fields) - MOST_NAMED} more like it"] if fields[MOST_NAMED:] else [])]
+    if not named:
+        return ["no choice satisfies all rows, whatever of the wish gives way"]
+    *others, last = dict.fromkeys(named)
+    return [f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"]
 
 
 def _scale(knob: Knob, form: Milp) -> float:

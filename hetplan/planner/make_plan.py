@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from hetplan.errors import Cancelled
@@ -57,6 +59,17 @@ def make_plan(
         return Outcome(
             finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings)
         )
+    made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
+                   require_proof=require_proof, interrupted=interrupted)  # fmt: skip
+    outcome = made(result)
+    return outcome if result.front is None else replace(outcome, front=result.front.each(made))
+
+
+def _planned(
+    result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
+) -> Outcome:
+    """The outcome that a draft comes to."""
+    notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     first = claims[0] if claims else None
     allowed = max((record.gap or GAP for record in ask.records), default=GAP)
@@ -65,7 +78,7 @@ def make_plan(
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None:
         text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
-    plan = _assemble(result, inputs, problem.question, method, status, claims, solves, notices)
+    plan = _assemble(result, inputs, *named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
         interrupted=interrupted,

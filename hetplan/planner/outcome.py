@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import NoPlan
 from hetplan.planner.draft import Repair
 from hetplan.planner.status import Exit, Finding, Found, verdict
 from hetplan.profiles.plan import Claim, Notice, Plan, Solve
+
+if TYPE_CHECKING:
+    from hetplan.planner.front import FrontOf
 
 __all__ = ["Outcome"]
 
@@ -24,6 +27,8 @@ class Outcome:
     solves: tuple[Solve, ...] = ()
     warnings: tuple[Notice, ...] = ()
     violations: tuple[str, ...] = ()
+    front: FrontOf[Outcome] | None = None
+    """Where several wishes are sought at once: every point, with its plan; `plan` is that of the first."""
 
     @property
     def status(self) -> str:

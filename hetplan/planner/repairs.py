@@ -40,6 +40,8 @@ DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
 UNTRIED = " (not tried)"
+COUNTS = ("stock", "moves")
+"""Fields of whole numbers."""
 
 Step = str | int
 Documents = Mapping[str, Any]
@@ -369,7 +371,7 @@ def _one_moved(edit: Edit, stated: Any, nudge: float, *, up: bool) -> Edit:
         return replace(edit, value=moved)
     if isinstance(value, bool | dict) or (isinstance(value, str) and not _is_number(value)):
         return edit
-    if isinstance(value, int) or (isinstance(stated, int) and float(value).is_integer() and edit.path[-1] == "stock"):
+    if isinstance(value, int) or (isinstance(stated, int) and float(value).is_integer() and edit.path[-1] in COUNTS):
         return replace(edit, value=_further(int(value), nudge, up=up))
     beside = float(stated) if isinstance(stated, int | float | str) and _is_number(stated) else None
     step = nudge * abs(float(value))

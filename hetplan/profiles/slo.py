@@ -57,19 +57,22 @@ __all__ = [
 ]
 
 Maximised = Literal["rate", "quality", "goodput", "served"]
-Minimised = Literal["cost", "servers", "moves", "violations"]
+Minimised = Literal["cost", "servers", "moves", "violations", "latency"]
+Traded = Literal["quality", "cost", "latency"]
 
 
 class Objective(Model):
-    """One term of a lexicographic objective: exactly one of `max` and `min`."""
+    """One term of a lexicographic objective: exactly one of `max` and `min`; or a `front` of several wishes at once."""
 
     max: Maximised | None = None
     min: Minimised | None = None
+    front: tuple[Traded, ...] | None = Field(default=None, description="no point of it is beaten in all of these")
 
     @model_validator(mode="after")
     def _one_sense(self) -> Objective:
-        if (self.max is None) == (self.min is None):
-            raise wrong('a term is exactly one of "max" and "min"', 'Write {"max": "rate"} or {"min": "cost"}.')
+        if [self.max, self.min, self.front].count(None) != 2:
+            remedy = 'Write {"max": "rate"}, {"min": "cost"} or {"front": ["quality", "cost"]}.'
+            raise wrong('a term is exactly one of "max", "min" and "front"', remedy)
         return self
 
 
@@ -381,7 +384,7 @@ class Slo(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Slo:
-        terms = [(term.max, term.min) for term in self.objective]
+        terms = [(term.max, term.min, term.front) for term in self.objective]
         for number, term in enumerate(terms):
             if term in terms[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Event
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["OfflineWork", "PlanFor", "autoscale"]
+__all__ = ["OfflineWork", "PlanFor", "RatesOf", "autoscale", "following_plans", "system_of"]
 
 PlanFor = Callable[[Mapping[str, float], Plan], "Plan | None"]
+RatesOf = Callable[[Simulation], Mapping[str, float]]
 
 _OFFLINE = "offline-work"
 _What = tuple[str | None, str | None, int]
@@ -86,25 +87,20 @@ def autoscale(
     counts workers while they are paid for, loading included.
     """
     demands = _demands(inputs, series, period_s, offline)
-    first = _with_offline(_system(plan, inputs, noise), offline)
+    first = _with_offline(system_of(plan, inputs, noise), offline)
 
-    def control(run: Simulation) -> None:
-        scaling = _Scaling(run, plan, lambda wanted: _system(wanted, inputs, noise), inputs, offline)
+    def heard() -> RatesOf:
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
 
-        def look() -> None:
+        def look(run: Simulation) -> dict[str, float]:
             seen = run.observe()
-            for app, heard in past.items():
-                heard.append(1000.0 * seen.arrived.get(app, 0) / seen.span_ms)
-            rates = scaling.rates({app: max(heard) for app, heard in past.items()})
-            following = plan_for(rates, scaling.plan)
-            if following is not None and following.workers:
-                scaling.go_to(following, rates)
-            if run.now_ms + 1000.0 * every_s < run.horizon_ms:
-                run.at(run.now_ms + 1000.0 * every_s, look)
+            for app, rates in past.items():
+                rates.append(1000.0 * seen.arrived.get(app, 0) / seen.span_ms)
+            return {app: max(rates) for app, rates in past.items()}
 
-        run.at(1000.0 * every_s, look)
+        return look
 
+    control = following_plans(plan, inputs, plan_for, heard, every_s=every_s, noise=noise, offline=offline)
     length_s = period_s * max(len(rates) for rates in series.values())
     asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
     report = simulate_system(
@@ -115,6 +111,35 @@ def autoscale(
     online = replace(report, apps={name: report.apps[name] for name in series if name in report.apps})
     lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, online)
     return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
+
+
+def following_plans(
+    plan: Plan,
+    inputs: Inputs,
+    plan_for: PlanFor,
+    rates_of: Callable[[], RatesOf],
+    *,
+    every_s: float,
+    noise: NoiseName = "table",
+    offline: OfflineWork | None = None,
+) -> Callable[[Simulation], None]:
+    """What lets a run go from plan to plan, every `every_s`, for the rates that `rates_of` says (made anew per run)."""
+
+    def control(run: Simulation) -> None:
+        scaling = _Scaling(run, plan, lambda wanted: system_of(wanted, inputs, noise), inputs, offline)
+        rates_now = rates_of()
+
+        def look() -> None:
+            rates = scaling.rates(rates_now(run))
+            following = plan_for(rates, scaling.plan)
+            if following is not None and following.workers:
+                scaling.go_to(following, rates)
+            if run.now_ms + 1000.0 * every_s < run.horizon_ms:
+                run.at(run.now_ms + 1000.0 * every_s, look)
+
+        run.at(1000.0 * every_s, look)
+
+    return control
 
 
 def _demands(
@@ -140,7 +165,7 @@ def _demands(
     return found
 
 
-def _system(plan: Plan, inputs: Inputs, noise: NoiseName) -> System:
+def system_of(plan: Plan, inputs: Inputs, noise: NoiseName) -> System:
     """What a plan says to run; queries of a variant go to the instance with the fewest, as INFaaS sends them."""
     system = planned_systems(plan, inputs, noise=noise)[0].system
     routes = tuple(

@@ -41,7 +41,7 @@ from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["BASELINES", "Baseline", "Kind", "OneType", "baseline", "compare", "kinds_of", "one_type"]
+__all__ = ["BASELINES", "Baseline", "Kind", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
 
 Name = Literal["static-peak", "cheapest-type", "autoscaled"]
 BASELINES: tuple[Name, ...] = ("static-peak", "cheapest-type", "autoscaled")
@@ -330,8 +330,22 @@ def compare(
         "cancel": cancel,
     }
     reports = {"plan": simulate(plan, inputs, arrivals=arrivals, trace=trace, learn=learn, **common)}
-    demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
+    return reports | beside(plan, inputs, names=names, arrivals=arrivals, trace=trace, **common)
+
+
+def beside(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    names: Sequence[Name] = BASELINES,
+    noise: NoiseName = "table",
+    arrivals: Any = None,
+    trace: Any = None,
+    **how: Any,
+) -> dict[str, SimulationReport]:
+    """The baselines alone; `how` is `simulate_system`'s."""
+    demands, reports = demands_of(plan, inputs, arrivals=arrivals, trace=trace), dict[str, SimulationReport]()
     for name in names:
         other = baseline(name, plan, inputs, demands, noise=noise)
-        reports[name] = simulate_system(other.system, demands, control=other.control, **common)
+        reports[name] = simulate_system(other.system, demands, control=other.control, noise=noise, **how)
     return reports

@@ -23,7 +23,7 @@ from hetplan.simulator.run_records import Glance, Observation, RunResult, Stream
 from hetplan.simulator.service_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
-__all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels"]
+__all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels", "content_of"]
 
 _SLICE = 200_000
 """Events handled between two looks at `cancel`."""
@@ -294,6 +294,11 @@ class Simulation:
         self._counted = coming
         return {app: int(counts[row]) for app, row in self._builder.apps.items()}
 
+    @property
+    def under_way(self) -> int:
+        """How many queries wait or are served."""
+        return int(self.world.clock[0]["in_system"])
+
     def observe(self) -> Observation:
         """What a monitor sees, over the time since it last looked."""
         world, builder = self.world, self._builder
@@ -530,19 +535,19 @@ def _last_arrival(streams: Sequence[Stream]) -> float:
 
 def _same_group(before: Group, after: Group) -> bool:
     """Whether workers of one group can go on as workers of the other: all but number and time to come is equal."""
-    one, other = (_content(replace(group, count=0, ready_ms=0.0)) for group in (before, after))
+    one, other = (content_of(replace(group, count=0, ready_ms=0.0)) for group in (before, after))
     return bool(one == other)
 
 
-def _content(value: Any) -> Any:
+def content_of(value: Any) -> Any:
     """A value that compares by content where it holds arrays."""
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if is_dataclass(value):
-        return tuple(_content(getattr(value, field.name)) for field in fields(value))
+        return tuple(content_of(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, Mapping):
-        return tuple((name, _content(item)) for name, item in sorted(value.items()))
-    return tuple(_content(item) for item in value) if isinstance(value, tuple) else value
+        return tuple((name, content_of(item)) for name, item in sorted(value.items()))
+    return tuple(content_of(item) for item in value) if isinstance(value, tuple) else value
 
 
 def _quiet() -> Any:

@@ -134,6 +134,17 @@ class LightProcess(Process):
         variance = np.maximum(self._prior - self.explained, 1e-9)
         return self.centre + self.scale * mean.astype(float), self.scale * np.sqrt(variance.astype(float))
 
+    def joint(self, at: Integers) -> tuple[Vector, Vector]:
+        """Mean and covariance of the function at these settings together."""
+        mean = self.posterior()[0][at]
+        apart = (self.points[at][:, None, :] != self.points[at][None, :, :]) @ self.apart
+        if self._places.size:
+            apart = apart + np.abs(self._places[at][:, None, :] - self._places[at][None, :, :]).sum(axis=2)
+        prior = np.exp(-self.width / UNIT * apart)
+        along = self._along[at].astype(float)
+        half = self.half[:, at].astype(float)
+        return mean, self.scale**2 * (prior + TREND * along @ along.T - half.T @ half)
+
     def refactorised(self) -> tuple[Vector, Vector]:
         """The posterior with everything computed anew at the present width, noise and scale."""
         self._rebuild()

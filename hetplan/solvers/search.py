@@ -135,6 +135,13 @@ class Search:
     def learn(self, plan: int, found: Measured) -> None:
         """Update what is believed."""
 
+    def chance(self) -> float | None:
+        """How likely, under what is believed, no setting that was not measured extends the front by more than `SLACK`.
+
+        Of each figure's range; None where nothing is believed.
+        """
+        return None
+
     def _settled(self, plan: int) -> NDArray[np.int64]:
         if not self.whole:
             return np.array([plan])
@@ -196,6 +203,8 @@ class SearchEngine(OneByOne[BlackBox, int]):
     def _answer(self, form: BlackBox, search: Search, stop: Stop, spent: float, to_first: int) -> Answer[int]:
         work = {"measured": float(search.observed), "to_first": float(to_first), "gpu_s": spent}
         engine = self.signature
+        if (chance := search.chance()) is not None:
+            work["chance"] = chance
         if search.best < 0:
             exhausted = len(form.journal) == len(form.configurations) and search.whole
             status = Status.INFEASIBLE if exhausted and not form.failed else Status.NO_ANSWER
@@ -242,6 +251,9 @@ REFERENCE = 1.3
 LEAST_COST_SHARE = 0.5
 LEAST_COST_S = 1e-9
 COST_SPREAD = 0.15
+SLACK = 0.05
+DRAWN_TOGETHER = 512
+DRAWS = 400
 """A configuration whose samples are all cached still counts for this share of the mean cost: a step is not free."""
 
 
@@ -382,6 +394,53 @@ class StructSearch(Search):
             best = np.maximum(best, weights[k] * (known[:, k] - low) / unit)
         in_time = np.where(slow <= form.limit_s, 1.0, LEAST_GAIN)
         return _affordable(form, cost) * in_time * np.maximum(float(best.min(initial=1.0)) - score, LEAST_GAIN)
+
+    def chance(self) -> float | None:
+        """By draws of the accuracies that could, together; all others are taken as independent."""
+        process = self.beliefs.accuracy
+        if len(self.form.aim.of) < 2 or not self._front or not isinstance(process, LightProcess) or not process.at:
+            return None
+        bar = self._bars()
+        bar[list(self.form.journal)] = np.inf
+        mean, sd = process.posterior()
+        above = (mean - bar) / sd
+        near = np.argsort(-above, kind="stable")[:DRAWN_TOGETHER]
+        near = near[np.isfinite(bar[near])]
+        far = np.setdiff1d(np.flatnonzero(np.isfinite(bar)), near)
+        alone = float(np.exp(np.log(np.maximum(normal_below(-above[far]), 1e-300)).sum()))
+        if not near.size:
+            return alone
+        centre, spread = process.joint(near)
+        values, vectors = np.linalg.eigh(spread)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn = centre + np.random.default_rng(0).standard_normal((DRAWS, near.size)) @ root.T
+        return alone * float((drawn <= bar[near]).all(axis=1).mean())
+
+    def _bars(self) -> Vector:
+        """Per configuration the accuracy above which it would extend the front, at one of its placements and shares.
+
+        Seconds are taken as believed; a placement up to `SLACK` late may be in time.
+        """
+        form, of = self.form, self.form.aim.of
+        predicted = self.beliefs.predicted()
+        latency, _ = self.beliefs.latency(predicted)
+        known = np.array([row for _, row in self._front])
+        slack = SLACK * np.maximum(np.ptp(known, axis=0), 1e-9)
+        paid, least = _paid_seconds(form, predicted), form.orient(form.target)
+        bar = np.full(len(form.configurations), np.inf)
+        for share in form.placed.shares if "latency" in of else (1.0,):
+            slow = latency + paid * (1.0 / share - 1.0) if "latency" in of else latency
+            cost = form.full_price[None, :] * share if "latency" in of else estimated_cost(form, predicted, latency)
+            figures = {"cost": np.broadcast_to(cost, slow.shape), "latency": slow}
+            here = np.full(slow.shape, least)
+            for row in known:
+                others = [k for k, name in enumerate(of) if name != "quality"]
+                beaten = np.logical_and.reduce([row[k] - slack[k] <= figures[of[k]] for k in others])
+                above = -row[of.index("quality")] + slack[of.index("quality")] if "quality" in of else np.inf
+                here = np.where(beaten, np.maximum(here, above), here)
+            fits = (slow <= form.limit_s * (1 + SLACK)) & (figures["cost"] <= form.aim.budget)
+            bar = np.minimum(bar, np.where(fits, here, np.inf).min(axis=1))
+        return bar
 
 
 class StructCiSearch(StructSearch):

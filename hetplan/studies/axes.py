@@ -43,9 +43,9 @@ SHORT_NAMES = {
     "rate:APP": "slo.apps.APP.demand.rate_qps",
     "quality:APP": "slo.apps.APP.quality.min",
     "p99:APP": "the limit of that percentile: slo.apps.APP.latency[..].max_ms",
-    "demand": "a factor on the rates of all applications",
+    "demand, demand:APP": "a factor on the rates of all applications, or of one",
     "latency, latency:HARDWARE": "a factor on measured times, and its inverse on measured rates",
-    "prices": "a factor on the prices of all offers",
+    "prices, prices:OFFER": "a factor on the prices of all offers, or of one",
 }
 
 Documents = dict[str, Any]
@@ -172,10 +172,14 @@ def axis_of(text: str, files: Files) -> Axis:
         raise _wrong(text, "NAME=RANGE is what an axis looks like", "Write --vary budget=1:5, or budget=1,2,3.")
     head, _, below = name.partition(":")
     if head in FACTORS:
-        if below and head != "latency":
-            raise _wrong(name, f"{head} is of all at once", f"Write {head}=0.8:1.2.")
-        if below and below not in files.inputs.profile.hardware:
-            raise _unknown(name, below, "hardware", files.inputs.profile.hardware)
+        of: dict[str, tuple[str, Mapping[str, Any]]] = {
+            "demand": ("application", files.inputs.slo.apps),
+            "latency": ("hardware", files.inputs.profile.hardware),
+            "prices": ("offer", files.inputs.profile.offers),
+        }
+        what, known = of[head]
+        if below and below not in known:
+            raise _unknown(name, below, what, known)
         return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
     file, steps = _place(name, head, below, files)
     now = value_at(files.documents[file], steps)
@@ -310,15 +314,17 @@ def factor(documents: Documents, name: str, value: float) -> Documents:
     found = copy.deepcopy(documents)
     head, _, below = name.partition(":")
     if head == "prices":
-        for offer in found["profile"].get("offers", {}).values():
-            offer["price_per_hour"] = _money(offer["price_per_hour"], value)
-        for variant in found["profile"].get("variants", {}).values():
+        for offer_id, offer in found["profile"].get("offers", {}).items():
+            if below in ("", offer_id):
+                offer["price_per_hour"] = _money(offer["price_per_hour"], value)
+        for variant in () if below else found["profile"].get("variants", {}).values():
             for run in variant["runs"]:
                 if run.get("price_per_hour") is not None:
                     run["price_per_hour"] = _money(run["price_per_hour"], value)
     elif head == "demand":
-        for app in found["slo"].get("apps", {}).values():
-            _more_demand(app.get("demand", {}), value)
+        for app_id, app in found["slo"].get("apps", {}).items():
+            if below in ("", app_id):
+                _more_demand(app.get("demand", {}), value)
     else:
         _slower(found["profile"], below, value)
     return found

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 HOURS_A_MONTH = 730.0
+PLENTY = "1000000"
 
 Task = dict[str, Any]
 """`values` per axis, and whether the plan is `sized` as `hetplan solve` would, or by its program alone."""
@@ -117,6 +118,29 @@ def tried(asked: Asked, task: Task, cancel: threading.Event | None = None) -> di
         return {"status": "refused", "why": str(error.faults[0]), "fleet": None, "ok": False}
 
 
+def held(inputs: Inputs, machines: Mapping[tuple[str | None, str], int]) -> list[list[Any]]:
+    """The edits that leave these machines (by offer and hardware) and no others, whatever they cost."""
+    edits: list[list[Any]] = [["profile", ["offers", name, "stock"], 0] for name in inputs.profile.offers]
+    for (offer, hardware), count in machines.items():
+        if offer is not None:
+            edits.append(["profile", ["offers", offer, "stock"], count])
+        else:
+            edits.append(["slo", ["limits", "instances", hardware], [0, count]])
+    if inputs.slo.limits.cost_per_hour is not None:
+        # They are paid for already; a wish for the most keeps a budget that it never meets.
+        edits.append(["slo", ["limits", "cost_per_hour"], PLENTY])
+    return edits
+
+
+def machines_of(plan: Plan) -> dict[tuple[str | None, str], int]:
+    """How many machines of each offer and hardware a plan has."""
+    found: dict[tuple[str | None, str], int] = {}
+    for worker in plan.workers:
+        key = (worker.offer, worker.hardware)
+        found[key] = found.get(key, 0) + worker.count
+    return found
+
+
 def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
     """The figures of an outcome that studies compare."""
     plan = outcome.plan if outcome.exit_code in (0, 4) else None
@@ -126,6 +150,7 @@ def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
         "ok": plan is not None,
         "why": "" if plan is not None else "; ".join((*outcome.why, *outcome.violations)) or outcome.reason,
         "fleet": fleet_of(plan) if plan is not None else None,
+        "machines": [[*kind, count] for kind, count in machines_of(plan).items()] if plan is not None else [],
         "cost_per_hour": None if plan is None else bill(plan, inputs),
         "about": first.about if first is not None else "",
         "sense": first.sense if first is not None else "",

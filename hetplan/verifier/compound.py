@@ -45,6 +45,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         found += _totals(inputs, stated)
         found += _machines(inputs, stated)
         found += _sums(plan, inputs, chosen)
+        found += _means(plan, inputs, chosen)
     for app, rule in chosen.items():
         if rule.candidate is None:
             found += check_found(plan, inputs, app, rule)
@@ -57,8 +58,10 @@ def _each_once(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
         times = (app in plan.dispatch) + left.count(app)
         if times != 1:
             yield Violation("compound-served", f"apps.{app}", f"served and unserved {times} times, not once")
-    if [term.min for term in inputs.slo.objective] == ["cost"] and left:
-        yield Violation("compound-served", "unserved", "least cost is to serve all, and some are not served")
+    terms = inputs.slo.objective
+    if terms and terms[0].max not in ("goodput", "served") and left:
+        sought = terms[0].max or terms[0].min or "a front"
+        yield Violation("compound-served", "unserved", f"{sought} is sought of all, and some are not served")
 
 
 def _candidate(app: App, name: str, rule: ChosenPlanDispatch) -> Iterator[Violation]:
@@ -155,6 +158,50 @@ def _sums(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) -> 
         if len(said) != 1 or abs(said[0] - value) > VALUE * max(1.0, abs(value)):
             text = f"{quantity} is {value:.12g}, promised is {said[0] if said else 'nothing'}"
             yield Violation("compound-sum", "promises", text)
+
+
+def _means(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) -> Iterator[Violation]:
+    """What is claimed of the mean quality, or latency, against what each application is promised.
+
+    What is claimed of quality is by how much it misses the top of its range.
+    """
+    weights = {name: 1.0 if (w := inputs.slo.apps[name].weight) is None else w for name in chosen}
+    total = sum(weights.values())
+    parts = {name: w / total if total > 0 else 1.0 / len(weights) for name, w in weights.items()}
+    for claim in plan.claims:
+        if claim.about not in ("quality_short", "mean_latency_ms"):
+            continue
+        mean = sum(part * _promised(plan, inputs, name, claim.about) for name, part in parts.items())
+        if not abs(mean - claim.value) <= VALUE * max(1.0, abs(mean)):
+            text = f"{claim.about} is {mean:.9g} by what is promised, claimed is {claim.value:.9g}"
+            yield Violation("compound-sum", "claims", text)
+    budget, cost = inputs.slo.limits.cost_per_hour, 0
+    for name, rule in chosen.items():
+        if rule.candidate is not None:
+            cost += inputs.slo.apps[name].candidates[rule.candidate].price_per_hour or 0
+    if budget is not None and cost > budget:
+        text = f"candidates cost {cost / NANO:g} an hour, the limit is {budget / NANO:g}"
+        yield Violation("cost-limit", "dispatch", text)
+
+
+def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
+    """Of an application, what it misses of the top quality; or its latency, of percentiles the nearest to its limit."""
+    mine = [promise for promise in plan.promises if promise.app == name]
+    if about == "quality_short":
+        runs = inputs.slo.apps[name].runs
+        pipeline = inputs.profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+        metric = inputs.profile.metrics.get((pipeline.metric if pipeline is not None else None) or "")
+        low, high = metric.range if metric is not None else (0.0, 1.0)
+        top = low if metric is not None and metric.better == "lower" else high
+        return next((abs(top - promise.value) for promise in mine if promise.quantity == "quality"), math.nan)
+    limits = {t.percentile: t.max_ms for t in inputs.slo.apps[name].latency if t.of == "response"}
+    least = min(limits.values(), default=1.0)
+    times = [
+        promise.value * least / (limits.get(promise.percentile, least) if promise.percentile is not None else least)
+        for promise in mine
+        if promise.quantity == "response_ms"
+    ]
+    return max(times, default=math.nan)
 
 
 # Plans found by search: operators, tiers, shares; latency and accuracy from the measurements
@@ -255,7 +302,7 @@ def _measured(
     if entry is None or "seconds" not in entry:
         yield Violation("unmeasured", at, f"these knobs of {name} are in no measurement")
         return
-    if not entry.get("passes"):
+    if app.quality is not None and not entry.get("passes"):
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
     if abs(entry["mean"] - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {entry['mean']:.9g}, not {said['quality']:.9g}")
@@ -362,6 +409,8 @@ _SAFE = 1e-12
 def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     """The bound that a solve's prices show of the weight served; NoProof says why there is none."""
     apps = facts.inputs.slo.apps.values()
+    if facts.inputs.slo.limits.cost_per_hour is not None:
+        raise NotRebuilt("what candidates cost is limited, and their prices are not written down anew")
     if claim.about != "goodput" or not all(app.candidates for app in apps):
         raise NotRebuilt("plans that were measured are not listed again here")
     if any(isinstance(rule, ChosenPlanDispatch) and rule.machines for rule in facts.plan.dispatch.values()):
@@ -390,6 +439,11 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     bound = math.fsum(terms) + _SAFE * math.fsum(map(abs, (*terms, *worths)))
     whole = all(worth == round(worth) for worth in worths)
     return float(math.floor(bound + 1e-9 * max(1.0, bound))) if whole else bound
+
+
+def inputs_limit_cost(facts: Facts) -> bool:
+    """Whether the wish limits the cost."""
+    return facts.inputs.slo.limits.cost_per_hour is not None
 
 
 def _room(inputs: Inputs, name: str) -> float | None:

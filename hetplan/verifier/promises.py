@@ -61,7 +61,7 @@ _SENSE = {
 }
 _CLAIMED_ONLY = {
     "pipeline": frozenset({"least_quality", "quality_per_step", "served_share"}),
-    "compound": frozenset({"aged_goodput", "packed_per_hour"}),
+    "compound": frozenset({"aged_goodput", "packed_per_hour", "quality_short", "mean_latency_ms"}),
     "policy": frozenset({"accuracy_per_decision", "goodput", "quality"}),
 }
 _OF_DECISIONS = re.compile(r"accuracy_of_[0-9]+_decisions\Z")

@@ -74,6 +74,11 @@ class Files:
     def plan(self) -> Path:
         return self.folder / "plan.json"
 
+    @property
+    def solve(self) -> tuple[str, ...]:
+        """A solve by the fluid program alone: what the command line does around it is not about queues."""
+        return ("solve", self.profile, self.slo, "--set", "size=planned")
+
     def write(self, *, profile: dict[str, Any] | None = None, slo: dict[str, Any] | None = None) -> None:
         (self.folder / "profile.json").write_text(json.dumps(profile or PROFILE))
         (self.folder / "slo.json").write_text(json.dumps(slo or SLO))

@@ -50,7 +50,7 @@ def test_2_bad_input_or_usage(arguments: list[str], run: Callable[..., Any]) -> 
 
 def test_3_infeasible_says_why_and_what_would_help(files: Any, run: Callable[..., Any]) -> None:
     files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="0.75"))
-    ran = run("solve", files.profile, files.slo, "-o", files.plan)
+    ran = run(*files.solve, "-o", files.plan)
     assert ran.code == 3
     assert "Why" in ran.out
     assert "What would make it possible" in ran.out
@@ -74,7 +74,7 @@ def test_5_a_limit_ends_the_work(files: Any, run: Callable[..., Any]) -> None:
 
 
 def test_6_a_plan_that_breaks_its_promise(files: Any, run: Callable[..., Any]) -> None:
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     plan = json.loads(files.plan.read_text())
     plan["workers"][0]["count"] += 5
     files.plan.write_text(json.dumps(plan))
@@ -86,7 +86,7 @@ def test_6_a_plan_that_breaks_its_promise(files: Any, run: Callable[..., Any]) -
 
 def test_8_plans_that_differ(files: Any, run: Callable[..., Any]) -> None:
     other = files.folder / "other.json"
-    assert run("solve", files.profile, files.slo, "-o", files.plan).code == 0
+    assert run(*files.solve, "-o", files.plan).code == 0
     assert run("solve", files.profile, files.slo, "--set", "derate=0.5", "-o", other).code == 0
     assert run("diff", files.plan, other).code == 0
     assert run("diff", files.plan, other, "--exit-code").code == 8

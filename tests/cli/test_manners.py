@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
-FILES = [str(POOL / "profile.json"), str(POOL / "slo.json")]
+FILES = [str(POOL / "profile.json"), str(POOL / "slo.json"), "--set", "size=planned"]
 
 
 def hetplan(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
@@ -32,7 +32,7 @@ def test_show_as_json_is_the_plan(run: Callable[..., Any], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&- <&-"])
-@pytest.mark.parametrize("command", ["questions", f"solve {FILES[0]} {FILES[1]}"])
+@pytest.mark.parametrize("command", ["questions", f"solve {' '.join(FILES)}"])
 def test_closed_streams_are_no_fault(closed: str, command: str) -> None:
     line = f'"{sys.executable}" -m hetplan {command} {closed}'
     ran = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
@@ -41,7 +41,7 @@ def test_closed_streams_are_no_fault(closed: str, command: str) -> None:
 
 
 def test_a_reader_that_leaves_is_no_fault() -> None:
-    line = f'"{sys.executable}" -m hetplan solve {FILES[0]} {FILES[1]} | head -c 1'
+    line = f'"{sys.executable}" -m hetplan solve {" ".join(FILES)} | head -c 1'
     ran = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
     assert b"Traceback" not in ran.stderr
     assert b"fault of hetplan" not in ran.stderr

@@ -126,8 +126,7 @@ def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
 ) -> None:
     journal = tmp_path / "journal.jsonl"
     process = spawn(*asked("slow"), "--set", "n_max=2000")
-    # The third that passes is the first in time; what follows would take long.
-    wait_for(lambda: journal.exists() and journal.read_bytes().count(b'"passes":true') >= 3, process)
+    wait_for(lambda: journal.exists() and b'"passes":true' in journal.read_bytes(), process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, out + err

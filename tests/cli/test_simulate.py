@@ -61,7 +61,7 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
 
 def test_solve_and_simulate_in_one(tmp_path: Path) -> None:
     target = tmp_path / "plan.json"
-    result = run("solve", PROFILE, SLO, "--simulate", "-o", str(target))
+    result = run("solve", PROFILE, SLO, "--set", "size=planned", "--simulate", "-o", str(target))
     assert result.exit_code == 0, result.output
     assert "Promised and simulated" in result.output
     assert target.exists()
@@ -129,7 +129,8 @@ def test_the_way_from_a_state_is_played_and_told(plan: str, tmp_path: Path) -> N
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"
     state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))
-    assert run("solve", PROFILE, SLO, "--state", str(state), "-o", str(target)).exit_code == 0
+    planned = ("--set", "size=planned", "--state", str(state))
+    assert run("solve", PROFILE, SLO, *planned, "-o", str(target)).exit_code == 0
     result = run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state))
     assert result.exit_code == 0, result.output
     assert "On the way to the plan" in result.output

@@ -51,11 +51,19 @@ def test_who_plans_anew_follows_the_load(files: tuple[str, str]) -> None:
     assert {line["by"] for line in follows["lines"]} == {"slo"}
 
 
-@pytest.mark.parametrize("more", [("--duration", "5"), ("--arrivals", "poisson"), ("--baselines",), ("--learn",)])
+@pytest.mark.parametrize("more", [("--duration", "5"), ("--arrivals", "poisson"), ("--learn",)])
 def test_what_is_not_played_together_is_refused(files: tuple[str, str], more: tuple[str, ...]) -> None:
     result = run("simulate", files[0], PROFILE, files[1], "--replan", "2", *more)
     assert result.exit_code == 2
     assert more[0] in result.output
+
+
+def test_baselines_are_played_beside_it(files: tuple[str, str]) -> None:
+    result = run("simulate", files[0], PROFILE, files[1], "--seeds", "1", "--noise", "mean", "--replan", "5",
+                 "--baselines")  # fmt: skip
+    assert result.exit_code in (0, 6), result.output
+    rows = [line.split() for line in result.stdout.splitlines() if "thumbnails" in line]
+    assert {"plan", "static-peak", "autoscaled"} <= {row[0] for row in rows}
 
 
 def test_loads_that_do_not_change_are_refused(files: tuple[str, str]) -> None:
@@ -64,9 +72,37 @@ def test_loads_that_do_not_change_are_refused(files: tuple[str, str]) -> None:
     assert "demand.series" in result.output
 
 
-def test_plans_of_other_questions_are_refused(files: tuple[str, str], tmp_path: Path) -> None:
-    pool, plan = EXAMPLE.parent / "pool", tmp_path / "pool.json"
-    assert run("solve", str(pool / "profile.json"), str(pool / "slo.json"), "-o", str(plan)).exit_code == 0
-    result = run("simulate", str(plan), str(pool / "profile.json"), str(pool / "slo.json"), "--replan", "2")
+def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
+    """Demand that grows fivefold: who plans anew pays for it only then, and is in time."""
+    pool, plan, wish = EXAMPLE.parent / "pool", tmp_path / "plan.json", tmp_path / "wish.json"
+    slo = json.loads((pool / "slo.json").read_text())
+    slo |= {"objective": [{"min": "cost"}], "limits": {}}
+    slo["apps"]["ranking"]["demand"]["rate_qps"] = 50
+    wish.write_text(json.dumps(slo))
+    made = run("solve", str(pool / "profile.json"), str(wish), "--set", "size=planned", "-o", str(plan))
+    assert made.exit_code == 0, made.output
+    slo["horizon"] = {"period_s": 200, "periods": 3}
+    del slo["apps"]["ranking"]["demand"]["rate_qps"]
+    slo["apps"]["ranking"]["demand"]["series"] = [50, 400, 400]
+    wish.write_text(json.dumps(slo))
+    late, cost = [], []
+    for more in ((), ("--replan", "10")):
+        result = run(
+            "simulate", str(plan), str(pool / "profile.json"), str(wish), "--seeds", "1", "--noise", "mean", *more,
+            "--json",
+        )  # fmt: skip
+        assert result.exit_code in (0, 6), result.output
+        report = last(result.stdout)["report"]
+        late.append(report["apps"]["ranking"]["figures"]["violations"]["value"])
+        cost.append(report["cost_per_hour"]["value"])
+    assert late[1] < 0.6 * late[0]
+    assert cost[1] > 1.2 * cost[0]
+
+
+def test_plans_of_other_questions_are_refused(tmp_path: Path) -> None:
+    text, plan = EXAMPLE.parent / "llm", tmp_path / "llm.json"
+    files = (str(text / "profile.json"), str(text / "slo.json"))
+    assert run("solve", *files, "--set", "size=planned", "-o", str(plan)).exit_code == 0
+    result = run("simulate", str(plan), *files, "--replan", "2")
     assert result.exit_code == 2
     assert "variants" in result.output

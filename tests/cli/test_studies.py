@@ -57,3 +57,13 @@ def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[...
         "a-od": 2,
         "base-od": 2,
     }
+
+
+def test_robust_says_margins_and_machines_for_a_box(run: Callable[..., Any], files: Any) -> None:
+    ran = run("whatif", files.profile, files.slo, "--robust", "--box", "latency=0.1", "--gamma", "1",
+              "--set", "size=planned")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "How far numbers may be off" in ran.out
+    assert '"base": [' in ran.out
+    for wrong in (["--robust", "--vary", "budget=1:2"], ["--robust", "--box", "speed=1"], ["--robust", "--gamma", "2"]):
+        assert run("whatif", files.profile, files.slo, *wrong).code == 2

@@ -119,8 +119,8 @@ def test_the_far_machine_reads_its_own_file(tmp_path: Path) -> None:
             "hosts": {"box": {"target": "far", "hardware": "cpu", "machines": 1}},
         }
     )
-    settings = {"address": "10.0.0.5", "token_file": "/etc/shop/token"}
+    settings = {"address": "10.0.0.5", "token_file": "/etc/shop/token", "tls": "/etc/shop/tls"}
     target = SshTarget(Setting("far", hosts, tmp_path, settings))
     far = target._far_setting()["hosts"]["security"]
-    assert far == {"token_file": "/etc/shop/token", "open": False}
+    assert far == {"token_file": "/etc/shop/token", "open": False, "tls": "/etc/shop/tls"}
     assert os.path.isabs(far["token_file"])

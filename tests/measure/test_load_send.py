@@ -196,7 +196,7 @@ def test_nobody_listens() -> None:
 
 def test_only_http() -> None:
     with pytest.raises(InputError, match="an address of http"):
-        send_load([target("https://127.0.0.1/v1/app", [0.0])])
+        send_load([target("ftp://127.0.0.1/v1/app", [0.0])])
 
 
 def test_a_cancelled_load_hands_over_what_was_sent() -> None:

@@ -48,13 +48,13 @@ def test_a_column_bound_alone(reference) -> None:
     told = explain(m.build(), Asking([reference]))
     assert [repair.to for repair in told.repairs] == [5.0]
     assert told.repairs[0].text == "raise slo.limits.instances.gpu by 1 machines to 5 machines"
-    assert told.why == ("machines [gpu]",)
+    assert told.why == ("slo.limits.instances.gpu cannot be kept",)
 
 
 def test_what_does_not_contradict_is_not_blamed(reference) -> None:
     told = explain(too_much(), Asking([reference]))
-    assert not any("idle" in one for one in told.why)
-    assert any("demand" in one for one in told.why)
+    assert not any("slo.unrelated" in one for one in told.why)
+    assert any("slo.rate_qps" in one for one in told.why)
 
 
 def test_without_knobs_it_says_so(reference) -> None:

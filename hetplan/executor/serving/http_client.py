@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -79,8 +80,8 @@ class Call:
 class Upstream:
     """Connections to one address, a request at a time on each; idle ones are kept and used again."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self.host, self.port, self._tls = host, port, tls
         self._loop = asyncio.get_running_loop()
         self._idle: list[_Line] = []
 
@@ -104,7 +105,7 @@ class Upstream:
     async def _open(self, call: Call) -> None:
         try:
             async with asyncio.timeout(_CONNECT_S):
-                _, line = await self._loop.create_connection(lambda: _Line(self), self.host, self.port)
+                _, line = await self._loop.create_connection(lambda: _Line(self), self.host, self.port, ssl=self._tls)
         except (OSError, TimeoutError) as error:
             call._task = None
             call.taker.lost(f"no connection to {self.host}:{self.port}: {error or 'it took too long'}")

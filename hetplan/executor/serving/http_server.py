@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -466,7 +467,8 @@ class HttpConnection(asyncio.Protocol):
         if exchange.refused:
             self._state, self._since = _LINGERING, self.server.now
             with suppress(OSError):
-                self.transport.write_eof()
+                # TLS has no half of a connection to close.
+                (self.transport.write_eof if self.transport.can_write_eof() else self.transport.close)()
         elif not exchange.keeps or (self._ending and not self._pending):
             self.transport.close()
         elif not self._pending:
@@ -561,14 +563,12 @@ class HttpServer:
         """The port that it listens on."""
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def start(self, host: str, port: int, sock: socket.socket | None = None) -> None:
+    async def start(
+        self, host: str, port: int, sock: socket.socket | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Listen on this address, or on a socket that listens already."""
-        if sock is not None:
-            self._server = await self.loop.create_server(lambda: HttpConnection(self), sock=sock, backlog=BACKLOG)
-            return
-        self._server = await self.loop.create_server(
-            lambda: HttpConnection(self), host, port, backlog=BACKLOG, reuse_address=True
-        )
+        at: dict[str, Any] = {"host": host, "port": port, "reuse_address": True} if sock is None else {"sock": sock}
+        self._server = await self.loop.create_server(lambda: HttpConnection(self), **at, backlog=BACKLOG, ssl=tls)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -633,7 +633,7 @@ def _target(url: bytes) -> tuple[str, str]:
 
 async def listen(
     handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None, *,
-    sock: socket.socket | None = None, token: str | None = None,
+    sock: socket.socket | None = None, token: str | None = None, tls: ssl.SSLContext | None = None,
 ) -> HttpServer:  # fmt: skip
     """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others.
 
@@ -644,7 +644,7 @@ async def listen(
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
     server = HttpServer(handle, limits, token)
-    await server.start(host, port, sock)
+    await server.start(host, port, sock, tls)
     return server
 
 

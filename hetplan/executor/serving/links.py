@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -91,12 +92,14 @@ class Link(asyncio.Protocol):
         self, name: str, address: str, port: int, *, on_done: Callable[[Link, Answered], None],
         on_ready: Callable[[Link], None], on_lost: Callable[[Link, list[tuple[int, Task]]], None],
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.name, self.address, self.port = name, address, port
         self.ready = False
         self.closing = False
         self.pending: dict[int, Task] = {}
         self.streams = 0  # requests whose answers come piece by piece, over connections of their own
+        self.tls = tls
         self._who = f"authorization: Bearer {token}\r\n" if token else ""
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
@@ -190,7 +193,7 @@ class Link(asyncio.Protocol):
         wait = _FIRST_WAIT_S
         while not self.closing:
             with suppress(OSError):
-                await self._loop.create_connection(lambda: self, self.address, self.port)
+                await self._loop.create_connection(lambda: self, self.address, self.port, ssl=self.tls)
                 return
             await asyncio.sleep(wait)
             wait = min(2.0 * wait, _LONGEST_WAIT_S)

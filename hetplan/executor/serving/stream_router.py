@@ -60,7 +60,7 @@ class StreamRouter:
         found = before.get(key)
         address, port = lane.link.address, lane.link.port
         if found is None or (found.upstream.host, found.upstream.port) != (address, port):
-            found = Instance(lane, number, Upstream(address, port))
+            found = Instance(lane, number, Upstream(address, port, lane.link.tls))
         found.lane = lane
         self._instances[key] = found
         return found

@@ -32,6 +32,9 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_SAME_TIME = 1e-9
+"""Times nearer than this share of the SLO are one: rounding does not make late what takes just the slack."""
+
 
 class Batching(StrEnum):
     """Which batches may be taken: all that wait, or any number from the head."""
@@ -269,7 +272,7 @@ def list_actions(form: QueueModel) -> Actions:
         counts.append(np.bincount(j, minlength=form.slacks))
         model.append(m)
         batch.append(b)
-        in_time.append((b > 0) & (form.latency_s[m, np.maximum(b, 1) - 1] <= form.grid_s[j]))
+        in_time.append((b > 0) & (form.latency_s[m, np.maximum(b, 1) - 1] <= _just_in_time(form)[j]))
     first = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
     m_all, b_all, good = np.concatenate(model), np.concatenate(batch), np.concatenate(in_time)
     reward = np.where(good, form.accuracy[m_all], 0.0)
@@ -284,11 +287,16 @@ def list_actions(form: QueueModel) -> Actions:
     return actions
 
 
+def _just_in_time(form: QueueModel) -> Floats:
+    """The longest that a service may take at each slack."""
+    return form.grid_s + _SAME_TIME * form.slo_s
+
+
 def _of_queue(form: QueueModel, n: int) -> tuple[Integers, Integers, Integers]:
     """Slack, model and batch of the actions with n waiting, in order."""
     smallest = 1 if form.batching is Batching.VARIABLE else n
     sizes = np.arange(n, smallest - 1, -1)
-    fits = form.latency_s[None, :, sizes - 1] <= form.grid_s[:, None, None]
+    fits = form.latency_s[None, :, sizes - 1] <= _just_in_time(form)[:, None, None]
     if form.batching is Batching.VARIABLE and form.late is Late.SERVE:
         fits[:, 0, 0] = True
     j, m, k = np.nonzero(fits)
@@ -305,7 +313,7 @@ def _of_queue(form: QueueModel, n: int) -> tuple[Integers, Integers, Integers]:
 
 def _dropping(form: QueueModel, n: int, j: int) -> tuple[Integers, Integers, Integers]:
     """The actions at (n, T_j) where no offered batch fits the slack: the largest that does, else a drop of the head."""
-    smaller = form.latency_s[:, : n - 1] <= form.grid_s[j]
+    smaller = form.latency_s[:, : n - 1] <= _just_in_time(form)[j]
     if not smaller.any():
         return np.array([j]), np.array([0]), np.array([0])
     size = int(np.flatnonzero(smaller.any(axis=0))[-1])

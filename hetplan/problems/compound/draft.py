@@ -206,7 +206,11 @@ def _reported(
         aged = asked.options.aging > 0
         about = "aged_goodput" if aged else "goodput"
         reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
+    if packed.figure != "cost":
+        reported.append(_of_figure(packed, scope, note))
     form, answer = packed.cost or (packed.form, packed.answer)
+    if form.sense == "min" and packed.figure != "cost" and packed.cost is None:
+        return tuple(reported)
     if form.sense == "min":
         # What is packed may cost its machines beside what candidates say of themselves.
         paid = form.items is not None and bool(form.items.price.any())
@@ -214,6 +218,14 @@ def _reported(
         about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)
+
+
+def _of_figure(packed: Packed, scope: Scope, note: str | None) -> Reported:
+    """The mean latency by weight, or by how much the mean quality misses the top of its range."""
+    # With whole machines at a price the form is one of several, each for other numbers of them.
+    narrow: Scope = "restriction" if (packed.opening > 0).any() else scope
+    about = "mean_latency_ms" if packed.figure == "latency" else "quality_short"
+    return Reported(about, "min", narrow, packed.answer, note=note)
 
 
 def _why(packed: Packed, queries: Sequence[Query], query: Query) -> str:

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hetplan.planner.answer import Answer
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Past, Placed
+from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.problems import ladder
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.wish import Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
+from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
@@ -25,10 +25,23 @@ from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.targets import response_targets, strictest
 
-__all__ = ["Asked", "Packed", "Sought", "machines_of", "nobody", "packing", "read_asked", "read_sought"]
+__all__ = [
+    "Asked",
+    "Packed",
+    "Sought",
+    "figures",
+    "machines_of",
+    "nobody",
+    "packing",
+    "parts_of",
+    "read_asked",
+    "read_sought",
+]
 
 MOST_PLANS = 500_000
 MOST_OPERATORS = 12
+CHEAPEST = Wish("max", True)
+NO_CAPS: Mapping[Figure, float] = {}
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,9 @@ class Sought:
     strata: int
     features: str | None
     placements: np.ndarray = field(compare=False)
+    aim: Aim = field(default_factory=Aim)
+    free: bool = False
+    """No accuracy is asked for: the target is the worst that there can be."""
 
     @property
     def streams(self) -> int:
@@ -119,6 +135,7 @@ class Sought:
             lower=self.lower,
             past=past,
             name=self.app_id,
+            aim=self.aim,
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
@@ -127,9 +144,12 @@ class Sought:
         for name in self.order:
             before = [edge.from_ for edge in self.pipeline.edges if edge.to == name]
             above[name] = set(self.pipeline.nodes[name].reads).union(*(above[other] for other in before))
+        judged = "quality" in self.aim.of
+        n_min = max(options.n_min, min(options.samples, options.n_max)) if judged else options.n_min
         rule = {
-            "target": self.target, "kind": options.stop_rule, "confidence": options.confidence,
-            "n_min": options.n_min, "n_max": options.n_max, "bernoulli": self.bernoulli, "lower": self.lower,
+            "target": self.target, "kind": "fixed" if self.free else options.stop_rule, "n_min": n_min,
+            "n_max": options.samples if self.free else options.n_max, "confidence": options.confidence,
+            "bernoulli": self.bernoulli, "lower": self.lower,
             "span": self.span[1] - self.span[0], "undecided": options.undecided,
         }  # fmt: skip
         return {
@@ -175,27 +195,35 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     faults = Faults.of(inputs)
     wish, tiers = read_wish(inputs, faults), read_tiers(inputs, faults)
     queries, totals, notices = read_queries(inputs, tiers, options, faults, start)
-    sought = read_sought(inputs, tiers, faults)
+    sought = read_sought(inputs, tiers, faults, wish)
+    if math.isfinite(wish.budget):
+        totals = {**totals, BUDGET: wish.budget}
+    if len({one.lower for one in sought}) > 1 and "quality" in wish.of:
+        why = "qualities of which some are better lower have no mean"
+        faults.in_slo("$.objective", why, "Plan them in two files, or turn a metric round.")
+    if sought and not Aim(wish.of).cheapest and options.search not in ("struct", "struct-ci", "random"):
+        faults.in_slo("$.objective", f"search={options.search} looks for the least cost only", "Use search=struct-ci.")
     faults.settle()
     return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
 
 
-def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults) -> tuple[Sought, ...]:
+def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST) -> tuple[Sought, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
     for app_id, app in inputs.slo.apps.items():
         if app.candidates or app.runs is None or app.runs.pipeline is None:
             continue
         before = len(faults.found)
-        one = _sought(inputs, app_id, app, app.runs.pipeline, tiers, faults)
+        one = _sought(inputs, app_id, (app, app.runs.pipeline, wish), tiers, faults)
         if one is not None and len(faults.found) == before:
             found.append(one)
     return tuple(found)
 
 
 def _sought(
-    inputs: Inputs, app_id: str, app: App, pipeline_id: str, tiers: tuple[Tier, ...], faults: Faults
+    inputs: Inputs, app_id: str, asked: tuple[App, str, Wish], tiers: tuple[Tier, ...], faults: Faults
 ) -> Sought | None:
+    app, pipeline_id, wish = asked
     at, pipeline = f"$.apps.{app_id}", inputs.profile.pipelines[pipeline_id]
     if not tiers:
         remedy = 'Give the profile "tiers", and each hardware its tier.'
@@ -220,30 +248,46 @@ def _sought(
             faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
-    target = strictest(app)
-    if target is None:
-        faults.in_slo(
-            f"{at}.latency", "a compound query has a latency target", 'Write {"percentile": 50, "max_ms": 500}.'
-        )
-    metric = inputs.profile.metrics.get(pipeline.metric or "")
-    lower = metric is not None and metric.better == "lower"
-    span = metric.range if metric is not None else (0.0, 1.0)
-    wanted = None if app.quality is None else (app.quality.max if lower else app.quality.min)
-    if wanted is None:
-        word = "max" if lower else "min"
-        faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
-    if faults.found or wanted is None or target is None:
+    wanted = _targets(inputs, at, app, pipeline, wish, faults)
+    if faults.found or wanted is None:
         return None
     mine = _own_device(app, tiers)
     order = _order(pipeline)
     placed = _placed(inputs, app_id, app, mine, pipeline, faults)
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    target, limit_s, free = wanted
+    wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in response_targets(app))
     return None if placed is None else Sought(
-        app_id, app, pipeline_id, pipeline, order, mine, placed, target.max_ms / 1000.0,
-        tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in response_targets(app)), wanted, lower,
-        metric is not None and metric.kind == "bernoulli", span,
+        app_id, app, pipeline_id, pipeline, order, mine, placed, limit_s, wishes or ((0.5, math.inf),), target,
+        metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
+        metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(app, pipeline, order, mine, (app_id, pipeline_id), faults),
+        _placements(app, pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
     )  # fmt: skip
+
+
+def _targets(
+    inputs: Inputs, at: str, app: App, pipeline: Pipeline, wish: Wish, faults: Faults
+) -> tuple[float, float, bool] | None:
+    """The accuracy and the latency in seconds that must be met; what is sought itself need not be asked for.
+
+    Without an accuracy (the last is true) the target is the worst that there can be.
+    """
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    lower = metric is not None and metric.better == "lower"
+    span = metric.range if metric is not None else (0.0, 1.0)
+    wanted = None if app.quality is None else (app.quality.max if lower else app.quality.min)
+    target, free = strictest(app), wanted is None and "quality" in wish.of
+    if target is None and not {"quality", "latency"} & set(wish.of):
+        remedy = 'Write {"percentile": 50, "max_ms": 500}.'
+        faults.in_slo(f"{at}.latency", "a compound query has a latency target", remedy)
+    if wanted is None and not free:
+        word = "max" if lower else "min"
+        faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
+    if wanted is None and not free:
+        return None
+    worst = span[1] if lower else span[0]
+    return worst if wanted is None else wanted, math.inf if target is None else target.max_ms / 1000.0, free
 
 
 def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
@@ -335,30 +379,56 @@ def packing(
     *,
     sense: Literal["max", "min"],
     aging: float = 0.0,
+    figure: Figure = "cost",
+    caps: Mapping[Figure, float] = NO_CAPS,
 ) -> Packing:
-    """The form: a group per application, an option per way, totals as resources, machines of shared tiers."""
+    """The form: a group per application, an option per way, totals as resources, machines of shared tiers.
+
+    Where all are served, `figure` is what is least of them, and `caps` are what other figures may come to (the mean
+    of quality and of latency, by weight).
+    """
     ways = [way for query in queries for way in query.ways]
     counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     aged = np.repeat([1.0 + aging * query.waited for query in queries], counts) if queries else np.zeros(0)
-    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else np.array([way.price for way in ways])
-    names = tuple(totals)
-    demand = np.array([[way.demand.get(name, 0.0) for name in names] for way in ways]).reshape(len(ways), len(names))
+    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else figures(queries, figure)
+    limits = {**totals, **{f"mean_{name}": cap for name, cap in caps.items()}}
+    demand = np.array([[_taken(way, name) for name in totals] for way in ways]).reshape(len(ways), len(totals))
+    capped = [figures(queries, name)[:, None] for name in caps]
+    demand = np.concatenate([demand, *capped], axis=1)
     shared = [tier for tier in tiers if not tier.own]
     return Packing(
         sense,
         first,
         worth.astype(float),
         demand.astype(float),
-        np.array([totals[name] for name in names], dtype=float),
-        items=_items(ways, shared) if any(way.items for way in ways) else None,
+        np.array(list(limits.values()), dtype=float),
+        items=_items(ways, shared, paid=figure == "cost") if any(way.items for way in ways) else None,
         groups=tuple(query.app_id for query in queries),
-        resources=names,
+        resources=tuple(limits),
         name="compound",
     )
 
 
-def _items(ways: Sequence[Way], tiers: Sequence[Tier]) -> Items:
+def _taken(way: Way, name: str) -> float:
+    return way.price if name == BUDGET else way.demand.get(name, 0.0)
+
+
+def figures(queries: Sequence[Query], name: Figure) -> np.ndarray:
+    """A figure of every way, so that those chosen add up to the whole: a sum for cost, else a mean by weight."""
+    parts = parts_of(queries) if name != "cost" else [1.0] * len(queries)
+    of = [part * way.figure(name) for part, query in zip(parts, queries, strict=True) for way in query.ways]
+    return np.array(of, dtype=float)
+
+
+def parts_of(queries: Sequence[Query]) -> list[float]:
+    """What each query counts for in a mean."""
+    weights = [1.0 if query.app.weight is None else query.app.weight for query in queries]
+    total = sum(weights)
+    return [weight / total if total > 0 else 1.0 / len(weights) for weight in weights]
+
+
+def _items(ways: Sequence[Way], tiers: Sequence[Tier], *, paid: bool) -> Items:
     place = {tier.name: t for t, tier in enumerate(tiers)}
     kinds = tuple(dict.fromkeys(kind for way in ways for item in way.items for kind in item.size))
     kept = [[item for item in way.items if item.tier in place] for way in ways]
@@ -373,7 +443,7 @@ def _items(ways: Sequence[Way], tiers: Sequence[Tier]) -> Items:
         size=np.where(elsewhere[at], 0.0, size),
         machines=np.array([tier.machines for tier in tiers], dtype=float),
         room=room,
-        price=np.array([0.0 if tier.per == "gpu" else tier.machine_price for tier in tiers]),
+        price=np.array([0.0 if tier.per == "gpu" or not paid else tier.machine_price for tier in tiers]),
     )
 
 
@@ -396,3 +466,6 @@ class Packed:
     choice: Choice
     answer: Answer[Choice]
     cost: tuple[Packing, Answer[Choice]] | None = None
+    figure: Figure = "cost"
+    opening: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """What a machine of each shared tier costs, where it is paid for whole."""

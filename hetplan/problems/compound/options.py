@@ -44,6 +44,10 @@ class CompoundOptions(Options):
     confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of verdicts on accuracy and latency")
     n_min: int = Field(default=50, ge=2, description="samples before a verdict")
     n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
+    samples: int = Field(
+        default=200, ge=2, description="samples of a configuration at least, where the most quality is sought"
+    )
+    points: int = Field(default=20, ge=2, description="the most points of a front")
     strata: int = Field(default=8, ge=1, description="groups of alike samples made of a feature file")
     undecided: Literal["sign", "reject"] = Field(
         default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"

@@ -15,6 +15,7 @@ from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.forms.black_box import (
     BlackBox,
+    Figure,
     Measured,
     OutOfTime,
     Past,
@@ -23,6 +24,8 @@ from hetplan.planner.forms.black_box import (
     antichain,
     least_shares,
     priced,
+    traded,
+    unbeaten,
 )
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
@@ -35,6 +38,9 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+MOST_ON_FRONT = 200
+WAYS_EACH = 4
+"""Ways of one configuration, where others may be sought for another figure."""
 ALIKE = 1.5
 """From here on it is said that samples count for fewer."""
 AT_ONCE = 256
@@ -52,6 +58,9 @@ class Stage:
     notices: tuple[Notice, ...]
     best: int = -1
     broken: SolverFailed | None = None
+    whole: bool = False
+    chance: float | None = None
+    """Of a front: whether every configuration was measured; else how likely none that was not would extend it."""
 
 
 def search_all(asked: Asked, ask: Ask, tools: Tools) -> list[Stage]:
@@ -74,7 +83,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     if evaluate is None:
         journal = {found.configuration: found for found in known}
         form = replace(sought.box(nobody, options), placements=sought.reachable, journal=journal)
-        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
+        best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
         return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
     measure = evaluate(**sought.setup(options), seconds=seconds)
@@ -83,18 +92,19 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
-    confirmed = False
+    confirmed, chance = False, None
     try:
         running = _incumbent(asked.start, sought, form)
         answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
         best = -1 if answer.point is None else answer.point // len(form.placements)
+        chance = answer.work.get("chance")
         if options.confirm:
             best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
             confirmed = True
     except (Cancelled, OutOfTime):
         # What was measured until then may serve this query, or others; that it was cut short is in the record.
-        best = min(form.journal, key=lambda c: float(form.costs(c).min()), default=-1)
-    stage = _staged(asked, sought, form, best, measuring=evaluate is not None)
+        best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
+    stage = replace(_staged(asked, sought, form, best, measuring=evaluate is not None), chance=chance)
     if options.confirm and not confirmed and stage.query.ways:
         text = "measuring ended before its plan was confirmed: it rests on what the search measured"
         notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
@@ -132,10 +142,10 @@ def _broken(form: BlackBox, sought: Sought) -> SolverFailed | None:
 def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
     """The cheapest plans measured on under the always-valid rule, until one holds."""
     for _ in range(MOST_CONFIRMED):
-        passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.costs(c).min())]
+        passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.values(c).min())]
         if not passing:
             return -1
-        best = min(passing, key=lambda c: float(form.costs(c).min()))
+        best = min(passing, key=lambda c: float(form.values(c).min()))
         found = measure(best)
         form.journal[best] = found
         if found.passes:
@@ -146,7 +156,8 @@ def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
 def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measuring: bool) -> Stage:
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
-    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, asked.options.alternatives))), [])
+    most = asked.options.alternatives if len(form.aim.of) == 1 else max(MOST_ON_FRONT, asked.options.alternatives)
+    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, most))), [])
     kept = _kept(asked.start, sought, ways)
     notices = [
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
@@ -160,13 +171,58 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         waited_before(asked.start, sought.app_id),
         "" if ways else _why(everywhere, sought),
     )
-    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None)
+    whole = len(form.journal) == len(form.configurations) and not form.failed
+    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole)
 
 
 def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
-    """The ways of all measured configurations that comply: minimal shares, none dominated, the cheapest first."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    """The ways of all measured configurations that comply, none dominated, the cheapest first.
+
+    Where more is sought than the least cost, those of every configuration, spread over what they come to.
+    """
     trusted = _trusted(form)
+    if form.aim.cheapest:
+        return _cheapest_ways(form, sought, trusted, most)
+    ways: list[Way] = []
+    for c, found in trusted.items():
+        if "latency" in form.aim.of:
+            ways += _faster_ways(form, sought, c)
+        else:
+            ways += _cheapest_ways(form, sought, {c: found}, WAYS_EACH)
+    return _spread(_undominated(ways, sought), form.aim.of, most)
+
+
+def _faster_ways(form: BlackBox, sought: Sought, c: int) -> list[Way]:
+    """Every placement of a configuration in time, with shares that are each faster than all that cost less."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    rooms = {tier.name: tier for tier in sought.tiers}
+    rows = []
+    for placement in np.flatnonzero(form.at_full(form.journal[c]) <= form.limit_s * (1 + 1e-12)):
+        shares, dollars, latency = traded(form, form.journal[c], int(placement))
+        rows += [(int(placement), row, float(d), float(s)) for row, d, s in zip(shares, dollars, latency, strict=True)]
+    kept = {number for number, _ in unbeaten([(n, (row[2], row[3])) for n, row in enumerate(rows)])}
+    # Of each placement its fastest as well: another one's tier may be full.
+    last = {row[0]: number for number, row in enumerate(rows)}
+    ways = [
+        _way(form, sought, c, rows[n][0], rows[n][1], rows[n][2], weight) for n in sorted(kept | set(last.values()))
+    ]
+    return [way for way in ways if all(rooms[item.tier].fits(item.size) for item in way.items)]
+
+
+def _spread(ways: list[Way], of: Sequence[Figure], most: int) -> list[Way]:
+    """At most so many of them: the best by each figure, the others from the whole range; cheapest first."""
+    if len(ways) <= most:
+        return ways
+    ends = {min(range(len(ways)), key=lambda w: (ways[w].figure(name), _by_share(ways[w]))) for name in (*of, "cost")}
+    order = sorted(range(len(ways)), key=lambda w: (ways[w].figure(of[0]), _by_share(ways[w])))
+    evenly = [order[round(k * (len(order) - 1) / max(1, most - 1))] for k in range(most)]
+    chosen = [*sorted(ends), *(w for w in evenly if w not in ends)][:most]
+    return sorted((ways[w] for w in chosen), key=_by_share)
+
+
+def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
+    """Minimal shares of these configurations, the cheapest first."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
     least = {c: least_shares(form, found) for c, found in trusted.items()}
     # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
     bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) for c in trusted}
@@ -231,7 +287,7 @@ def _way(
         knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
         latency_s=float(form.judged(each)[0]), accuracy=found.mean, se=found.se, samples=found.samples,
         verdict=str(found.verdict), price=price, streams=sought.streams,
-        interval=_interval(found),
+        interval=_interval(found), top=sought.span[0 if sought.lower else 1],
         at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
     )  # fmt: skip
     return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
@@ -255,9 +311,10 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     """What to say of how well the plans are known, and of who measured them."""
     at, notices = f"apps.{sought.app_id}", []
     known = {json.dumps(sought.knobs(c), default=str): found for c, found in form.journal.items()}
-    used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in ways[:1] if way.found is not None]
+    chosen = ways[:1] if form.aim.cheapest else sorted(ways, key=lambda way: way.figure(form.aim.of[0]))[:1]
+    used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in chosen if way.found is not None]
     for found in used:
-        if found.verdict is Verdict.UNDECIDED:
+        if found.verdict is Verdict.UNDECIDED and not sought.free:
             low, high = _interval(found)
             text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
             notices.append(Notice(code="W-undecided", at=f"{at}.quality", text=f"{text} of {sought.target:g} for sure"))
@@ -301,9 +358,11 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
         return []
     names = [tier.name for tier in sought.tiers if not tier.own]
     kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
-    rows = np.zeros((len(ways), 1 + len(names) * len(kinds)))
+    extra = [name for name in sought.aim.of if name != "cost"]
+    rows = np.zeros((len(ways), 1 + len(names) * len(kinds) + len(extra)))
     for w, way in enumerate(ways):
         rows[w, 0] = way.price
+        rows[w, rows.shape[1] - len(extra) :] = [way.figure(name) for name in extra]
         for item in way.items:
             for kind, amount in item.size.items():
                 rows[w, 1 + names.index(item.tier) * len(kinds) + kinds.index(kind)] += amount
@@ -311,7 +370,7 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
     order = np.lexsort((latency, rows.sum(axis=1), rows[:, 0]))
     kept: list[int] = []
     for w in order:
-        if not any((rows[k] <= rows[w] + 1e-12).all() for k in kept):
+        if not (rows[kept] <= rows[w] + 1e-12).all(axis=1).any():
             kept.append(int(w))
     return sorted((ways[w] for w in kept), key=_by_share)
 
@@ -340,14 +399,18 @@ def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
     rule = None if start is None else start.dispatch.get(sought.app_id)
     if rule is None or not ways:
         return []
-    same = [
-        way
-        for way in ways
-        if way.found is not None
-        and dict(way.found.knobs) == getattr(rule, "knobs", None)
-        and dict(way.found.placement) == getattr(rule, "placement", None)
-        and dict(way.found.share) == getattr(rule, "share", None)
-    ]
+    same = (
+        []
+        if not sought.aim.cheapest
+        else [
+            way
+            for way in ways
+            if way.found is not None
+            and dict(way.found.knobs) == getattr(rule, "knobs", None)
+            and dict(way.found.placement) == getattr(rule, "placement", None)
+            and dict(way.found.share) == getattr(rule, "share", None)
+        ]
+    )
     return same if same and _by_share(same[0]) <= KEEP_WITHIN * min(map(_by_share, ways)) + 1e-12 else []
 
 
@@ -446,7 +509,7 @@ def _possible(sought: Sought, found: Measured) -> bool:
 
 def _passes(sought: Sought, mean: float, said: bool) -> bool:
     """A verdict of another target is no verdict here: the mean must be on the right side as well."""
-    return said and (mean <= sought.target if sought.lower else mean >= sought.target)
+    return sought.free or (said and (mean <= sought.target if sought.lower else mean >= sought.target))
 
 
 def _past_of(sought: Sought, document: Any) -> tuple[Past, ...]:

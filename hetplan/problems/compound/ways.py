@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,17 +13,21 @@ from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.forms.packing import Choice, Packing
+from hetplan.planner.forms.black_box import Figure
+from hetplan.planner.forms.packing import Choice, Packing, sums_of
 from hetplan.problems.compound.draft import draft
-from hetplan.problems.compound.form import Asked, Packed, packing
+from hetplan.problems.compound.form import NO_CAPS, Asked, Packed, figures, packing
+from hetplan.problems.compound.front import front_of
 from hetplan.problems.compound.search import search_all
-from hetplan.problems.compound.why import short
-from hetplan.problems.compound.wish import Query
+from hetplan.problems.compound.why import over_budget, short
+from hetplan.problems.compound.wish import BUDGET, Query, Tier
 
 __all__ = ["decided"]
 
 GAP = 2e-3
 """The default gap of a packing."""
+SAME = 1e-9
+"""By how much a figure may be worse when the cost follows it."""
 
 
 def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
@@ -37,16 +43,79 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
     if stages and not found:
         why = tuple(f"{query.app_id}: {query.why_none}" for query in queries)
         return Infeasible(why=why, proved=False, warnings=notices)
+    if len(asked.wish.of) > 1:
+        return front_of(asked, stages, queries, notices, partial(_pack, asked, ask))
     packed = _pack(asked, ask, queries)
     return packed if isinstance(packed, Infeasible) else draft(asked, queries, packed, notices)
 
 
-def _pack(asked: Asked, ask: Ask, queries: Sequence[Query]) -> Packed | Infeasible:
-    """One way per query, by the objective."""
-    wish = asked.wish
-    form = packing(queries, asked.tiers, asked.totals, sense=wish.sense, aging=asked.options.aging)
-    about = "most weight served" if form.sense == "max" else "all served at least cost"
-    answer = ask(form, gap=GAP, about=about, solver=asked.options.packer)
+def _pack(
+    asked: Asked,
+    ask: Ask,
+    queries: Sequence[Query],
+    caps: Mapping[Figure, float] = NO_CAPS,
+    of: tuple[Figure, ...] = (),
+) -> Packed | Infeasible:
+    """One way per query, by the objective (or `of`); `caps` limits other figures than the first that is sought."""
+    asked = replace(asked, wish=replace(asked.wish, of=of or asked.wish.of))
+    if "cost" in caps:
+        budget = min(asked.wish.budget, caps["cost"])
+        wish, totals = replace(asked.wish, budget=budget), {**asked.totals, BUDGET: budget}
+        asked, caps = replace(asked, wish=wish, totals=totals), {k: v for k, v in caps.items() if k != "cost"}
+    tiers = _within_budget(asked, queries)
+    if isinstance(tiers, Infeasible):
+        return tiers
+    tried = [_packed(replace(asked, tiers=these), ask, queries, caps, rest) for these, rest in tiers]
+    made = [one for one in tried if isinstance(one, Packed)]
+    if not made and BUDGET in asked.totals and (missing := over_budget(asked, ask, queries)) is not None:
+        return replace(missing, proved=not asked.sought)
+    if not made:
+        return next(one for one in tried if isinstance(one, Infeasible))
+    best = max if made[0].form.sense == "max" else min
+    return best(made, key=lambda one: one.form.value(one.choice))
+
+
+MOST_NUMBERS = 300
+
+
+def _within_budget(asked: Asked, queries: Sequence[Query]) -> Infeasible | list[tuple[tuple[Tier, ...], float]]:
+    """The tiers, and what is left of the budget for shares; with whole machines at a price, per numbers of them.
+
+    Of numbers that the budget pays for only the largest count where nothing else costs anything.
+    """
+    budget = asked.wish.budget
+    paid = [t for t in asked.tiers if not t.own and t.per != "gpu" and t.machine_price > 0]
+    if math.isinf(budget) or not paid or not any(way.items for query in queries for way in query.ways):
+        return [(asked.tiers, budget)]
+    prices = np.array([tier.machine_price for tier in paid])
+    most = np.array([tier.machines for tier in paid])
+    counts = {numbers: cost for cost, numbers in sums_of(prices, most, budget)}
+    if not any(way.price > 0 for query in queries for way in query.ways):
+        more = np.eye(len(paid), dtype=int)
+        counts = {n: cost for n, cost in counts.items() if not any(tuple(np.add(n, one)) in counts for one in more)}
+    if not 0 < len(counts) <= MOST_NUMBERS:
+        why = f"the budget pays for {len(counts) or 'too many'} numbers of whole machines; {MOST_NUMBERS} are tried"
+        return Infeasible(why=(why, "limit them by limits.instances, or pay by the share"), proved=False)
+    found = []
+    for numbers, cost in counts.items():
+        of = {tier.name: float(n) for tier, n in zip(paid, numbers, strict=True)}
+        tiers = tuple(replace(t, machines=of[t.name]) if t.name in of else t for t in asked.tiers)
+        found.append((tiers, budget - cost))
+    return found
+
+
+def _packed(
+    asked: Asked, ask: Ask, queries: Sequence[Query], caps: Mapping[Figure, float], budget: float
+) -> Packed | Infeasible:
+    """One way per query on these tiers, within what is left of the budget."""
+    wish, figure = asked.wish, asked.wish.of[0]
+    totals = {**asked.totals, BUDGET: budget} if BUDGET in asked.totals else asked.totals
+    asked = replace(asked, totals=totals)
+    form = packing(queries, asked.tiers, totals, sense=wish.sense, aging=asked.options.aging, figure=figure, caps=caps)
+    best = {"cost": "at least cost", "quality": "at best quality", "latency": "at least latency"}[figure]
+    about = "most weight served" if form.sense == "max" else f"all served {best}"
+    packer = asked.options.packer if figure == "cost" or asked.options.packer.startswith("exact") else "dual"
+    answer = ask(form, gap=GAP, about=about, solver=packer)
     if form.sense == "min" and answer.point is None and answer.status is not Status.INFEASIBLE:
         answer = _exactly(ask, form, answer)
     if answer.status is Status.INFEASIBLE or (form.sense == "min" and answer.point is None):
@@ -55,7 +124,8 @@ def _pack(asked: Asked, ask: Ask, queries: Sequence[Query]) -> Packed | Infeasib
         return replace(found, proved=found.proved and not asked.sought)
     if answer.point is None:
         return Infeasible(why=(f"no packing was found: {answer.stop}",), proved=False)
-    packed = Packed(form, answer.point, answer)
+    opening = np.array([0.0 if t.per == "gpu" else t.machine_price for t in asked.tiers if not t.own])
+    packed = Packed(form, answer.point, answer, figure=figure, opening=opening)
     priced = any(way.price > 0 for query in queries for way in query.ways) or (
         form.items is not None and bool(form.items.price.any())
     )
@@ -82,7 +152,11 @@ def _then_cheapest(asked: Asked, ask: Ask, queries: Sequence[Query], packed: Pac
     fewer = [
         replace(queries[i], ways=tuple(queries[i].ways[j] for j in ways)) for i, ways in zip(served, kept, strict=True)
     ]
-    form = packing(fewer, asked.tiers, asked.totals, sense="min")
+    caps: dict[Figure, float] = {}
+    if packed.figure != "cost":
+        reached = float(figures(queries, packed.figure)[packed.choice.option[packed.choice.option >= 0]].sum())
+        caps = {packed.figure: reached + SAME * max(1.0, abs(reached))}
+    form = packing(fewer, asked.tiers, asked.totals, sense="min", caps=caps)
     cheaper = asked.options.packer if asked.options.packer in ("dual", "exact", "exact-cp-sat") else "dual"
     begin = _within(packed, form, served, kept)
     answer = ask(form, start=begin, gap=GAP, about="the same queries at least cost", solver=cheaper)
@@ -98,7 +172,7 @@ def _then_cheapest(asked: Asked, ask: Ask, queries: Sequence[Query], packed: Pac
             begin_at, from_at = packed.form.items.first[option[i]], form.items.first[small]
             count = int(form.items.first[small + 1] - from_at)
             machine[begin_at : begin_at + count] = answer.point.machine[from_at : from_at + count]
-    return Packed(packed.form, Choice(option, machine), packed.answer, (form, answer))
+    return Packed(packed.form, Choice(option, machine), packed.answer, (form, answer), packed.figure, packed.opening)
 
 
 def _within(packed: Packed, form: Packing, served: list[int], kept: list[list[int]]) -> Choice:

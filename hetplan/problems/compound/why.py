@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,10 +14,10 @@ from hetplan.planner.forms.milp import Builder
 from hetplan.planner.forms.packing import Packing
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.problems.compound.form import Asked, packing
-from hetplan.problems.compound.wish import Query
+from hetplan.problems.compound.wish import BUDGET, Query
 from hetplan.profiles.fields import NANO
 
-__all__ = ["short"]
+__all__ = ["over_budget", "short"]
 
 GAP = 2e-3
 MOST_WHOLE = 5000
@@ -33,6 +34,23 @@ def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, p
     if form.items is not None:
         return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)
+
+
+def over_budget(wanted: Asked, ask: Ask, queries: Sequence[Query]) -> Infeasible | None:
+    """The least that serving all costs, where that is more than the budget; None where it is something else."""
+    totals = {name: most for name, most in wanted.totals.items() if name != BUDGET}
+    form = packing(queries, wanted.tiers, totals, sense="min")
+    answer = ask(form, gap=GAP, about="the least budget that serves all", solver="dual")
+    if answer.point is None:
+        return None
+    least, budget = form.value(answer.point), wanted.wish.budget
+    if least <= budget * (1 + FEASIBILITY):
+        return None
+    field, to = "slo.limits.cost_per_hour", math.ceil(least * NANO) / NANO
+    text = f"raise {field} by {to - budget:.6g} to {to:.6g}"
+    repair = Repair(field=field, verb="raise", amount=to - budget, to=to, unit="per hour", text=text)
+    why = f"all of them cost {to:.6g} an hour or more, the limit is {budget:.6g}"
+    return Infeasible(why=(why,), repairs=(repair,))
 
 
 def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> str:

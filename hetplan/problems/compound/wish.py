@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from hetplan.planner.forms.black_box import Figure
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults
 from hetplan.problems.fields import refuse
@@ -17,6 +18,7 @@ from hetplan.profiles.slo import App
 from hetplan.serving.price import machine_price
 
 __all__ = [
+    "BUDGET",
     "REFUSED",
     "Found",
     "Item",
@@ -31,7 +33,6 @@ __all__ = [
 ]
 
 REFUSED = {
-    "limits.cost_per_hour": ("compound plans do not keep this limit", "Leave it out."),
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
     "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
@@ -116,6 +117,8 @@ class Found:
     interval: tuple[float, float]
     at: tuple[tuple[float, float, float | None], ...]
     streams: int = 1
+    top: float = 1.0
+    """The best score that there can be."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,12 @@ class Way:
     label: str | None = None
     found: Found | None = None
 
+    def figure(self, name: Figure) -> float:
+        """What is sought of it, less being better: its price, its latency in ms, what it misses of the top score."""
+        if name == "cost" or self.found is None:
+            return self.price
+        return 1000.0 * self.found.latency_s if name == "latency" else abs(self.found.top - self.found.accuracy)
+
 
 @dataclass(frozen=True)
 class Query:
@@ -146,15 +155,42 @@ class Query:
 
 @dataclass(frozen=True)
 class Wish:
-    """The objective: `sense` max serves most weight, min serves all; `then_cheapest` follows with the least cost."""
+    """The objective: `sense` max serves most weight, min serves all; `then_cheapest` follows with the least cost.
+
+    Where all are served, `of` is what is sought of them: one figure, or several as a front. `budget` is what all of it
+    may cost per hour.
+    """
 
     sense: Literal["max", "min"]
     then_cheapest: bool
+    of: tuple[Figure, ...] = ("cost",)
+    budget: float = math.inf
+
+
+BUDGET = "cost_per_hour"
+"""The limit on the cost, as the name of a total."""
 
 
 def read_wish(inputs: Inputs, faults: Faults) -> Wish:
     """The objective; by default most goodput, then least cost."""
+    _refused(inputs, faults)
+    limit = inputs.slo.limits.cost_per_hour
+    return replace(_sought_of_all(inputs, faults), budget=math.inf if limit is None else limit / NANO)
+
+
+def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
+    first = next((term.front for term in inputs.slo.objective if term.front is not None), None)
+    stated = next((name for name, app in inputs.slo.apps.items() if app.candidates), None)
     terms = [term.max or term.min or "" for term in inputs.slo.objective]
+    if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
+        remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
+        faults.in_slo("$.objective", f"the candidates of {stated} say neither quality nor latency", remedy)
+    if first is not None and len(inputs.slo.objective) > 1:
+        faults.in_slo("$.objective", "a front is the whole objective", "Drop the other terms.")
+    if first is not None and len(set(first)) != max(2, len(first)):
+        faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write ["quality", "cost"].')
+    if first is not None:
+        return Wish("min", False, first)
     known: Mapping[tuple[str, ...], Wish] = {
         (): Wish("max", True),
         ("goodput",): Wish("max", False),
@@ -162,15 +198,19 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
         ("goodput", "cost"): Wish("max", True),
         ("served", "cost"): Wish("max", True),
         ("cost",): Wish("min", False),
+        ("quality",): Wish("min", False, ("quality",)),
+        ("quality", "cost"): Wish("min", True, ("quality",)),
+        ("latency",): Wish("min", False, ("latency",)),
+        ("latency", "cost"): Wish("min", True, ("latency",)),
     }
     if tuple(terms) not in known:
         faults.in_slo(
             "$.objective",
-            "compound queries are packed for most goodput, then least cost, or all of them for least cost",
-            'Write [{"max": "goodput"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.',
+            "compound queries are served by most goodput, or all of them by quality, latency or cost; cost may follow",
+            'Write [{"max": "goodput"}, {"min": "cost"}], [{"max": "quality"}], [{"min": "latency"}], '
+            '[{"min": "cost"}] or [{"front": ["quality", "cost"]}], or leave it out.',
             value=", ".join(terms),
         )
-    _refused(inputs, faults)
     return known.get(tuple(terms), Wish("max", True))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported, Scope
 from hetplan.problems.pipeline.fleet import Fleet
@@ -148,7 +148,20 @@ def cut(tree: Tree, levels: Sequence[Level], masks: Sequence[Mask]) -> list[Leve
 def climb(
     ask: Ask, write: Write, goals: Sequence[str], base: Asked, *, scope: Scope, gap: float = GAP
 ) -> tuple[Written, Vector, list[Reported]] | Answer[Any]:
-    """Solve level after level: the last program and its point, or the answer that found the first one wanting."""
+    """Solve level after level: the last program and its point, or the answer that found the first one wanting.
+
+    A demand that whole servers miss by less than an engine's tolerance is neither feasible nor believed infeasible: no
+    answer, though the work was finished.
+    """
+    try:
+        return _climbed(ask, write, goals, base, scope, gap)
+    except SolverFailed as failure:
+        return Answer(Status.NO_ANSWER, stop=Stop.FINISHED, detail=str(failure))
+
+
+def _climbed(
+    ask: Ask, write: Write, goals: Sequence[str], base: Asked, scope: Scope, gap: float
+) -> tuple[Written, Vector, list[Reported]] | Answer[Any]:
     asked, reported = base, list[Reported]()
     best: tuple[Written, Vector] | None = None
     point: Vector | None = None
@@ -161,11 +174,7 @@ def climb(
                 continue
         written = write(replace(asked, goal=goal))  # type: ignore[arg-type]
         hint = point if point is not None and point.size == written.form.cost.size else None
-        try:
-            answer = ask(written.form, start=hint, gap=gap, about=_ABOUT[goal])
-        except SolverFailed as failure:
-            # A demand that whole servers miss by less than the tolerance is neither feasible nor believed infeasible.
-            return Answer(Status.NO_ANSWER, detail=str(failure))
+        answer = ask(written.form, start=hint, gap=gap, about=_ABOUT[goal])
         if answer.point is None:
             if best is None:
                 return answer

@@ -31,7 +31,7 @@ from hetplan.problems.pipeline.carrying import (
 from hetplan.problems.pipeline.climb import best_quality
 from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.rows import Asked
+from hetplan.problems.pipeline.rows import Asked, need_of
 from hetplan.problems.pipeline.tree import (
     Tree,
     Vector,
@@ -43,6 +43,7 @@ from hetplan.problems.pipeline.tree import (
     thinned,
     without_dominated,
 )
+from hetplan.problems.repairs import change
 
 __all__ = ["explain", "is_beyond_all", "too_few", "too_slow"]
 
@@ -62,6 +63,9 @@ GAP_ON_FLOORS = 1e-2
 
 ALL_OF_IT = 1e-7
 """Less than this short of the demand is an engine's tolerance."""
+
+MANY = 10**9
+"""Moves without a limit: with one, every configuration counts, as it may be running."""
 
 HALVINGS = 4
 """How often the step between a limit that helps and one that does not is halved."""
@@ -102,7 +106,8 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
 def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     """What binds, and the repairs; `proved` where an exact program found that there is no plan.
 
-    Where only levels found none, all that is said is that none was found.
+    Where only levels found none, all that is said is that none was found. Where the exact program has none with a
+    little less capacity, the demand is beyond the servers by a hair, or just within: the bound on it tells.
     """
     few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
     large = sum(map(count_prefixes, few)) > MOST_PREFIXES
@@ -110,10 +115,15 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     if floors is not None:
         return floors
     servers = tuple(_more_servers(problem, ask))
-    if not proved or large:
+    if large or not (proved or problem.form == "config"):
         return _explain_at_levels(problem, ask, servers, proved=proved)
-    repairs = [*_less_demand(problem, ask), *servers, *_more_money(problem, ask)]
-    why = [_binding(problem, ask, few)]
+    less = list(_less_demand(problem, ask))
+    proved = proved or any(bound < tree.demand for tree, bound, _ in less)
+    moves = list(_more_moves(problem, ask))
+    resources = list(_more_resources(problem, ask))
+    repairs = [*(repair for _, _, repair in less), *servers, *_more_money(problem, ask), *moves, *resources]
+    why = [_binding(problem, ask, few), *(f"moves: {problem.wish.fleet.moves} are too few" for _ in moves)]
+    why += [f"resources: {one.field.removeprefix('slo.limits.resources.')} is too little" for one in resources]
     for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
@@ -122,7 +132,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
             why.append(found)
     if any(tree.floor is not None for tree in problem.served):
         repairs += _lower_floor(problem, ask)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs))
+    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
 def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
@@ -167,14 +177,15 @@ def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     )
 
 
-def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """The largest demand of each application alone, the others as they are."""
+def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[tuple[Tree, float, Repair]]:
+    """The largest demand of each application alone, the others as they are, and the bound on it."""
     for i, tree in enumerate(problem.served):
         asked = replace(problem.asked("rate"), rate_of=i)
         found = carried(problem, ask, problem.served, asked, about=f"largest demand of {tree.app}")
         if found is None or found.value <= NO_RATE * tree.demand:
             continue  # the others alone are too much
-        yield rate_repair(tree, found.value, "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)")
+        more = "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)"
+        yield tree, found.bound, rate_repair(tree, found.value, more)
 
 
 def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
@@ -192,6 +203,34 @@ def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
     trees = [tree for part in parts for tree in part.trees]
     for one in more_servers(problem, trees, [counts for part in parts for counts in part.counts]):
         yield one if exact else replace(one, text=one.text + less)
+
+
+def _more_moves(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """The fewest moves that would do, where they are limited and no more than that is in the way."""
+    fleet = problem.wish.fleet
+    if fleet.moves is None:
+        return
+    free = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, moves=MANY)))
+    found = carried(free, ask, problem.served, free.asked("moves"), about="fewest moves")
+    if found is not None and found.value > fleet.moves:
+        yield change("slo.limits.moves", fleet.moves, round(found.value), "moves")
+
+
+def _more_resources(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """What the fewest servers take of each limited resource, where that one alone is in the way."""
+    fleet = problem.wish.fleet
+    for resource, room in fleet.resources.items():
+        freed = replace(fleet, resources={**fleet.resources, resource: np.inf})
+        free = replace(problem, wish=replace(problem.wish, fleet=freed))
+        found = carried(free, ask, problem.served, free.asked("servers"), about=f"fewest servers with any {resource}")
+        if found is None:
+            continue
+        taken = [
+            float(np.concatenate([need_of(fleet, task, resource) for task in tree.tasks]) @ counts)
+            for tree, counts in zip(found.trees, found.counts, strict=True)
+        ]
+        if sum(taken) > room:
+            yield change(f"slo.limits.resources.{resource}", room, sum(taken))
 
 
 def _fewest(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:

@@ -14,6 +14,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.draft import draft
 from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.held import held
 from hetplan.problems.policy.options import FewestOptions
 from hetplan.problems.policy.why import fewest, fewest_possible, repairs_of
 from hetplan.problems.policy.wish import capacity_qps
@@ -31,7 +32,7 @@ _FINEST = 128
 
 def divided(asked: Asked, bench: Bench) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
-    groups = [_balanced(bench, group) for group in asked.groups()]
+    groups = [_balanced(bench, held(bench, group)) for group in asked.groups()]
     if len(asked.apps) == 1:
         return _split_load(bench, groups, asked.apps[0].loads_qps) if len(groups) > 1 else groups
     return _split_workers(bench, groups, cast(int, asked.workers[0].most), asked.options.workers)
@@ -88,6 +89,7 @@ def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
         group = replace(group, wish=replace(group.wish, violation_most=group.wish.percentile_violation))
     beyond = asked.options.most_workers if isinstance(asked.options, FewestOptions) else 10_000
     most = given.most or beyond
+    group = held(bench, group.with_workers(most))
     ends, top = group.loads_qps, group.loads_qps[-1]
     loads = ends if len(ends) == 1 else tuple(np.linspace(ends[0], ends[-1], _CHECKED_LOADS).tolist())
     found = fewest(bench, group, loads, least=given.least, most=most)

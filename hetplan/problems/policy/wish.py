@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -68,6 +69,11 @@ REFUSED = {
 
 Floats = NDArray[np.float64]
 _LEAST_ARRIVALS = 1000
+_MOST_SETS = 252
+"""As many as ten models have at most, none within another."""
+_IN_TURN = ("cpu_cores", "gpu")
+"""A worker runs one model at a time: of these it needs what the greediest model takes, of all else what all take."""
+_HAIR = 1e-9
 _MOST_STAGES = 200
 """More stages than this, and than workers, are planned as so many: the gaps vary by seven percent then."""
 _BURSTIEST = 0.75
@@ -138,6 +144,9 @@ class Models:
     latency_s: Floats
     accuracy: Floats
     notices: tuple[Notice, ...] = ()
+    sets: tuple[tuple[int, ...], ...] = ()
+    """Those that a worker holds together, where it does not hold all; `all_sets` where none was left out."""
+    all_sets: bool = True
 
     def only(self, kept: Sequence[int]) -> Models:
         """Some of the models."""
@@ -148,6 +157,7 @@ class Models:
             ats=tuple(self.ats[i] for i in places),
             latency_s=self.latency_s[places],
             accuracy=self.accuracy[places],
+            sets=(),
         )
 
     @property
@@ -176,6 +186,40 @@ def pareto(latency_1: Floats, accuracy: Floats) -> list[int]:
         if not better.any():
             kept.append(m)
     return kept
+
+
+def fitting_sets(
+    needs: Sequence[Mapping[str, float]], provides: Mapping[str, float]
+) -> tuple[list[tuple[int, ...]], bool]:
+    """The sets of models that fit together and are within no other one, largest first; and whether these are all.
+
+    Hardware that says nothing of what it provides takes all.
+
+    >>> fitting_sets([{"mem": 3.0}, {"mem": 2.0}, {"mem": 2.0}], {"mem": 5.0})
+    ([(0, 1), (0, 2), (1, 2)], True)
+    >>> fitting_sets([{"mem": 3.0}, {"mem": 2.0}, {"mem": 2.0}], {})
+    ([(0, 1, 2)], True)
+    """
+    everything = tuple(range(len(needs)))
+
+    def fits(chosen: Sequence[int]) -> bool:
+        for resource in {name for place in chosen for name in needs[place]} if provides else ():
+            amounts = [needs[place].get(resource, 0.0) for place in chosen]
+            room = provides.get(resource, 0.0)
+            if (max(amounts) if resource in _IN_TURN else sum(amounts)) > room + _HAIR * max(room, 1.0):
+                return False
+        return True
+
+    found: list[tuple[int, ...]] = []
+    alone = tuple(place for place in everything if fits((place,)))
+    for size in range(len(alone), 0, -1):
+        for chosen in combinations(alone, size):
+            if any(set(chosen) <= set(larger) for larger in found) or not fits(chosen):
+                continue
+            if len(found) == _MOST_SETS:
+                return found, False
+            found.append(chosen)
+    return found, True
 
 
 def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) -> tuple[Floats, list[str]]:
@@ -388,7 +432,17 @@ def read_models(
         np.array([row.accuracy for row in rows]),
         tuple(reading.notices),
     )
-    return models.only(pareto(models.latency_s[:, 0], models.accuracy)) if options.pareto else models
+    best = pareto(models.latency_s[:, 0], models.accuracy) if options.pareto else list(range(len(rows)))
+    provides = inputs.profile.hardware[hardware].provides
+    if fitting_sets([rows[place].needs for place in best], provides)[0] == [tuple(range(len(best)))]:
+        return models.only(best)
+    # A model that another one beats may be the one that there is room for.
+    sets, every = fitting_sets([row.needs for row in rows], provides)
+    if not sets:
+        why = f"no model that it may run fits a worker of {hardware}"
+        faults.in_slo(f"$.apps.{app_id}.runs", why, "Name smaller ones, or let the hardware provide more.")
+        return None
+    return replace(models, sets=tuple(sets), all_sets=every)
 
 
 @dataclass(frozen=True)
@@ -399,6 +453,7 @@ class _Row:
     at: Mapping[str, float]
     accuracy: float
     latency_s: Floats
+    needs: Mapping[str, float]
 
 
 @dataclass
@@ -442,7 +497,7 @@ class _Reading:
         if options.queue_max > batches.max():
             text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
             self.notices.append(Notice(code="W-extrapolated", at=at, text=text))
-        return _Row(name, at_of(run), float(accuracy or 0.0), latency_ms / 1000.0)
+        return _Row(name, at_of(run), float(accuracy or 0.0), latency_ms / 1000.0, run.needs)
 
     def _chosen(self, name: str) -> tuple[Run, Table] | None:
         """The run that a worker holds, with its table: of several the fastest with one query, whatever their order."""

@@ -145,7 +145,7 @@ def _price_and_room(
         if room.growth in extra:
             m.add(row, extra[room.growth], -room.brings)
     if v.inputs.slo.limits.moves is not None:
-        _moves(v, m, x)
+        _moves(v, m, x, more=next((column for g, column in extra.items() if names[g][0] == "moves"), None))
 
 
 def _loading(v: Snapshot, m: Builder, x: Integers) -> None:
@@ -160,11 +160,14 @@ def _loading(v: Snapshot, m: Builder, x: Integers) -> None:
     m.add(row[np.searchsorted(groups, v.group[in_use])], x[in_use], 1.0)
 
 
-def _moves(v: Snapshot, m: Builder, x: Integers) -> None:
-    """At most so many instances that are new where they are."""
+def _moves(v: Snapshot, m: Builder, x: Integers, *, more: Integers | None) -> None:
+    """At most so many instances that are new where they are, and `more` of them where that is a column."""
     most = float(v.inputs.slo.limits.moves or 0)
     new = m.columns("new", v.item_name, size=len(v.items), unit="instances")
-    m.add(m.rows("moves", ["all"], upper=most), new, 1.0)
+    row = m.rows("moves", ["all"], upper=most)
+    m.add(row, new, 1.0)
+    if more is not None:
+        m.add(row, more, -1.0)
     kinds, place = np.unique(v.kind_of, return_inverse=True)
     row = m.rows("new", lambda k: v.kinds[int(kinds[k])].id, size=kinds.size, upper=v.running[kinds])
     m.add(row[place], x, 1.0)

@@ -374,7 +374,7 @@ class Room:
 def growths_of(
     inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...]
 ) -> dict[tuple[str, str], Growth]:
-    """What there could be more of, by kind and name: resources, the budget, machines of a type."""
+    """What there could be more of, by kind and name: resources, the budget, machines of a type, moves."""
     limits = inputs.slo.limits
     found: dict[tuple[str, str], Growth] = {}
     for resource in sorted({resource for kind in kinds for resource in kind.needs} | limits.resources.keys()):
@@ -394,6 +394,8 @@ def growths_of(
             where = f"slo.limits.instances.{kind.hardware}[1]"
         cost = max(offer.price_per_hour / NANO if offer is not None else 0.0, 1e-3)
         found["type", str(t)] = Growth(where, "machines", float(kind.count or 0), whole=True, cost=cost)
+    if limits.moves is not None:
+        found["moves", ""] = Growth("slo.limits.moves", "moves", float(limits.moves), whole=True)
     return found
 
 

@@ -82,7 +82,7 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
     short = _shortfall(v, ask)
     found = list(v.growths.items())
-    use = sorted({room.growth for room in v.rooms})
+    use = sorted({room.growth for room in v.rooms} | {g for g, (key, _) in enumerate(found) if key[0] == "moves"})
     enough: dict[int, float] = {}
     alone: list[str] = []
     for g in use:
@@ -113,12 +113,13 @@ def _named(v: Snapshot, key: tuple[str, str]) -> str:
     """A growth in words."""
     if key[0] == "type":
         return f"machines of {v.types[int(key[1])].name}"
-    return key[1] or "cost_per_hour"
+    return key[1] or {"cost": "cost_per_hour"}.get(key[0], key[0])
 
 
 def _least(v: Snapshot, ask: Ask, grow: list[int]) -> dict[int, float] | None:
     """The least of these additions with which all loads are served (None: no amount does)."""
-    if len(grow) == 1 and len(v.asked) > LARGE and not why_no_columns(v):
+    by_room = any(room.growth == grow[0] for room in v.rooms)
+    if len(grow) == 1 and by_room and len(v.asked) > LARGE and not why_no_columns(v):
         more, sure = _least_by_columns(v, ask, grow[0])
         if sure:
             return more

@@ -15,7 +15,7 @@ import csv
 import json
 import os
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 
-__all__ = ["MOST_LENGTHS", "convert", "wish_of"]
+__all__ = ["MOST_LENGTHS", "Request", "convert", "read_requests", "wish_of"]
 
 MOST_LENGTHS, BINS = 3000, (4, 4)
 _BLOCK = 512
@@ -40,8 +40,12 @@ def convert(path: str | os.PathLike[str]) -> tuple[None, dict[str, Any]]:
     """The SLO of a trace; it holds no measurement, so there is no profile."""
     file = os.fspath(path)
     lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    found = list(_mooncake(lines, file) if lines and lines[0].lstrip().startswith("{") else _table(lines, file))
-    return None, wish_of(found, file=file)
+    return None, wish_of(list(read_requests(lines, file)), file=file)
+
+
+def read_requests(lines: Sequence[str], file: str) -> Iterator[Request]:
+    """The requests of a trace, in the order of its lines."""
+    return _mooncake(lines, file) if lines and lines[0].lstrip().startswith("{") else _table(lines, file)
 
 
 def _table(lines: Sequence[str], file: str) -> Iterator[Request]:
@@ -65,7 +69,7 @@ def _seconds(text: str) -> float:
         return float(text)
     except ValueError:
         # Seven digits of a second are one more than a datetime takes.
-        return datetime.fromisoformat(text.strip()[:26]).timestamp()
+        return datetime.fromisoformat(text.strip()[:26]).replace(tzinfo=UTC).timestamp()
 
 
 def _mooncake(lines: Sequence[str], file: str) -> Iterator[Request]:

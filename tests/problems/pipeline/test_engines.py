@@ -41,9 +41,10 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_bound_is_proved():
     pytest.importorskip("ortools")
     files = (EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json")
-    outcome = hp.solve(*files, solver="cp-sat")
+    planned = {"size": "planned"}
+    outcome = hp.solve(*files, solver="cp-sat", options=planned)
     assert outcome.exit_code == 0, outcome.why
-    mine, default = outcome.plan.claims[0], hp.solve(*files).plan.claims[0]
+    mine, default = outcome.plan.claims[0], hp.solve(*files, options=planned).plan.claims[0]
     assert mine.value == pytest.approx(default.value, rel=1e-6)
     assert (mine.vouched, mine.gap) == ("certified", pytest.approx(0.0, abs=1e-4))
 

@@ -48,6 +48,8 @@ def test_moves_are_limited():
     slo["limits"]["moves"] = 0
     stuck = fluid(profile, slo, state=state_of(first))
     assert stuck.plan is None  # three of a1 carry 60, but two of b2 do not carry twice that
+    assert "moves: 0 are too few" in stuck.why
+    assert [one.to for one in stuck.repairs if one.field == "slo.limits.moves"] == [1]
     slo["limits"]["moves"] = 1
     moved = fluid(profile, slo, state=state_of(first))
     assert moved.reason == "verified", moved.violations

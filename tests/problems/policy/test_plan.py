@@ -459,3 +459,11 @@ def test_the_examples(slo: str) -> None:
     )
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     assert outcome.require().question == "policy"
+
+
+def test_a_service_that_takes_just_the_slack_is_in_time_whatever_rounding_says() -> None:
+    """Of equal steps and of latencies on a line some differ by the last digit alone; the verifier reads twelve."""
+    models = {"fast": (0.3, 4.0, 2.0), "slow": (0.95, 14.0, 6.0)}
+    outcome = solve(*files(rate_qps=30.0, slo_ms=40.0, workers=(1, 1), models=models), formulation="paper",
+                    grid="fld{100}")  # fmt: skip
+    assert outcome.reason == "verified", outcome.violations

@@ -1,7 +1,12 @@
 """What a plan cannot be: named, with what is missing and the least that would do."""
 
+import json
+from pathlib import Path
+
 import pytest
 from cases.variants import NEEDS, machines, solve, table2
+
+import hetplan as hp
 
 
 @pytest.mark.parametrize("formulation", ["columns", "milp"])
@@ -77,3 +82,18 @@ def test_more_runs_than_there_is_room_for():
     found = solve(documents)
     assert found.exit_code == 0, found.violations
     assert [(action.do, action.count) for action in found.plan.actions] == [("keep", 1)]
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
+    folder = Path(__file__).resolve().parents[3] / "examples" / "variants"
+    slo = json.loads((folder / "slo.json").read_text())
+    slo["limits"] = {"moves": moves}
+    given = {"state": folder / "state.json", "options": {"size": "planned"}}
+    found = hp.solve(folder / "profile.json", slo, **given)
+    assert found.exit_code == 3
+    assert "binding: moves" in found.why
+    (repair,) = found.repairs
+    assert (repair.field, repair.to) == ("slo.limits.moves", 2)
+    slo["limits"]["moves"] = 2
+    assert hp.solve(folder / "profile.json", slo, **given).exit_code == 0

@@ -1,0 +1,83 @@
+"""The money table of `docs/measured/fleet.md`: ways to serve public demand, each tuned to one share in time.
+
+    python benchmarks/money.py --data ../shared/data                     # the pool example under three services' days
+    python benchmarks/money.py --data ../shared/data --services mid --mean 200 --csv money.csv
+
+Demand is ServeGen's (three production services, 14 days in steps of 600 s), one day of it scaled to a mean rate; the
+day before is what forecasts know. Some minutes of one core per service, and a gigabyte at 200 queries a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import hetplan as hp
+from hetplan.comparing import WAYS, Compared, Comparison, compare_ways
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.rates import RatesOverTime, read_rates
+
+POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
+SERVICES = ("mid", "small", "large")
+
+
+def case(rate_qps: float) -> tuple[Any, Any]:
+    """The shipped pool, asked for the least cost at a rate, and its files."""
+    slo = json.loads((POOL / "slo.json").read_text())
+    slo |= {"objective": [{"min": "cost"}], "limits": {"currency": "USD"}}
+    slo["apps"]["ranking"]["demand"]["rate_qps"] = rate_qps
+    return hp.solve(str(POOL / "profile.json"), slo).require(), load_inputs(str(POOL / "profile.json"), slo)
+
+
+def compared(rates: RatesOverTime, mean_qps: float, day: int, ways: tuple[str, ...], seeds: int) -> Comparison:
+    """All ways under one day of a service; the plan is made for the day's peak."""
+    whole = rates.cut(24.0 * day, 24.0 * day + 24.0)
+    factor = mean_qps / whole.mean_qps
+    played, before = whole.times(factor), rates.cut(24.0 * day - 24.0, 24.0 * day).times(factor)
+    plan, inputs = case(max(played.rates_qps))
+    what = Compared(
+        {"ranking": played.rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=seeds
+    )
+    return compare_ways(plan, inputs, what)
+
+
+def main() -> None:
+    """Print a table per service."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--services", default=",".join(SERVICES))
+    parser.add_argument("--mean", type=float, default=100.0)
+    parser.add_argument("--day", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--ways", default=";".join(WAYS))
+    parser.add_argument("--csv", type=Path)
+    arguments = parser.parse_args()
+    for service in arguments.services.split(","):
+        file = arguments.data / "demand" / f"servegen_{service}_qps.csv"
+        if not file.exists():
+            print(f"{file} is absent: nothing is played")
+            continue
+        began = time.process_time()
+        found = compared(
+            read_rates(file), arguments.mean, arguments.day, tuple(arguments.ways.split(";")), arguments.seeds
+        )
+        print(f"\n{service}, day {arguments.day}, mean {arguments.mean:g} queries a second, "
+              f"{time.process_time() - began:.0f} s of CPU")  # fmt: skip
+        for row in found.rows:
+            one = row.nearest
+            if one is not None:
+                print(
+                    f"| {row.way} | {one.setting if row.best else 'not reached: ' + one.setting} | "
+                    f"{one.cost_per_hour:.3f} | {730 * one.cost_per_hour:.0f} | {found.per_million(one):.3f} | "
+                    f"{one.late:.3%} | {min(one.worst.values()):.2%} |"
+                )  # fmt: skip
+        print(f"| least | {found.least_is} | {found.least} |")
+        if arguments.csv is not None:
+            arguments.csv.with_stem(f"{arguments.csv.stem}-{service}").write_text(found.as_csv())
+
+
+if __name__ == "__main__":
+    main()

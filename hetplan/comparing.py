@@ -1,0 +1,429 @@
+"""Ways to serve one demand, side by side: one simulator, one share of queries in time, each at its cheapest setting.
+
+==============================  ======================================================================================
+``plan``                        the plan as it is, hour by hour where it has periods
+``static, one type``            the cheapest type of machine, enough of it all day
+``static, best mix``            the plan's own question at one rate, all day
+``HPA``                         that type, by Kubernetes' horizontal pod autoscaler; its target is tuned
+``concurrency``                 that type, by queries under way (Knative); its target is tuned
+``replanning, ewma``            the plan's own question for what a moving average foresees; its quantile is tuned
+``replanning, seasonal``        the same, for what the day before says
+``perfect foresight``           the plan's own question for the rates that will come, started ahead; how much of them
+==============================  ======================================================================================
+
+Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
+came, over time, less the share that may be late (of every class of query alike).
+
+>>> import hetplan as hp
+>>> from hetplan.comparing import compare_ways  # doctest: +SKIP
+>>> print(compare_ways(plan, inputs).as_csv())  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Event
+from hetplan.replanned import PLAYED, Recipes
+from hetplan.serving.system import System
+from hetplan.serving.targets import response_targets
+from hetplan.simulator.autoscale import following_plans, system_of
+from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
+from hetplan.simulator.planned import planned_systems
+from hetplan.simulator.scalers import Concurrency, Hpa
+from hetplan.simulator.simulate import demands_of
+from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
+    from hetplan.serving.service import NoiseName
+
+__all__ = ["WAYS", "Compared", "Comparison", "compare_ways"]
+
+WAYS = (
+    "plan", "static, one type", "static, best mix", "HPA", "concurrency", "replanning, ewma", "replanning, seasonal",
+    "perfect foresight",
+)  # fmt: skip
+HOURS_PER_MONTH = 730.0
+
+TARGETS = tuple(round(0.25 + 0.05 * step, 2) for step in range(15))
+UNDER_WAY = tuple(round(0.2 * 1.25**step, 3) for step in range(16))
+MARGINS = (
+    (1.0, 1.4), (1.0, 1.2), (1.0, 1.1), (1.0, 1.0), (0.99, 1.0), (0.97, 1.0), (0.93, 1.0), (0.85, 1.0), (0.7, 1.0),
+    (0.5, 1.0), (0.5, 0.95), (0.5, 0.9), (0.5, 0.85), (0.5, 0.8), (0.5, 0.75),
+)  # fmt: skip
+"""(quantile of the forecast's errors, times)."""
+SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
+TYPES_TRIED = 3
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is compared: a demand over time, per application in rates per period; `history` is what came before it.
+
+    `attain` is the share in time (default: what the strictest limit of each application asks). `every_s` is how often
+    who replans looks at demand.
+    """
+
+    series: Mapping[str, Sequence[float]]
+    period_s: float
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    attain: float | None = None
+    ways: Sequence[str] = WAYS
+    seeds: int = 1
+    seed: int = 0
+    noise: NoiseName = "table"
+    every_s: float = 15.0
+
+    @property
+    def length_s(self) -> float:
+        """How long is played."""
+        return self.period_s * max(map(len, self.series.values()))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ways, each tuned; what was asked of them; and the bound."""
+
+    rows: tuple[Tuned, ...]
+    attain: Mapping[str, float]
+    hours: float
+    currency: str
+    least: float | None
+    least_is: str
+
+    def per_million(self, played: Played) -> float:
+        """Money for a million queries in time."""
+        return played.per_million(self.hours * max(1, len(played.costs)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "format": "hetplan/ways/1.0",
+            "attain": dict(self.attain),
+            "hours": self.hours,
+            "currency": self.currency,
+            "least_cost_per_hour": self.least,
+            "least_is": self.least_is,
+            "ways": [
+                {
+                    "way": row.way,
+                    "reached": row.best is not None,
+                    "note": row.note,
+                    "best": self._played(row.nearest) if row.nearest is not None else None,
+                    "tried": [self._played(one) for one in row.tried],
+                }
+                for row in self.rows
+            ],
+        }
+
+    def _played(self, one: Played) -> dict[str, Any]:
+        return {
+            "setting": one.setting,
+            "value": one.value,
+            "cost_per_hour": one.cost_per_hour,
+            "cost_per_month": HOURS_PER_MONTH * one.cost_per_hour,
+            "cost_per_million_in_time": self.per_million(one),
+            "late": one.late,
+            "in_time": dict(one.in_time),
+            "worst_hour": dict(one.worst),
+            "queries": one.queries,
+            "costs": list(one.costs),
+        }
+
+    def as_csv(self) -> str:
+        """A line for every setting that was played: lateness against money."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(
+            ["way", "setting", "value", "chosen", "reached", "cost_per_hour", "cost_per_month",
+             "cost_per_million_in_time", "late", "least_in_time", "worst_hour"]
+        )  # fmt: skip
+        for row in self.rows:
+            for one in row.tried:
+                figures = (one.cost_per_hour, HOURS_PER_MONTH * one.cost_per_hour, self.per_million(one), one.late,
+                           min(one.in_time.values(), default=1.0), min(one.worst.values(), default=1.0))  # fmt: skip
+                chosen = one is row.nearest
+                reached = all(one.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
+                lines.writerow(
+                    [row.way, one.setting, one.value, int(chosen), int(reached), *(f"{x:.9g}" for x in figures)]
+                )
+        if self.least is not None:
+            lines.writerow(["least", self.least_is, "", "", "", f"{self.least:.9g}", *([""] * 5)])
+        return text.getvalue()
+
+
+def compare_ways(
+    plan: Plan,
+    inputs: Inputs,
+    what: Compared,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> Comparison:
+    """Every way at the cheapest setting that reaches the same share of queries in time, under the same queries."""
+    unknown = [way for way in what.ways if way not in WAYS]
+    if unknown:
+        raise InputError.one(
+            file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
+        )
+    if plan.question not in (*PLAYED, "fleet"):
+        raise InputError.one(
+            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
+            remedy=f"Compare plans of {', '.join(PLAYED)}.",
+        )  # fmt: skip
+    bench = _Bench(plan, inputs, what, cancel)
+    rows = []
+    for way in what.ways:
+        if on_event is not None:
+            on_event(Event("compare", way))
+        row = bench.row(way)
+        if row is not None:
+            rows.append(row)
+    least = bench.least()
+    return Comparison(
+        tuple(rows), bench.course.attain, what.length_s / 3600.0, inputs.slo.limits.currency, least,
+        "the question's certified bounds for the rates that come, less the share that may be late",
+    )  # fmt: skip
+
+
+class _Bench:
+    """What the ways share: the demand as drawn, the question's plans for other rates, types of machines."""
+
+    def __init__(self, plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> None:
+        self.plan, self.inputs, self.what = plan, inputs, what
+        self.demands = _demands(plan, inputs, what)
+        attain = {
+            app: what.attain if what.attain is not None else _asked(inputs, app)
+            for app in (demand.app for demand in self.demands)
+        }
+        seeds = tuple(range(what.seed, what.seed + what.seeds))
+        self.course = Course(
+            self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel
+        )
+        self.recipes = Recipes(_first_part(plan), inputs, noise=what.noise)
+        self.chosen: OneType | None = None
+
+    def row(self, way: str) -> Tuned | None:
+        """A way, tuned; None where the question has no such way."""
+        made: dict[str, Callable[[str], Tuned | None]] = {
+            "plan": self._plan,
+            "static, one type": self._one_type,
+            "static, best mix": self._best_mix,
+            "HPA": partial(self._scaled, settings=TARGETS, scaler=Hpa, said="target {:.0%} use"),
+            "concurrency": partial(self._scaled, settings=UNDER_WAY, scaler=Concurrency, said="target {:g} under way"),
+            "replanning, ewma": partial(self._replanned, kind="ewma"),
+            "replanning, seasonal": partial(self._replanned, kind="seasonal"),
+            "perfect foresight": self._oracle,
+        }
+        return made[way](way)
+
+    # The plan itself, and the question's plans
+
+    def _plan(self, way: str) -> Tuned:
+        stages = planned_systems(self.plan, self.inputs, noise=self.what.noise)
+        steps = [(stage.start_s, stage.system) for stage in stages[1:]]
+        setting = Setting("as it is", 1.0, stages[0].system, scheduled(steps) if steps else None)
+        return tuned(way, [lambda: setting], self.course)
+
+    def _system(self, rates: Mapping[str, float]) -> System | None:
+        plan = self.recipes.plan_for(rates)
+        if plan is None:
+            return None
+        return system_of(plan, self.inputs, self.what.noise) if self.recipes.stateful else self.recipes.system_of(plan)
+
+    def _rates(self, turn: int, factor: float = 1.0) -> dict[str, float]:
+        return {app: max(factor * rates[min(turn, len(rates) - 1)], 1e-3) for app, rates in self.what.series.items()}
+
+    @property
+    def _peak(self) -> dict[str, float]:
+        return {app: max(rates) for app, rates in self.what.series.items()}
+
+    def _best_mix(self, way: str) -> Tuned:
+        def at(factor: float) -> Setting | None:
+            system = self._system({app: factor * rate for app, rate in self._peak.items()})
+            return None if system is None else Setting(f"planned for {factor:g} of the peak", factor, system)
+
+        return self._through(way, at, SHARES)
+
+    def _oracle(self, way: str) -> Tuned:
+        turns = max(map(len, self.what.series.values()))
+
+        def at(factor: float) -> Setting | None:
+            systems = [self._system(self._rates(turn, factor)) for turn in range(turns)]
+            first = systems[0]
+            if first is None or any(one is None for one in systems):
+                return None
+            steps = [(turn * self.what.period_s, system) for turn, system in enumerate(systems) if system is not None]
+            return Setting(f"{factor:g} of what comes", factor, first, scheduled(steps[1:]))
+
+        return self._through(way, at, SHARES)
+
+    def _replanned(self, way: str, *, kind: str) -> Tuned | None:
+        if kind == "seasonal" and not any(self.what.history.values()):
+            return None
+        apps = list(self.what.series)
+        first = self.recipes.plan_for(self._rates(0))
+        if first is None:
+            return Tuned(way, None, (), "no plan carries the first rates")
+        begin = self._system(self._rates(0))
+        assert begin is not None
+        history = {
+            app: [rate for rate in rates for _ in range(round(self.what.period_s / self.what.every_s))]
+            for app, rates in self.what.history.items()
+        }
+        plain = Foresight(
+            kind=kind, every_s=self.what.every_s, lead_s=start_s([begin]), history=history,  # type: ignore[arg-type]
+            limit_s=max((one.slo_ms for one in self.demands if math.isfinite(one.slo_ms)), default=1000.0) / 1000.0,
+        )  # fmt: skip
+
+        def at(setting: tuple[float, float]) -> Setting:
+            how = replace(plain, quantile=setting[0], margin=setting[1])
+            said = f"quantile {setting[0]:g}" + (f" times {setting[1]:g}" if setting[1] != 1.0 else "")
+            if not self.recipes.stateful:
+                return Setting(said, setting[0] * setting[1], begin, follow(self._system, how, apps))
+            control = following_plans(
+                first, self.inputs, lambda rates, now: self.recipes.plan_for(rates, now),
+                lambda: Seer(how, apps).look, every_s=how.every_s, noise=self.what.noise,
+            )  # fmt: skip
+            return Setting(said, setting[0] * setting[1], begin, control)
+
+        return tuned(way, [partial(at, setting) for setting in MARGINS], self.course)
+
+    def _through(self, way: str, at: Callable[[float], Setting | None], factors: Sequence[float]) -> Tuned:
+        """Tuned over factors, dearest first; what has no plan, or the same machines as a dearer one, is left out."""
+        settings = list[Setting]()
+        for factor in factors:
+            made = at(factor)
+            if made is not None and not any(one.system is made.system and one.control is None for one in settings):
+                settings.append(made)
+        if not settings:
+            return Tuned(way, None, (), "no plan carries these rates")
+        return tuned(way, [partial(_same, one) for one in settings], self.course)
+
+    # One type of machine
+
+    def _types(self) -> list[dict[Place, Kind]]:
+        """What to serve each stage by, the least work for its money first, as far as a query is in time alone."""
+        limits = {demand.app: demand.slo_ms for demand in self.demands}
+        ranked = {
+            place: sorted(
+                [kind for kind in kinds if kind.longest_ms <= limits[place[0]]] or kinds,
+                key=lambda kind: (kind.work_price, kind.price),
+            )
+            for place, kinds in kinds_of(_first_part(self.plan), self.inputs).items()
+        }  # fmt: skip
+        most = max(map(len, ranked.values()))
+        return [
+            {place: kinds[min(number, len(kinds) - 1)] for place, kinds in ranked.items()}
+            for number in range(min(most, TYPES_TRIED))
+        ]
+
+    def _static(self, made: OneType, way: str) -> Tuned:
+        peak = [replace(one, rate_qps=max(one.series_qps or (one.rate_qps,))) for one in self.demands]
+        sizes = dict[tuple[int, ...], float]()
+        for step in range(97):
+            use = round(0.2 + step * 0.0125, 4)
+            sizes.setdefault(tuple(made.counts(peak, use, at_peak=False).values()), use)
+        places = list(made.stages)
+
+        def at(counts: tuple[int, ...], use: float) -> Setting:
+            shown = " + ".join(f"{n} {made.hardware[made.stages[p][0]]}" for n, p in zip(counts, places, strict=True))
+            return Setting(shown, use, made.sized(dict(zip(places, counts, strict=True))))
+
+        return tuned(way, [partial(at, counts, use) for counts, use in sizes.items()], self.course)
+
+    def _one_type(self, way: str) -> Tuned:
+        found = list[tuple[Tuned, OneType]]()
+        for chosen in self._types():
+            made = one_type(_first_part(self.plan), self.inputs, chosen, noise=self.what.noise)
+            found.append((self._static(made, way), made))
+        best = min(found, key=lambda one: one[0].best.cost_per_hour if one[0].best is not None else math.inf)
+        self.chosen = best[1]
+        return best[0]
+
+    def _scaled(self, way: str, *, settings: Sequence[float], scaler: Callable[..., Any], said: str) -> Tuned:
+        if self.chosen is None:
+            self._one_type(way)
+        made = self.chosen
+        assert made is not None
+        first = [replace(one, rate_qps=(one.series_qps or (one.rate_qps,))[0]) for one in self.demands]
+        batch = max(load.services[app].mean_ms.shape[1] for group in made.system.groups for load in group.loads
+                    for app in load.services)  # fmt: skip
+
+        def at(value: float) -> Setting:
+            use = value if scaler is Hpa else min(0.9, value)
+            begin = made.sized(made.counts(first, max(use, 0.2), at_peak=False))
+            control = made.scaled(lambda most: scaler(value, most=most))
+            return Setting(said.format(value), value, begin, control)
+
+        values = settings if scaler is Hpa else [round(value * batch**0.5, 3) for value in settings]
+        return tuned(way, [partial(at, value) for value in values], self.course, both=True)
+
+    # What no way can be below
+
+    def least(self) -> float | None:
+        """The bound per hour, as a mean over time; None where the question proves none of a cost."""
+        share = min(self.course.attain.values(), default=1.0)
+        total, turns = 0.0, max(map(len, self.what.series.values()))
+        for turn in range(turns):
+            rates = self._rates(turn, share)
+            if max(rates.values()) < 1e-2:
+                continue
+            bound = self.recipes.least_cost(rates)
+            if bound is None:
+                return None
+            total += bound
+        return total / turns
+
+
+def _same(setting: Setting) -> Setting:
+    return setting
+
+
+def _first_part(plan: Plan) -> Plan:
+    """The plan of the first period, by a question that plans one: what other rates are planned like."""
+    if getattr(plan, "parts", None) is None:
+        return plan
+    from hetplan.profiles.plan_periods import of_period
+
+    return of_period(plan, plan.periods[0])
+
+
+def _asked(inputs: Inputs, app: str) -> float:
+    """The share in time that the strictest limit of an application asks."""
+    wanted = inputs.slo.apps[app]
+    shares = [target.percentile / 100.0 for target in response_targets(wanted)]
+    if wanted.violations is not None:
+        shares = [1.0 - wanted.violations.max]
+    return min(max(shares, default=0.99), 0.9999)
+
+
+def _demands(plan: Plan, inputs: Inputs, what: Compared) -> list[AppDemand]:
+    """What each application asks for, with the rates that are compared under in place of its own."""
+    found = []
+    for demand in demands_of(_first_part(plan), inputs):
+        rates = what.series.get(demand.app)
+        if rates is None:
+            raise InputError.one(
+                file="--demand", value=demand.app, why="the plan serves it, and no rates are given for it",
+                remedy=f"Give --demand {demand.app}=FILE.csv, or demand.series in the SLO file.",
+            )  # fmt: skip
+        mean = sum(rates) / len(rates)
+        found.append(
+            replace(
+                demand, rate_qps=mean, series_qps=tuple(rates), period_s=what.period_s, trace_s=None, as_recorded=False
+            )
+        )
+    return found

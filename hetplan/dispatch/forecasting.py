@@ -1,0 +1,118 @@
+"""What demand will be in the next minutes, and how much more than that is to be kept: rates in, a rate out, no clock.
+
+A point forecast comes from what was seen; how far it is wrong is learnt from how wrong it was. Each forecast is of the
+highest rate until a lead time is over (what starts now serves only then), and is held against what came. `ahead` is
+the point times the quantile of these ratios.
+
+=============  ==========================================================================
+``last``       as now
+``ewma``       the moving average of the rates seen
+``seasonal``   as a season ago (a day), times how much higher demand is now than then
+=============  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["FORECASTS", "Forecast", "ForecastName"]
+
+ForecastName = Literal["last", "ewma", "seasonal"]
+FORECASTS: tuple[ForecastName, ...] = ("last", "ewma", "seasonal")
+
+_UNKNOWN = 1.1
+"""The ratio that is kept while too few forecasts were held against what came."""
+_ENOUGH, _MOST = 20, 5000
+_LEAST_QPS = 1e-9
+
+
+@dataclass
+class Forecast:
+    """A forecast of one rate, fed one value per `step_s`.
+
+    `lead_s` is how far ahead must be looked: until the next decision, and until what is asked for then would serve.
+
+    >>> rising = Forecast("last", quantile=1.0, step_s=10.0, lead_s=20.0)
+    >>> for rate in range(100, 140):
+    ...     rising.observe(float(rate))
+    >>> round(rising.ahead(), 1)
+    141.8
+    >>> daily = Forecast("seasonal", quantile=0.5, step_s=3600.0, lead_s=3600.0)
+    >>> for hour in range(48):
+    ...     daily.observe(10.0 if hour % 24 < 12 else 50.0)
+    >>> round(daily.ahead(), 2)
+    10.0
+    """
+
+    kind: ForecastName = "ewma"
+    quantile: float = 0.95
+    step_s: float = 15.0
+    lead_s: float = 60.0
+    com: float = 1.6
+    season_s: float = 86_400.0
+    _past: list[float] = field(default_factory=list, repr=False)
+    _level: float = 0.0
+    _levels: list[float] = field(default_factory=list, repr=False)
+    _open: deque[tuple[int, float]] = field(default_factory=deque, repr=False)
+    _recent: deque[float] = field(default_factory=deque, repr=False)
+    _ratios: list[float] = field(default_factory=list, repr=False)
+    _order: deque[float] = field(default_factory=deque, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in FORECASTS:
+            raise ValueError(f"a forecast is one of {', '.join(FORECASTS)}, not {self.kind}")
+        if not (0 < self.quantile <= 1 and self.step_s > 0 and self.lead_s >= 0 and self.com > 0 and self.season_s > 0):
+            raise ValueError("a quantile is above 0 and at most 1, times are above 0")
+
+    @property
+    def _lead(self) -> int:
+        """Steps that a forecast is about."""
+        return max(1, -int(-self.lead_s // self.step_s))
+
+    def observe(self, rate_qps: float) -> None:
+        """Take in the rate of one step."""
+        alpha = 1.0 / (1.0 + self.com)
+        self._level = alpha * rate_qps + (1.0 - alpha) * self._level if self._past else rate_qps
+        self._past.append(rate_qps)
+        self._levels.append(self._level)
+        while self._open and self._open[0][0] + self._lead < len(self._past):
+            at, point = self._open.popleft()
+            self._learn(max(self._past[at + 1 : at + 1 + self._lead]) / max(point, _LEAST_QPS))
+        self._open.append((len(self._past) - 1, self.point()))
+
+    def before(self, rates_qps: Iterable[float]) -> None:
+        """Take in what was seen before, a rate per step."""
+        for rate in rates_qps:
+            self.observe(rate)
+
+    def point(self) -> float:
+        """The forecast itself: the highest rate of the lead time, as far as is known."""
+        if not self._past:
+            return 0.0
+        if self.kind == "last":
+            return self._past[-1]
+        season, now = round(self.season_s / self.step_s), len(self._past) - 1
+        if self.kind == "ewma" or now + 1 - season < 0:
+            return self._level
+        then = now - season
+        highest = max(self._past[then + 1 : then + 1 + self._lead] or self._past[-1:])
+        if then < 0:
+            return highest
+        return highest * self._level / max(self._levels[then], _LEAST_QPS)
+
+    def ahead(self) -> float:
+        """The rate to be ready for: the forecast, times the ratio that so many of the past ones stayed within."""
+        if len(self._ratios) < _ENOUGH:
+            return self.point() * _UNKNOWN
+        place = min(int(self.quantile * len(self._ratios)), len(self._ratios) - 1)
+        return self.point() * self._ratios[place]
+
+    def _learn(self, ratio: float) -> None:
+        insort(self._ratios, ratio)
+        self._order.append(ratio)
+        if len(self._order) > _MOST:
+            del self._ratios[bisect_left(self._ratios, self._order.popleft())]

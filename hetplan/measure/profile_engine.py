@@ -1,0 +1,281 @@
+"""Measuring an engine by streaming from its server: iterations of every kind, and the law that fits them.
+
+Nobody outside sees an iteration. But every decoding sequence gets one token per iteration, so the time between two
+tokens of a stream is the length of one. A cell runs so many streams at once, with prompts of one length, and takes the
+gaps between their tokens: iterations that only decode. Then it sends prompts of other lengths beside them: the gap in
+which such a prompt is computed is an iteration with prefill and decodes (`overlap` is then measured, not assumed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+from hetplan.measure.engine_law import FittedLaw, Iteration, fit
+from hetplan.measure.journal import CellJournal
+from hetplan.measure.load_send import Reply, StreamedConnection, new_event_loop
+from hetplan.measure.profile_models import MeasurementFailed
+from hetplan.measure.profile_wish import MeasuredEngine, Wish
+from hetplan.planner.contract import Event
+from hetplan.profiles.canonical import digest
+
+__all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
+
+_DECODES, _BESIDE = 24, 3
+"""How many iterations of decodes a cell takes, and how many prompts of each length it sends beside them."""
+_SHORTEST_MS = 0.05
+_PAUSE = 3
+"""Iterations between two such prompts."""
+
+
+@dataclass
+class MeasuredLaw:
+    """What was found of one engine: its iterations, and the law; `why` where it could not be measured."""
+
+    iterations: list[Iteration] = field(default_factory=list)
+    law: FittedLaw | None = None
+    why: str = ""
+
+
+@dataclass
+class MeasuredEngines:
+    """What was found of all, how many cells an earlier run had measured, and whether all were."""
+
+    engines: dict[str, MeasuredLaw] = field(default_factory=dict)
+    cells: int = 0
+    resumed: int = 0
+    complete: bool = True
+
+
+Cell = tuple[int, int]
+"""Streams at once, and the length of their prompts: the shortest or the longest, so that KV is read or hardly any."""
+
+
+def cells_of(engine: MeasuredEngine) -> list[Cell]:
+    """The cells of an engine: as many streams and as long prompts as its KV has room for."""
+    longest = _DECODES + len(engine.input_tokens) * _BESIDE * (_PAUSE + 2) + 1
+    room = engine.kv_tokens - max(engine.input_tokens)
+    return [
+        (streams, length)
+        for streams in engine.concurrency
+        for length in sorted({min(engine.input_tokens), max(engine.input_tokens)})
+        if streams * (length + 2 * longest) <= room and length + 2 * longest <= engine.longest
+    ]
+
+
+def measure_engines(
+    wish: Wish, *, journal: CellJournal | None = None, on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> MeasuredEngines:  # fmt: skip
+    """Measure every engine of a wish and fit its law; what the journal holds is not measured again."""
+    kept, found = journal or CellJournal(), MeasuredEngines()
+    total, began = sum(len(cells_of(engine)) for engine in wish.engines.values()), time.monotonic()
+    for name, engine in wish.engines.items():
+        found.engines[name] = mine = MeasuredLaw()
+        of = digest(engine.model_dump(mode="json", include=_IDENTITY))[7:23]
+        for cell in cells_of(engine):
+            key = {"engine": name, "of": of, "streams": cell[0], "prompt": cell[1]}
+            held = kept.get(key)
+            if held is None:
+                if cancel is not None and cancel.is_set():
+                    found.complete = False
+                    continue
+                try:
+                    iterations = measure_cell(engine, cell)
+                except (MeasurementFailed, OSError) as error:
+                    mine.why = str(error)
+                    break
+                held = {"iterations": [list(vars(one).values()) for one in iterations]}
+                kept.add(key, held)
+            else:
+                found.resumed += 1
+            found.cells += 1
+            mine.iterations += [Iteration(*row) for row in held["iterations"]]
+            if on_event is not None:
+                text = f"{name}: {cell[0]} streams, prompts of {cell[1]} tokens"
+                on_event(Event("profile", text, done=found.cells / total, seconds=time.monotonic() - began))
+        if len(mine.iterations) >= _LEAST and not mine.why:
+            mine.law = fit(mine.iterations)
+        elif not mine.why and found.complete:
+            mine.why = "too few cells fit into its KV room and context; name shorter input_tokens or fewer streams"
+    return found
+
+
+_LEAST = 6
+_IDENTITY = {"url", "model", "most_tokens", "most_seqs", "headers"}
+
+
+def measure_cell(engine: MeasuredEngine, cell: Cell) -> list[Iteration]:
+    """The iterations of one cell."""
+    loop = new_event_loop()
+    try:
+        return loop.run_until_complete(asyncio.wait_for(_Cell(engine, *cell).run(), engine.timeout_s))
+    except TimeoutError:
+        raise MeasurementFailed(f"a cell took more than {engine.timeout_s:g} s: is the server alive?") from None
+    finally:
+        loop.close()
+
+
+class _Stream(StreamedConnection):
+    """A stream, and when each of its tokens came."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.over: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        super().__init__(self._done)
+
+    def on_body(self, piece: bytes) -> None:
+        """Note each token's time."""
+        before = self._events
+        super().on_body(piece)
+        self.times += [self._last] * (self._events - before)
+
+    def _done(self, _one: object, _request: int, reply: Reply | None) -> None:
+        if not self.over.done():
+            self.over.set_result(reply)
+
+
+class _Cell:
+    """Some streams at once, and prompts beside them."""
+
+    def __init__(self, engine: MeasuredEngine, streams: int, length: int) -> None:
+        self.engine, self.streams, self.length = engine, streams, length
+        self.random = Random(streams * 100_003 + length)
+        self.open: list[_Stream] = []
+
+    async def run(self) -> list[Iteration]:
+        """Start the streams, and take what they show."""
+        beside = [one for one in self.engine.input_tokens if one + self.streams <= self.engine.most_tokens]
+        most = _DECODES + len(beside) * _BESIDE * (_PAUSE + 2) + 1
+        try:
+            running = [await self._start(self.length, 2 * most) for _ in range(self.streams)]
+            await self._until(lambda: all(one.times for one in running))
+            found = [await self._decodes(running)]
+            for length in beside:
+                tried = sorted([await self._beside(running, length) for _ in range(_BESIDE)], key=lambda one: one.ms)
+                found.append(tried[_BESIDE // 2])
+        finally:
+            for one in self.open:
+                one.close()
+        return found
+
+    async def _decodes(self, running: Sequence[_Stream]) -> Iteration:
+        """Iterations that only decode."""
+        first = [len(one.times) for one in running]
+        await self._until(lambda: all(len(one.times) >= at + _DECODES for one, at in zip(running, first, strict=True)))
+        gaps = sorted(
+            1e3 * (one.times[at + place + 1] - one.times[at + place])
+            for one, at in zip(running, first, strict=True)
+            for place in range(_DECODES - 1)
+        )
+        middle = gaps[len(gaps) // 4 : -(len(gaps) // 4)]
+        read = sum(self.length + at + _DECODES / 2 for at in first)
+        return Iteration(self.streams, read, self.streams, 0.0, sum(middle) / len(middle))
+
+    async def _beside(self, running: Sequence[_Stream], length: int) -> Iteration:
+        """The iteration in which a prompt is computed beside the decodes."""
+        prompt = await self._start(length, 1)
+        await self._until(lambda: bool(prompt.times))
+        at = prompt.times[0]
+        seen = [len(one.times) for one in running]
+        await self._until(
+            lambda: all(len(one.times) >= count + _PAUSE for one, count in zip(running, seen, strict=True))
+        )
+        gaps, read = [], 0.0
+        for one in running:
+            place = _nearest(one.times, at)
+            gaps.append(1e3 * (one.times[place] - one.times[place - 1]))
+            read += self.length + place
+        # Two tokens that came in one read have no time between them.
+        gaps = sorted(gap for gap in gaps if gap > _SHORTEST_MS) or [_SHORTEST_MS]
+        return Iteration(
+            self.streams + length, read, self.streams, length * length / 2.0, gaps[len(gaps) // 2]
+        )  # fmt: skip
+
+    async def _start(self, length: int, output: int) -> _Stream:
+        engine, parts = self.engine, urlsplit(self.engine.url)
+        body = json.dumps({
+            "model": engine.model, "prompt": [self.random.randrange(10, 1000) for _ in range(length)],
+            "max_tokens": output, "min_tokens": output, "ignore_eos": True, "temperature": 0, "stream": True,
+        }).encode()  # fmt: skip
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(_Stream, parts.hostname or "", parts.port or 80)
+        head = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", "content-type: application/json"]
+        head += [f"{name}: {value}" for name, value in engine.headers.items()]
+        stream.send(0, "\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body)
+        self.open.append(stream)
+        return stream
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            for one in self.open:
+                reply = one.over.result() if one.over.done() else None
+                if one.over.done() and not one.times:
+                    status = reply.status if reply is not None else 0
+                    said = f"status {status}" if status else "the connection broke"
+                    raise MeasurementFailed(f"{self.engine.url} made no token: {said}")
+            await asyncio.sleep(0.002)
+
+
+def _nearest(times: Sequence[float], at: float) -> int:
+    """The token, not the first, that came nearest to a moment."""
+    return min(range(1, len(times)), key=lambda place: abs(times[place] - at))
+
+
+def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
+    """The profile of all engines that were measured."""
+    document: dict[str, Any] = {
+        "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "tasks": {}, "variants": {}, "engines": {},
+        "extensions": {"measured": {}},
+    }  # fmt: skip
+    for name, mine in _measured(found):
+        engine = wish.engines[name]
+        hardware = wish.hardware[engine.hardware]
+        document["sources"]["streams"] = {"kind": "measured", "tool": "hetplan profile"}
+        document["hardware"][engine.hardware] = {"kind": hardware.kind, "provides": dict(hardware.provides)}
+        document["tasks"][engine.task] = {}
+        variant = document["variants"].setdefault(engine.variant, {"task": engine.task, "runs": []})
+        variant["runs"].append({"hardware": engine.hardware, "engine": name, "load_s": engine.load_s})
+        document["engines"][name] = _engine(engine, mine)
+        errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
+        document["extensions"]["measured"][name] = {
+            "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),
+            "error_most": _digits(errors[-1]),
+        }  # fmt: skip
+    return document
+
+
+def _measured(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
+    return ((name, mine) for name, mine in found.engines.items() if mine.law is not None)
+
+
+def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
+    assert mine.law is not None
+    names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+    pieces = [
+        {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+        for row in mine.law.pieces.tolist()
+    ]
+    said: dict[str, Any] = {
+        "pieces": pieces,
+        "overlap": "measured" if any(one.pairs and one.sequences for one in mine.iterations) else "assumed",
+        "fitted": {
+            "error": _digits(mine.law.error),
+            "tokens": int(max(one.tokens for one in mine.iterations)),
+            "kv_tokens": int(max(one.kv_tokens for one in mine.iterations)),
+            "sequences": int(max(one.sequences for one in mine.iterations)),
+        },
+        "source": "streams",
+    }
+    return said | {key: value for key, value in engine.stated().items() if value is not None}
+
+
+def _digits(value: float) -> float:
+    return float(f"{float(value):.6g}")

@@ -1,0 +1,119 @@
+"""Several wishes at once: plans of which none is beaten in all that is sought, each a plan of its own.
+
+Of one application every way that no other beats is a point, if it fits on the machines that there are. Of several
+together, points are found by limits: the first figure at its best while the others are at most so much, from their best
+to what they come to where only the first counts. Points that another one beats are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.forms.black_box import Figure, unbeaten
+from hetplan.planner.front import FrontOf
+from hetplan.problems.compound.draft import draft
+from hetplan.problems.compound.form import Asked, Packed, figures, parts_of
+from hetplan.problems.compound.search import Stage
+from hetplan.problems.compound.wish import Query
+from hetplan.profiles.plan import Notice
+
+__all__ = ["front_of"]
+
+Pack = Callable[..., Packed | Infeasible]
+Points = list[tuple[tuple[float, ...], Packed, Sequence[Query]]]
+
+SHOWN: Mapping[Figure, str] = {"quality": "quality", "cost": "cost_per_hour", "latency": "latency_ms"}
+
+
+def front_of(
+    asked: Asked, stages: Sequence[Stage], queries: Sequence[Query], notices: Sequence[Notice], pack: Pack
+) -> Draft | Infeasible:
+    """The draft of the first point, with the front that it is of."""
+    one = len(queries) == 1 and bool(queries[0].ways)
+    found = _of_one(asked, queries[0], pack) if one else _of_several(asked, queries, pack)
+    if isinstance(found, Infeasible):
+        return found
+    rows = unbeaten([(k, point) for k, (point, _, _) in enumerate(found)])
+    points: list[tuple[Mapping[str, float], Draft]] = []
+    for k, values in _thinned(rows, asked.options.points):
+        _, packed, own = found[k]
+        of = zip(asked.wish.of, values, strict=True)
+        shown: dict[str, float] = {SHOWN[name]: _shown(name, value, packed, own) for name, value in of}
+        points.append((shown, draft(asked, own, packed, notices)))
+    whole = bool(stages) and all(stage.whole for stage in stages)
+    known = [stage.chance for stage in stages]
+    chance = None if whole or None in known else float(np.prod([one for one in known if one is not None]))
+    return replace(points[0][1], front=FrontOf[Draft](asked.wish.of, tuple(points), whole, chance))
+
+
+def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasible:
+    """Every way that no other beats, by itself."""
+    rows = [(w, tuple(way.figure(name) for name in asked.wish.of)) for w, way in enumerate(query.ways)]
+    if not any(tier.machine_price > 0 and tier.per != "gpu" and not tier.own for tier in asked.tiers):
+        rows = unbeaten(rows)
+    found: Points = []
+    why = None
+    for w, _ in rows:
+        own = (replace(query, ways=(query.ways[w],)),)
+        packed = pack(own)
+        if isinstance(packed, Infeasible):
+            why = packed
+        else:
+            found.append((_of_choice(packed, own, asked.wish.of), packed, own))
+    return found or why or Infeasible(why=("no way fits",), proved=False)
+
+
+def _of_several(asked: Asked, queries: Sequence[Query], pack: Pack) -> Points | Infeasible:
+    """The first figure at its best under limits on the others, from end to end of these."""
+    of, others = asked.wish.of, asked.wish.of[1:]
+    best = pack(queries)
+    if isinstance(best, Infeasible):
+        return best
+    found: Points = [(_of_choice(best, queries, of), best, queries)]
+    ends: list[tuple[float, float]] = []
+    for name in others:
+        low = pack(queries, of=(name, *(other for other in of if other != name)))
+        if isinstance(low, Infeasible):
+            return low
+        values = _of_choice(low, queries, of)
+        found.append((values, low, queries))
+        ends.append((values[of.index(name)], found[0][0][of.index(name)]))
+    steps = max(2, round(asked.options.points ** (1.0 / len(others))))
+    for limits in product(*(np.linspace(low, high, steps + 1)[1:-1].tolist() for low, high in ends)):
+        caps: Mapping[Figure, float] = dict(zip(others, limits, strict=True))
+        packed = pack(queries, caps=caps)
+        if isinstance(packed, Packed):
+            found.append((_of_choice(packed, queries, of), packed, queries))
+    return found
+
+
+def _of_choice(packed: Packed, queries: Sequence[Query], of: Sequence[Figure]) -> tuple[float, ...]:
+    chosen = packed.choice.option[packed.choice.option >= 0]
+    values = []
+    for name in of:
+        values.append(float(figures(queries, name)[chosen].sum()))
+        if name == "cost" and packed.form.items is not None:
+            values[-1] += float(packed.opening @ packed.form.opened(packed.choice))
+    return tuple(values)
+
+
+def _thinned(rows: list[tuple[int, tuple[float, ...]]], most: int) -> list[tuple[int, tuple[float, ...]]]:
+    """At most so many points, both ends among them, in order of the first figure."""
+    if len(rows) <= most:
+        return rows
+    return [rows[k] for k in dict.fromkeys(round(n * (len(rows) - 1) / (most - 1)) for n in range(most))]
+
+
+def _shown(name: Figure, value: float, packed: Packed, queries: Sequence[Query]) -> float:
+    """A figure as people read it: of quality the mean itself."""
+    if name != "quality":
+        return value
+    ways = [way for query in queries for way in query.ways]
+    chosen = [ways[option].found for option in packed.choice.option.tolist() if option >= 0]
+    return math.fsum(p * one.accuracy for p, one in zip(parts_of(queries), chosen, strict=True) if one is not None)

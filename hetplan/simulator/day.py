@@ -1,0 +1,635 @@
+"""A plan with periods, played: hours change, machines start ahead, zones fail, spot machines are taken back.
+
+A day may have 10^8 queries, so hours that are alike are played once. Time is cut into *segments*, at each of which
+something changes: the period, or how many spot machines there are. A segment is played as a *window*: what ran before
+it, then the change, then a sample. Two segments with the same machines, rates and change before them are one window.
+What is in time is weighted: the first minute after a change by itself, the rest of the sample for the rest of the
+segment. Intervals are over the seeds.
+
+The parts of a period's failures are in force `notice_s` after a failure; until then queries go where they went. Parts
+whose queries are text are played token by token, hour by hour, without the changes between them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Cancelled, InputError
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Period, Plan
+from hetplan.profiles.plan_periods import inputs_of_part, of_part
+from hetplan.profiles.slo import Arrivals
+from hetplan.serving.service import NoiseName, noise_of
+from hetplan.serving.system import System
+from hetplan.serving.targets import response_targets
+from hetplan.simulator.control import follow_load
+from hetplan.simulator.demand import arrival_times, draw_kinds, seeded
+from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
+from hetplan.simulator.following import Names, scheduled
+from hetplan.simulator.planned import planned_systems
+from hetplan.simulator.report import Verdict, judge
+from hetplan.simulator.runs import seed_of
+from hetplan.simulator.simulation import Simulation, Stream
+
+__all__ = ["DayReport", "FailureReport", "HourReport", "HowPlayed", "SpotRecord", "play_day", "read_spot"]
+
+HEAD_S = 60.0
+"""What comes so soon after a change counts by itself."""
+LEAST_SAMPLE_S = 20.0
+SPARE_S = 5.0
+"""What runs before a change is played this much longer than machines take to start."""
+
+
+@dataclass(frozen=True)
+class SpotRecord:
+    """How many spot machines could be had, every `gap_s`; `most` is the highest number."""
+
+    gap_s: float
+    available: tuple[int, ...]
+
+    @property
+    def most(self) -> int:
+        """The highest number."""
+        return max(self.available, default=0)
+
+    def share(self, at_s: float) -> float:
+        """Which share of them there is at a moment; after the end the record begins again."""
+        return self.available[int(at_s / self.gap_s) % len(self.available)] / max(self.most, 1)
+
+
+def read_spot(path: Path) -> SpotRecord:
+    """A record of availability as JSON: `metadata.gap_seconds` and `data`."""
+    try:
+        held = json.loads(path.read_text())
+        gap, data = float(held["metadata"]["gap_seconds"]), tuple(int(one) for one in held["data"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError.one(
+            file=str(path), why=f"no record of spot machines: {error}",
+            remedy='Write {"metadata": {"gap_seconds": 300}, "data": [16, 16, 12, ...]}.',
+        ) from None  # fmt: skip
+    if not (gap > 0 and data and min(data) >= 0):
+        raise InputError.one(file=str(path), why="gaps are above 0 s, counts are 0 or more", remedy="Record it anew.")
+    return SpotRecord(gap, data)
+
+
+@dataclass(frozen=True)
+class HowPlayed:
+    """How a day is played.
+
+    `queries` is how many are played per seed at most, `hour` plays failures in one period only (its number), `spot`
+    has a record for each offer; with `spot_by_rate` machines are taken as often as the offers say.
+    """
+
+    seeds: int = 3
+    seed: int = 0
+    noise: NoiseName = "table"
+    queries: float = 1.5e6
+    situations: tuple[str, ...] | None = None
+    hour: int | None = None
+    notice_s: float = 5.0
+    spot: Mapping[str, SpotRecord] = field(default_factory=dict)
+    spot_by_rate: bool = False
+    spot_from_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class HourReport:
+    """One period: its rates, the shares in time, what is promised, and which period was played for it."""
+
+    period: str
+    start_s: float
+    rates_qps: Mapping[str, float]
+    in_time: Mapping[str, Estimate]
+    promised: Mapping[str, float]
+    as_played: str
+
+    def verdict(self, app: str) -> Verdict:
+        """Whether the promise holds."""
+        return judge(self.in_time[app], ">=", self.promised[app])
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """One failure in one period: shares in time in the minute of the failure, and after it."""
+
+    situation: str
+    period: str
+    at_first: Mapping[str, Estimate]
+    after: Mapping[str, Estimate]
+    promised: Mapping[str, float]
+
+    def verdict(self, app: str) -> Verdict:
+        """Whether what was promised after the failure holds once the minute of the failure is over."""
+        return judge(self.after[app], ">=", self.promised[app])
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """The whole: hours, the worst hour of each failure, and how much was played."""
+
+    plan: str | None
+    hours: tuple[HourReport, ...]
+    failures: tuple[FailureReport, ...]
+    in_time: Mapping[str, Estimate]
+    cost_per_hour: float | None
+    currency: str
+    windows: int
+    segments: int
+    played: int
+    stands_for: float
+    taken: int
+    """How often spot machines were taken back."""
+    not_played: tuple[str, ...] = ()
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What breaks a promise, in words."""
+        hours = [f"{hour.period}: {app}" for hour in self.hours for app in hour.in_time
+                 if hour.verdict(app) is Verdict.BROKEN]  # fmt: skip
+        return (*hours, *(f"{one.period}, {one.situation}: {app}" for one in self.failures for app in one.after
+                          if one.verdict(app) is Verdict.BROKEN))  # fmt: skip
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise is broken."""
+        return not self.broken
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+
+        def shown(found: Mapping[str, Estimate]) -> dict[str, Any]:
+            return {app: one.as_dict() for app, one in found.items()}
+
+        return {
+            "format": "hetplan/day/1.0",
+            "plan": self.plan,
+            "in_time": shown(self.in_time),
+            "cost_per_hour": self.cost_per_hour,
+            "currency": self.currency,
+            "segments": self.segments,
+            "windows": self.windows,
+            "queries_played": self.played,
+            "queries_stood_for": self.stands_for,
+            "spot_taken": self.taken,
+            "not_played": list(self.not_played),
+            "broken": list(self.broken),
+            "hours": [
+                {"period": hour.period, "start_s": hour.start_s, "rates_qps": dict(hour.rates_qps),
+                 "in_time": shown(hour.in_time), "promised": dict(hour.promised), "as_played": hour.as_played,
+                 "verdicts": {app: str(hour.verdict(app)) for app in hour.in_time}}
+                for hour in self.hours
+            ],
+            "failures": [
+                {"situation": one.situation, "period": one.period, "at_first": shown(one.at_first),
+                 "after": shown(one.after), "promised": dict(one.promised),
+                 "verdicts": {app: str(one.verdict(app)) for app in one.after}}
+                for one in self.failures
+            ],
+        }  # fmt: skip
+
+
+Down = tuple[tuple[str, int], ...]
+"""Per offer, how many of its machines are gone."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What runs in a segment: parts, rates, machines that are gone."""
+
+    parts: tuple[str, ...]
+    rates: tuple[tuple[str, float], ...]
+    down: Down = ()
+
+
+@dataclass(frozen=True)
+class _Segment:
+    period: int
+    length_s: float
+    before: _State
+    now: _State
+    situation: str | None = None
+
+
+@dataclass
+class _Counts:
+    """Of one window and seed: came and in time, in its first minute and after it."""
+
+    head: dict[str, tuple[int, int]]
+    rest: dict[str, tuple[int, int]]
+
+
+def play_day(
+    plan: Plan, inputs: Inputs, how: HowPlayed | None = None, *, cancel: threading.Event | None = None
+) -> DayReport:
+    """Play every period of a plan with parts, its changes, its failures, its spot machines."""
+    if plan.parts is None:
+        raise InputError.one(
+            file="plan", path="$.parts", why="a day is played of a plan with periods of their own parts",
+            remedy="Play it with `hetplan simulate`.",
+        )  # fmt: skip
+    return _Day(plan, inputs, how or HowPlayed(), cancel).report()
+
+
+class _Day:
+    def __init__(self, plan: Plan, inputs: Inputs, how: HowPlayed, cancel: threading.Event | None) -> None:
+        self.plan, self.inputs, self.how, self.cancel = plan, inputs, how, cancel
+        self.names, self.systems = Names(), dict[tuple[str, ...], System]()
+        self.offer: dict[str, str] = {}
+        """The offer that a group's machines are rented under."""
+        self.held: dict[str, tuple[str, ...]] = {}
+        """The variants that they hold."""
+        parts = plan.parts or {}
+        self.text = {name for name, part in parts.items() if part.question == "llm"}
+        self.windows: dict[Any, list[_Counts]] = {}
+        self.played = 0
+        self.taken = 0
+
+    # What runs
+
+    def system(self, names: tuple[str, ...]) -> System | None:
+        """The systems of these parts as one, its groups named by what they hold and where."""
+        names = tuple(name for name in names if name not in self.text)
+        if not names:
+            return None
+        if names not in self.systems:
+            made = [self._of_part(name) for name in names]
+            self.systems[names] = replace(
+                made[0],
+                apps=tuple(app for one in made for app in one.apps),
+                groups=tuple(group for one in made for group in one.groups),
+                routes=tuple(route for one in made for route in one.routes),
+            )
+        return self.systems[names]
+
+    def _of_part(self, name: str) -> System:
+        part = (self.plan.parts or {})[name]
+        single = of_part(self.plan, name)
+        system = planned_systems(single, inputs_of_part(self.inputs, part.rate_qps), noise=self.how.noise)[0].system
+        offers = {worker.id: worker.offer or worker.hardware for worker in single.workers}
+        loads = {worker.id: tuple(sorted(load.variant or "" for load in worker.loads)) for worker in single.workers}
+        named = self.names.named(system, labels=offers)
+        for old, new in zip(system.groups, named.groups, strict=True):
+            self.offer[new.id], self.held[new.id] = offers[old.id], loads[old.id]
+        return named
+
+    def _state(self, number: int, down: Down = ()) -> _State:
+        period = self.plan.periods[number]
+        rates: dict[str, float] = {}
+        for name in period.parts or ():
+            for app, planned in (self.plan.parts or {})[name].rate_qps.items():
+                series = self.inputs.slo.apps[app].demand.series
+                rates[app] = series[number] if series is not None else planned
+        return _State(tuple(period.parts or ()), tuple(sorted(rates.items())), down)
+
+    # When something changes
+
+    def segments(self) -> list[_Segment]:
+        """The day in order; the first period follows the last."""
+        found = list[_Segment]()
+        count = len(self.plan.periods)
+        last = self._state(count - 1)
+        for number, period in enumerate(self.plan.periods):
+            steps = self._spot_steps(number, period)
+            for begin, (at_s, down) in enumerate(steps):
+                end_s = steps[begin + 1][0] if begin + 1 < len(steps) else _end(period)
+                now = self._state(number, down)
+                found.append(_Segment(number, end_s - at_s, last, now))
+                had = dict(last.down)
+                self.taken += sum(max(gone - had.get(offer, 0), 0) for offer, gone in down)
+                last = now
+        return found
+
+    def _spot_steps(self, number: int, period: Period) -> list[tuple[float, Down]]:
+        """(from when, what is gone) within a period."""
+        machines = self._machines(number)
+        if self.how.spot:
+            gap = min(record.gap_s for record in self.how.spot.values())
+            times = [period.start_s, *np.arange(np.ceil((period.start_s + 1e-9) / gap) * gap, _end(period), gap)]
+            steps = [(float(at), self._gone(machines, float(at))) for at in times]
+        elif self.how.spot_by_rate:
+            steps = self._by_rate(number, period, machines)
+        else:
+            steps = [(period.start_s, ())]
+        kept = [steps[0]]
+        for step in steps[1:]:
+            if step[1] != kept[-1][1]:
+                kept.append(step)
+        return kept
+
+    def _machines(self, number: int) -> Counter[str]:
+        parts = self.plan.parts or {}
+        workers = [worker for name in self.plan.periods[number].parts or () for worker in parts[name].workers]
+        found = Counter[str]()
+        for worker in workers:
+            found[worker.offer or worker.hardware] += worker.count
+        return found
+
+    def _gone(self, machines: Counter[str], at_s: float) -> Down:
+        gone = {}
+        for offer, record in self.how.spot.items():
+            count = machines[offer]
+            left = int(record.share(self.how.spot_from_s + at_s) * count + 1e-9)
+            if count > left:
+                gone[offer] = count - left
+        return tuple(sorted(gone.items()))
+
+    def _by_rate(self, number: int, period: Period, machines: Counter[str]) -> list[tuple[float, Down]]:
+        """Machines taken at their offers' rate, each replaced after its start."""
+        random, changes = seeded(self.how.seed, 7, number), list[tuple[float, str, int]]()
+        for offer, count in sorted(machines.items()):
+            known = self.inputs.profile.offers.get(offer)
+            often = (known.interruptions_per_hour or 0.0) if known is not None else 0.0
+            hours = (_end(period) - period.start_s) / 3600.0
+            for at in random.random(random.poisson(often * count * hours)) * 3600.0 * hours + period.start_s:
+                back_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
+                changes += [(float(at), offer, 1), (min(float(at) + back_s, _end(period)), offer, -1)]
+        steps, gone = [(period.start_s, ())], Counter[str]()  # type: list[tuple[float, Down]], Counter[str]
+        for at, offer, change in sorted(changes):
+            gone[offer] += change
+            down = tuple(sorted((name, min(n, machines[name])) for name, n in gone.items() if n > 0))
+            steps.append((at, down))
+        return steps
+
+    # Playing
+
+    def _counted(self, segment: _Segment, sample_s: float) -> list[_Counts]:
+        key = (segment.before, segment.now, segment.situation, sample_s)
+        if key not in self.windows:
+            self.windows[key] = [self._window(segment, sample_s, seed) for seed in range(self.how.seeds)]
+        return self.windows[key]
+
+    def _window(self, segment: _Segment, sample_s: float, seed: int) -> _Counts:
+        """What ran before, the change, and a sample of what comes."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled("the simulation was cancelled")
+        before, after = self.system(segment.before.parts), self.system(segment.now.parts)
+        if after is None:
+            return _Counts({}, {})
+        before = before or after
+        after = self._as_it_comes(before, after)
+        lead_s = SPARE_S + max((group.ready_ms for group in after.groups), default=0.0) / 1000.0
+        run_seed = seed_of(self.how.seed, seed)
+        keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
+        streams = self._streams(before, segment, lead_s, sample_s, run_seed, keep)
+        apps = tuple(app for app in after.apps if app.id in {stream.app for stream in streams})
+        known = {app.id for app in before.apps}
+        first = replace(before, apps=(*before.apps, *(app for app in apps if app.id not in known)))
+        run = Simulation(
+            first, streams, seed=run_seed, noise=noise_of(self.how.noise), horizon_ms=1000.0 * (lead_s + sample_s)
+        )
+        self._break(run, before, segment.before.down, 0.0)
+        scheduled([(lead_s, replace(after, apps=first.apps))])(run)
+        follow_load(run, after)
+        if segment.situation is not None:
+            self._fail(run, segment, after, lead_s, first)
+        elif segment.now.down != segment.before.down or after is not before:
+            run.at(1000.0 * lead_s + 1.0, lambda: self._break(run, after, segment.now.down, None))
+        result = run.run(cancel=self.cancel)
+        self.played += len(result.queries)
+        return _counts(result, lead_s, min(HEAD_S, sample_s / 2.0))
+
+    def _as_it_comes(self, before: System, after: System) -> System:
+        """The later system, where machines that stay and only go over to another batch or share are ready at once."""
+        had, names = Counter[tuple[str, tuple[str, ...]]](), {group.id for group in before.groups}
+        for group in before.groups:
+            had[self.offer[group.id], self.held[group.id]] += group.count
+        groups = []
+        for group in after.groups:
+            kind = (self.offer[group.id], self.held[group.id])
+            stays = group.id not in names and had[kind] >= group.count
+            if stays:
+                had[kind] -= group.count
+            groups.append(replace(group, ready_ms=0.0) if stays else group)
+        return replace(after, groups=tuple(groups))
+
+    def _streams(
+        self, before: System, segment: _Segment, lead_s: float, sample_s: float, seed: int, keep: float
+    ) -> list[Stream]:
+        earlier, later = dict(segment.before.rates), dict(segment.now.rates)
+        streams, served = [], {app.id for app in before.apps}
+        for number, app in enumerate(sorted(later)):
+            demand = self.inputs.slo.apps[app].demand
+            if all(app not in part.rate_qps for name, part in (self.plan.parts or {}).items() if name not in self.text):
+                continue
+            process = (
+                demand.arrivals if demand.arrivals.process in ("poisson", "gamma", "deterministic") else Arrivals()
+            )
+            random = seeded(seed, 2 * number)
+            parts = []
+            if app in served:
+                parts.append(arrival_times(process, rate_qps=earlier.get(app, 0.0), duration_s=lead_s, random=random))
+            rate = keep * later[app]
+            parts.append(lead_s + arrival_times(process, rate_qps=rate, duration_s=sample_s, random=random))
+            times = np.concatenate(parts)
+            streams.append(
+                Stream(app, 1000.0 * times, draw_kinds(demand.mix, len(times), seeded(seed, 2 * number + 1)))
+            )
+        return streams
+
+    def _break(self, run: Simulation, system: System, down: Down, at_ms: float | None) -> None:
+        """So many machines of each offer are gone."""
+        for offer, count in down:
+            left = count
+            for group in system.groups:
+                if self.offer[group.id] == offer:
+                    for worker in range(min(left, group.count)):
+                        if at_ms is None:
+                            run.fail(group.id, worker)
+                        else:
+                            run.at(at_ms, lambda name=group.id, worker=worker: run.fail(name, worker))  # type: ignore[misc]
+                    left -= min(left, group.count)
+
+    def _fail(self, run: Simulation, segment: _Segment, after: System, lead_s: float, first: System) -> None:
+        """What a situation takes is gone at once; a little later the parts for it are in force."""
+        names = self._prepared(segment.period).get(segment.situation or "")
+        left = self.system(tuple(names)) if names is not None else None
+        survivors = Counter[str]()
+        for group in left.groups if left is not None else ():
+            survivors[self.offer[group.id]] += group.count
+        if names is None:
+            zones = _zones_of(segment.situation or "")
+            for group in after.groups:
+                offer = self.inputs.profile.offers.get(self.offer[group.id])
+                if offer is None or offer.zone not in zones:
+                    survivors[self.offer[group.id]] += group.count
+        gone = []
+        for group in after.groups:
+            stay = min(survivors[self.offer[group.id]], group.count)
+            survivors[self.offer[group.id]] -= stay
+            gone.append((self.offer[group.id], group.count - stay))
+        down: Down = tuple((offer, count) for offer, count in gone if count > 0)
+        run.at(1000.0 * lead_s + 1.0, lambda: self._break(run, after, down, None))
+        if left is not None:
+            settled = replace(self._as_it_comes(after, left), apps=first.apps)
+            run.at(1000.0 * (lead_s + self.how.notice_s) + 1.0, lambda: run.change(settled))
+
+    # The whole
+
+    def report(self) -> DayReport:
+        """All segments, and every failure in every period."""
+        segments = self.segments()
+        failures = self._failures()
+        unique = {(one.before, one.now, one.situation) for one in (*segments, *failures)}
+        each = self.how.queries / max(len(unique), 1)
+        shares = _Shares(self, each)
+        hours = tuple(self._hour(number, segments, shares) for number in range(len(self.plan.periods)))
+        worst = tuple(self._worst(name, failures, shares) for name in dict.fromkeys(one.situation for one in failures))
+        total = {app: shares.over(segments, app) for app in sorted({app for hour in hours for app in hour.in_time})}
+        stands_for = sum(sum(rate for _, rate in one.now.rates) * one.length_s for one in segments)
+        bill = getattr(self.plan, "bill", None)
+        return DayReport(
+            plan=self.plan.digest, hours=hours, failures=worst, in_time=total,
+            cost_per_hour=bill.cost_per_hour if bill is not None else None,
+            currency=self.inputs.slo.limits.currency, windows=len(self.windows), segments=len(segments),
+            played=self.played, stands_for=stands_for, taken=self.taken,
+            not_played=tuple(sorted({app for name in self.text for app in (self.plan.parts or {})[name].rate_qps})),
+        )  # fmt: skip
+
+    def _prepared(self, number: int) -> Mapping[str, tuple[str, ...]]:
+        """What the plan runs after each failure in a period."""
+        found: Mapping[str, tuple[str, ...]] | None = getattr(self.plan.periods[number], "failures", None)
+        return found or {}
+
+    def _failures(self) -> list[_Segment]:
+        """Each failure that the plan is prepared for, or that was named, in each period."""
+        count = len(self.plan.periods)
+        known = list(dict.fromkeys(name for number in range(count) for name in self._prepared(number)))
+        zones = sorted({offer.zone for offer in self.inputs.profile.offers.values() if offer.zone is not None})
+        named = known if self.how.situations is None else list(self.how.situations)
+        for name in named:
+            if name not in known and not _zones_of(name) <= set(zones) - {None}:
+                possible = [*known, *(f"zone {zone} lost" for zone in zones if f"zone {zone} lost" not in known)]
+                raise InputError.one(
+                    file="--fail", value=name, why="there is no such failure",
+                    remedy=f"It may be: {'; '.join(possible) or 'none, as no offer has a zone'}.",
+                )  # fmt: skip
+        hours = range(count) if self.how.hour is None else [self.how.hour % count]
+        states = [(number, self._state(number)) for number in hours]
+        return [
+            _Segment(number, LEAST_SAMPLE_S + 2 * HEAD_S, state, state, name)
+            for number, state in states
+            for name in named
+        ]
+
+    def _hour(self, number: int, segments: Sequence[_Segment], shares: _Shares) -> HourReport:
+        period, mine = self.plan.periods[number], [one for one in segments if one.period == number]
+        rates = dict(mine[0].now.rates)
+        apps = [app for app in rates if app not in self._text_apps()]
+        alike = [(one.before, one.now) for one in mine]
+        same = next(
+            one.period for one in segments
+            if [(s.before, s.now) for s in segments if s.period == one.period] == alike
+        )  # fmt: skip
+        return HourReport(
+            period=period.id, start_s=period.start_s, rates_qps=rates,
+            in_time={app: shares.over(mine, app) for app in apps},
+            promised={app: self._promised(app) for app in apps}, as_played=self.plan.periods[same].id,
+        )  # fmt: skip
+
+    def _worst(self, situation: str | None, failures: Sequence[_Segment], shares: _Shares) -> FailureReport:
+        """The period in which the failure leaves the fewest in time."""
+        mine = [one for one in failures if one.situation == situation]
+        apps = [app for app, _ in mine[0].now.rates if app not in self._text_apps()]
+        after = [{app: shares.part(one, app, "rest") for app in apps} for one in mine]
+        place = min(range(len(mine)), key=lambda n: min((found.value for found in after[n].values()), default=1.0))
+        chosen = mine[place]
+        return FailureReport(
+            situation=situation or "", period=self.plan.periods[chosen.period].id,
+            at_first={app: shares.part(chosen, app, "head") for app in apps}, after=after[place],
+            promised={app: self._promised(app) for app in apps},
+        )  # fmt: skip
+
+    def _text_apps(self) -> set[str]:
+        return {app for name in self.text for app in (self.plan.parts or {})[name].rate_qps}
+
+    def _promised(self, app: str) -> float:
+        wanted = self.inputs.slo.apps[app]
+        shares = [target.percentile / 100.0 for target in response_targets(wanted)]
+        if wanted.violations is not None:
+            shares = [1.0 - wanted.violations.max]
+        return max(shares, default=0.99)
+
+
+class _Shares:
+    """Shares in time of segments, per seed, from the windows played for them."""
+
+    def __init__(self, day: _Day, queries: float) -> None:
+        self.day, self.queries = day, queries
+
+    def sample_s(self, segment: _Segment) -> float:
+        """How long a segment is sampled."""
+        rate = sum(rate for _, rate in segment.now.rates)
+        return float(min(segment.length_s, max(LEAST_SAMPLE_S + HEAD_S, self.queries / max(rate, 1e-9))))
+
+    def _parts(self, segment: _Segment, app: str) -> list[tuple[float, float]]:
+        """Per seed, the share in time in the first minute and after it."""
+        found = []
+        for counts in self.day._counted(segment, self.sample_s(segment)):
+            head, rest = counts.head.get(app, (0, 0)), counts.rest.get(app, (0, 0))
+            late = rest[1] / rest[0] if rest[0] else 1.0
+            found.append((head[1] / head[0] if head[0] else late, late))
+        return found
+
+    def part(self, segment: _Segment, app: str, which: str) -> Estimate:
+        """One part of a segment."""
+        return _clipped([one[which == "rest"] for one in self._parts(segment, app)])
+
+    def over(self, segments: Iterable[_Segment], app: str) -> Estimate:
+        """All of these segments together, by how many queries come in each part of them."""
+        came, good = 0.0, np.zeros(self.day.how.seeds)
+        for segment in segments:
+            rate = dict(segment.now.rates).get(app, 0.0)
+            head_s = min(HEAD_S, self.sample_s(segment) / 2.0, segment.length_s)
+            for seed, (head, rest) in enumerate(self._parts(segment, app)):
+                good[seed] += rate * (head_s * head + (segment.length_s - head_s) * rest)
+            came += rate * segment.length_s
+        return _clipped((good / came).tolist() if came > 0 else [1.0])
+
+
+def _clipped(values: Sequence[float]) -> Estimate:
+    if len(values) < 2:
+        return Estimate(values[0], float("nan"), float("nan"))
+    found = estimate(values)
+    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+
+
+def _counts(result: Any, lead_s: float, head_s: float) -> _Counts:
+    queries = result.queries
+    timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
+    at: NDArray[np.float64] = queries["arrival"] / 1000.0
+    head = (at >= lead_s) & (at < lead_s + head_s)
+    rest = at >= lead_s + head_s
+    found = _Counts({}, {})
+    for row, app in enumerate(result.apps):
+        mine = queries["app"] == row
+        found.head[app] = (int((mine & head).sum()), int((mine & head & timely).sum()))
+        found.rest[app] = (int((mine & rest).sum()), int((mine & rest & timely).sum()))
+    return found
+
+
+def _zones_of(situation: str) -> set[str | None]:
+    """The zones that a situation's name says are lost; what is no zone for any other name.
+
+    >>> sorted(_zones_of("zone a and b lost"))
+    ['a', 'b']
+    """
+    if situation.startswith("zone ") and situation.endswith(" lost"):
+        return set(situation[len("zone ") : -len(" lost")].split(" and "))
+    return {""}
+
+
+def _end(period: Period) -> float:
+    if period.end_s is None:
+        raise InputError.one(
+            file="plan", path="$.periods", value=period.id, why="a period without an end", remedy="Give it end_s."
+        )
+    return period.end_s

@@ -1,0 +1,193 @@
+"""Ways to serve one demand, each tuned to the cheapest setting that reaches the same share of queries in time.
+
+A way has settings in order, dearest first: with each it makes a system and what changes it under way. A `Course` is
+the demand over hours or days, drawn once: every setting of every way meets the same queries. `tuned` looks for the
+cheapest setting that reaches what is asked, and keeps every play on the way: lateness against money.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Cancelled
+from hetplan.serving.service import NoiseName, noise_of
+from hetplan.serving.system import System
+from hetplan.simulator.control import follow_load
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.figures import LATE_SLACK_MS
+from hetplan.simulator.runs import check_size, seed_of
+from hetplan.simulator.simulation import RunResult, Simulation, Stream
+
+__all__ = ["Course", "Played", "Setting", "Tuned", "play", "tuned"]
+
+Control = Callable[[Simulation], None]
+_Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Per stretch, how many queries came and how many of them were answered in time."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way at one setting: what runs first, and what changes it."""
+
+    name: str
+    value: float
+    system: System
+    control: Control | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """A demand over `length_s`, and the share of each application's queries that is to be in time."""
+
+    demands: Sequence[AppDemand]
+    length_s: float
+    attain: Mapping[str, float]
+    seeds: tuple[int, ...] = (0,)
+    noise: NoiseName = "table"
+    stretch_s: float = 3600.0
+    cancel: threading.Event | None = None
+    _drawn: dict[int, list[Stream]] = field(default_factory=dict, repr=False, compare=False)
+
+    def streams(self, seed: int) -> list[Stream]:
+        """The queries of a seed, drawn once."""
+        if seed not in self._drawn:
+            check_size(self.demands, self.length_s, seeds=len(self.seeds), asked=True)
+            self._drawn[seed] = [demand.stream(seed_of(seed, 0), self.length_s) for demand in self.demands]
+        return self._drawn[seed]
+
+    def reached(self, played: Played) -> bool:
+        """Whether every application has as many in time as is asked."""
+        return all(played.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of one setting, over all seeds: money, and the share of queries in time.
+
+    `worst` is the lowest share of a stretch (an hour), `machines` the most that were paid at once on average over one.
+    """
+
+    setting: str
+    value: float
+    cost_per_hour: float
+    in_time: Mapping[str, float]
+    worst: Mapping[str, float]
+    queries: int
+    timely: int
+    costs: tuple[float, ...] = ()
+    stretches: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def late(self) -> float:
+        """Of all queries, the share that is late or never answered."""
+        return 1.0 - self.timely / max(self.queries, 1)
+
+    def per_million(self, hours: float) -> float:
+        """Money for a million queries in time."""
+        return 1e6 * self.cost_per_hour * hours / self.timely if self.timely else float("inf")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A way at its cheapest setting that reaches what is asked (`best`), or none does; and all that was played."""
+
+    way: str
+    best: Played | None
+    tried: tuple[Played, ...]
+    note: str = ""
+
+    @property
+    def nearest(self) -> Played | None:
+        """The best setting, or the one that came nearest."""
+        if self.best is not None or not self.tried:
+            return self.best
+        return max(self.tried, key=lambda one: (min(one.in_time.values(), default=0.0), -one.cost_per_hour))
+
+
+def play(setting: Setting, course: Course) -> Played:
+    """A setting under the course, once per seed."""
+    costs: list[float] = []
+    asked: list[dict[str, _Counted]] = []
+    for seed in course.seeds:
+        if course.cancel is not None and course.cancel.is_set():
+            raise Cancelled("the comparison was cancelled")
+        run = Simulation(
+            setting.system, course.streams(seed), seed=seed_of(seed, 0), noise=noise_of(course.noise),
+            horizon_ms=1000.0 * course.length_s,
+        )  # fmt: skip
+        follow_load(run, setting.system)
+        if setting.control is not None:
+            setting.control(run)
+        result = run.run(cancel=course.cancel)
+        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items())
+        costs.append(paid / 1e9 / (1000.0 * course.length_s))
+        asked.append(_in_time(result, course))
+    came = {app: np.sum([one[app][0] for one in asked], axis=0) for app in asked[0]}
+    good = {app: np.sum([one[app][1] for one in asked], axis=0) for app in asked[0]}
+    shares = {app: np.divide(good[app], came[app], out=np.ones(len(came[app])), where=came[app] > 0) for app in came}
+    return Played(
+        setting=setting.name,
+        value=setting.value,
+        cost_per_hour=sum(costs) / len(costs),
+        in_time={app: float(good[app].sum() / max(came[app].sum(), 1)) for app in came},
+        worst={app: float(share.min(initial=1.0)) for app, share in shares.items()},
+        queries=int(sum(count.sum() for count in came.values())),
+        timely=int(sum(count.sum() for count in good.values())),
+        costs=tuple(costs),
+        stretches={app: tuple(share.round(6).tolist()) for app, share in shares.items()},
+    )
+
+
+def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
+    """Per application, how many came in each stretch, and how many of them were answered in time."""
+    stretches = max(1, round(np.ceil(course.length_s / course.stretch_s)))
+    queries, found = result.queries, {}
+    place = np.minimum((queries["arrival"] / (1000.0 * course.stretch_s)).astype(np.int64), stretches - 1)
+    timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
+    for row, app in enumerate(result.apps):
+        mine = queries["app"] == row
+        came = np.bincount(place[mine], minlength=stretches)
+        found[app] = (came, np.bincount(place[mine & timely], minlength=stretches))
+    return found
+
+
+def tuned(
+    way: str, settings: Sequence[Callable[[], Setting]], course: Course, *, note: str = "", both: bool = False
+) -> Tuned:
+    """The way at the cheapest of its settings that reaches what the course asks.
+
+    Settings are in order, dearest first; with less money fewer are in time, as a rule. A few all over are played, then
+    those between the cheapest that reaches it and the next, by halves; with `both`, also those before it (a scaler that
+    runs behind its demand may cost more with less room).
+    """
+    tried: dict[int, Played] = {}
+    last = len(settings) - 1
+
+    def look(number: int) -> None:
+        if number not in tried:
+            tried[number] = play(settings[number](), course)
+
+    for quarter in range(5):
+        look(round(last * quarter / 4))
+    sides = (1, -1) if both else (1,)
+    while (best := _cheapest(tried, course)) is not None:
+        known = sorted(tried)
+        beside = [(known.index(best) + side, side) for side in sides]
+        gaps = [(best + known[place]) // 2 for place, _ in beside if 0 <= place < len(known)]
+        new = [number for number in gaps if number not in tried]
+        if not new:
+            break
+        for number in new:
+            look(number)
+    played = tuple(tried[number] for number in sorted(tried))
+    return Tuned(way, tried[best] if best is not None else None, played, note)
+
+
+def _cheapest(tried: Mapping[int, Played], course: Course) -> int | None:
+    reached = [number for number, one in tried.items() if course.reached(one)]
+    return min(reached, key=lambda number: (tried[number].cost_per_hour, number), default=None)

@@ -1,0 +1,402 @@
+"""How sure a plan is: how far numbers may be off before its machines fail or are too dear, and machines for a box.
+
+**Margins.** The machines of a plan are held; the files are asked again with all demand, all measured times, or the
+price of one offer multiplied by a factor. Going up and down, two places are looked for by halving: where the machines
+no longer carry the wish (of a wish for the most: where they bring 5% less, or are above the budget), and where they
+cost 5% more (bring 5% less) than the best plan for the changed files. Queries may take new ways; machines may not be
+added.
+
+**A box.** Each rate and each hardware's times may be off by a part, at most `gamma` of them at once (budgeted
+uncertainty, Bertsimas and Sim 2004). More demand and longer times are never easier, so the corners with `gamma` of them
+at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner, each with ways of
+its own. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a corner gets
+what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that holds, so it is
+said how far from the best the found one may be. With errors of prices too, fleets are compared by their bills with the
+`gamma` worst of these errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.front_door import Source
+from hetplan.profiles.canonical import rounded
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_plan import read_plan
+from hetplan.profiles.slo import Slo
+from hetplan.profiles.state import State
+from hetplan.serving.price import machine_price
+from hetplan.studies.axes import Files
+from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
+from hetplan.studies.spread import Spread
+from hetplan.studies.whatif import study_digest
+
+__all__ = ["Box", "InBox", "Margin", "Robustness", "robust", "robust_for"]
+
+TOO_DEAR = 0.05
+FARTHEST = 4.0
+"""Factors are looked for up to this, and down to its inverse."""
+NEAR = 0.005
+MOST_CORNERS = 64
+MOST_GROWN = 20
+
+Machines = dict[tuple[str | None, str], int]
+Found = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Box:
+    """How far numbers may be off, as parts: 0.2 is 20%; at most `gamma` of them at once (None: all)."""
+
+    demand: float = 0.0
+    latency: float = 0.0
+    prices: float = 0.0
+    gamma: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("demand", "latency", "prices"):
+            if not 0 <= getattr(self, name) <= FARTHEST:
+                raise InputError.one(
+                    file="--box", value=f"{name}={getattr(self, name):g}", why="a part from 0 to 4",
+                    remedy="Write --box demand=0.2,latency=0.1.",
+                )  # fmt: skip
+        if self.gamma is not None and self.gamma < 1:
+            raise InputError.one(file="--gamma", value=self.gamma, why="at least one number is off", remedy="Write 1.")
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Along one number: the factor from which on the machines fail, and from which on they are too dear.
+
+    None: not up to four times, or down to a quarter.
+    """
+
+    what: str
+    fails_from: float | None
+    too_dear_from: float | None
+    too_dear_below: float | None
+    fails_below: float | None = None
+
+
+@dataclass(frozen=True)
+class InBox:
+    """Machines that hold in every corner of a box, and what that costs."""
+
+    fleet: dict[str, int]
+    instances: dict[str, tuple[int, int]]
+    """`limits.instances` that make `hetplan solve` take them."""
+    value: float
+    nominal: float
+    bound: float | None
+    price: float
+    """What holding costs, as a part of the plan's own value."""
+    corners: int
+    bill_at_worst: float | None
+    nominal_bill_at_worst: float | None
+    confirmed: bool | None
+    """Whether plans with these machines were found in full, simulation included, in every corner; None: not tried."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """All that is said of how sure a plan is."""
+
+    about: str
+    sense: str
+    value: float
+    fleet: dict[str, int]
+    margins: tuple[Margin, ...]
+    box: InBox | None
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        found: dict[str, Any] = rounded({"format": "hetplan/robustness/1.0", **asdict(self)})
+        return found
+
+
+def robust(
+    profile: Source | Profile | Sequence[Source | Profile],
+    slo: Source | Slo,
+    *,
+    plan: Source | Plan | None = None,
+    box: Box | None = None,
+    numbers: Sequence[str] | None = None,
+    state: Source | State | None = None,
+    measured: Source | None = None,
+    spread: Spread | None = None,
+    **choices: Any,
+) -> Robustness:
+    """How far numbers may be off, and machines that hold in a box; `choices` are question, formulation, options.
+
+    `numbers` are those to look at: demand, latency, prices:OFFER, demand:APP, latency:HARDWARE; by default the first
+    two and the price of every offer of the plan.
+
+    >>> import hetplan as hp
+    >>> from hetplan.studies.robust import Box
+    >>> found = hp.robust("examples/pool/llm-profile.json", "examples/pool/llm-slo.json", box=Box(demand=0.2))
+    >>> found.box.fleet, round(found.box.price, 3), found.margins[0].what
+    ({'a100-ondemand': 2, 'l4-ondemand': 1}, 0.113, 'demand')
+    """
+    inputs = load_inputs(profile, slo, state=state, measured=measured)
+    given = None if plan is None else read_plan(plan, trust_digest=True)
+    return robust_for(inputs, plan=given, box=box, numbers=numbers, spread=spread, **choices)
+
+
+def robust_for(
+    inputs: Inputs, *, plan: Plan | None = None, box: Box | None = None, numbers: Sequence[str] | None = None,
+    spread: Spread | None = None, **choices: Any,
+) -> Robustness:  # fmt: skip
+    """`robust` for what is read already."""
+    if plan is not None:
+        choices = {"question": plan.question, "formulation": plan.method.formulation,
+                   "options": dict(plan.method.options), **choices}  # fmt: skip
+    asked = Asked.of(Files.of(inputs), (), **choices)
+    spread = spread or Spread()
+    spread.of = spread.of or study_digest(asked, ["robust", plan.digest or "" if plan is not None else "", repr(box)])
+    with spread:
+        return _Study(asked, spread, box).said(plan, numbers)
+
+
+@dataclass
+class _Study:
+    """The solves of one plan's robustness."""
+
+    asked: Asked
+    spread: Spread
+    box: Box | None
+    machines: Machines = field(default_factory=dict, init=False)
+    fleet: dict[str, int] = field(default_factory=dict, init=False)
+    base: Found = field(default_factory=dict, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.asked.files.inputs
+
+    def said(self, plan: Plan | None, numbers: Sequence[str] | None) -> Robustness:
+        self._begin(plan)
+        offers = [offer for offer, _ in self.machines if offer is not None]
+        priced = self.base["sense"] == "min" or self.inputs.slo.limits.cost_per_hour is not None
+        names = ["demand", "latency", *(f"prices:{offer}" for offer in offers if priced)]
+        if not any(isinstance(app.demand.rate_qps, int | float) for app in self.inputs.slo.apps.values()):
+            names.remove("demand")
+        return Robustness(
+            about=self.base["about"],
+            sense=self.base["sense"],
+            value=self.base["value"],
+            fleet=self.fleet,
+            margins=tuple(self._margins(names if numbers is None else numbers)),
+            box=None if self.box is None else self._in_box(self.box),
+            notes=tuple(self.notes),
+        )
+
+    def _begin(self, plan: Plan | None) -> None:
+        """The machines that are held: of the plan that was given, else of the program's own plan."""
+        if self.inputs.profile.hosts:
+            raise InputError.one(
+                file=self.inputs.files.get("profile", "profile"), path="$.hosts",
+                why="machines that are there already do not fail for being too few: robustness is asked of rented ones",
+                remedy="Leave the hosts out, or vary demand and latency with --vary.",
+            )  # fmt: skip
+        (free,) = self._tried([{}])
+        if not free["ok"]:
+            raise InputError.one(file="slo", why=f"there is no plan to look at: {free['why']}", remedy="Run solve.")
+        self.base, self.machines, self.fleet = free, _read(free), dict(free["fleet"])
+        if plan is not None:
+            own = machines_of(plan)
+            (as_given,) = self._tried([{"edits": held(self.inputs, own)}])
+            if as_given["ok"] and as_given["value"] is not None:
+                self.base, self.machines, self.fleet = as_given, own, fleet_of(plan)
+            elif own != self.machines:
+                self.notes.append("the program alone does not do with the plan's machines: looked at are its own")
+
+    def _tried(self, tasks: Sequence[Task], about: str = "plans") -> list[dict[str, Any]]:
+        return self.spread.all(tried, self.asked, tasks, about=about)
+
+    def _margins(self, names: Sequence[str]) -> Iterator[Margin]:
+        """All places of all numbers are halved side by side."""
+        edits = held(self.inputs, self.machines)
+        wanted = [(name, way, what) for name in names for way in ("up", "down") for what in ("fails", "dear")]
+        inside = dict.fromkeys(wanted, 1.0)
+        outside = {one: FARTHEST if one[1] == "up" else 1.0 / FARTHEST for one in wanted}
+        places: dict[tuple[str, str, str], float] = {}
+        open_, at = list(wanted), dict(outside)
+        while open_:
+            free = self._tried([{"factors": [[one[0], at[one]]]} for one in open_])
+            # A bill needs no solve: what the held machines cost at another price is known.
+            billed = [one for one in open_ if one[0].startswith("prices") and self.base["about"] == "cost_per_hour"]
+            solves = [one for one in open_ if one not in billed]
+            tasks = [{"factors": [[one[0], at[one]]], "edits": edits} for one in solves]
+            kept = dict.fromkeys(billed, self.base) | dict(zip(solves, self._tried(tasks), strict=True))
+            for place, one in enumerate(open_):
+                bill = self._bill(self.machines, one[0], at[one])
+                if self._holds(one[2], kept[one], free[place], bill):
+                    inside[one] = at[one]
+                else:
+                    outside[one] = places[one] = at[one]
+            open_ = [one for one in open_ if one in places and abs(outside[one] - inside[one]) > NEAR]
+            at = {one: (inside[one] + outside[one]) / 2 for one in open_}
+        for name in names:
+            yield Margin(
+                name,
+                places.get((name, "up", "fails")),
+                places.get((name, "up", "dear")),
+                places.get((name, "down", "dear")),
+                places.get((name, "down", "fails")),
+            )
+
+    def _holds(self, what: str, kept: Found, free: Found, bill: float) -> bool:
+        """Whether the machines still do (`fails`), or are still nearly the best (`dear`)."""
+        least = self.base["sense"] == "min"
+        if not kept["ok"]:
+            # Machines that fail are not too dear.
+            return what == "dear"
+        if what == "fails":
+            budget = self.inputs.slo.limits.cost_per_hour
+            if budget is not None and bill > budget / NANO + 1e-9:
+                return False
+            return least or bool(kept["value"] >= (1 - TOO_DEAR) * self.base["value"])
+        if not free["ok"]:
+            return True
+        if self.base["about"] == "cost_per_hour":
+            return bool(bill <= (1 + TOO_DEAR) * free["value"] + 1e-9)
+        worse = kept["value"] - free["value"] if least else free["value"] - kept["value"]
+        return bool(worse <= TOO_DEAR * abs(free["value"]) + 1e-9)
+
+    def _bill(self, fleet: Machines, name: str = "", by: float = 1.0) -> float:
+        """What machines cost, used or not, with one price multiplied."""
+        return sum(
+            self._price(offer) * count * (by if name == f"prices:{offer}" else 1.0)
+            for (offer, _), count in fleet.items()
+        )
+
+    def _price(self, offer: str | None) -> float:
+        if offer is None:
+            return 0.0
+        profile = self.inputs.profile
+        sold = profile.offers[offer]
+        return machine_price(sold, profile.hardware[sold.hardware]) / NANO
+
+    def _in_box(self, box: Box) -> InBox | None:
+        corners = list(self._corners(box))
+        free = self._tried([{"factors": corner} for corner in corners])
+        if not all(one["ok"] for one in free):
+            lost = next(one for one in free if not one["ok"])
+            self.notes.append(f"no machines hold in the box: {lost['why'] or 'a corner has no plan'}")
+            return None
+        candidates = [self.machines, *map(_read, free)]
+        candidates += list(self._grown(candidates, corners))
+        least = self.base["sense"] == "min"
+        values = [(self._rated(one, corners), one) for one in _once(candidates)]
+        rated = [(value, one) for value, one in values if value is not None]
+        if not rated:
+            self.notes.append("no machines were found that hold in every corner of the box")
+            return None
+        at_worst = {id(one): self._at_worst(one, box) for _, one in rated}
+        value, best = min(
+            rated, key=lambda pair: at_worst[id(pair[1])] if box.prices and least else pair[0] if least else -pair[0]
+        )
+        nominal = float(self.base["value"])
+        bounds = [one["bound"] for one in free]
+        bound = None if None in bounds else max(bounds) if least else min(bounds)
+        return InBox(
+            fleet={(offer or hardware): count for (offer, hardware), count in sorted(best.items(), key=str)},
+            instances=_instances(best),
+            value=value,
+            nominal=nominal,
+            bound=bound,
+            price=(value - nominal if least else nominal - value) / abs(nominal) if nominal else 0.0,
+            corners=len(corners),
+            bill_at_worst=self._at_worst(best, box) if box.prices else None,
+            nominal_bill_at_worst=self._at_worst(self.machines, box) if box.prices else None,
+            confirmed=self._confirmed(best, corners),
+        )
+
+    def _corners(self, box: Box) -> Iterator[list[list[Any]]]:
+        """The worst that may happen: `gamma` of the rates and times at their worst."""
+        kinds = {hardware for _, hardware in self.machines} | {
+            offer.hardware for offer in self.inputs.profile.offers.values()
+        }
+        items = [[f"demand:{app}", 1 + box.demand] for app in self.inputs.slo.apps if box.demand]
+        items += [[f"latency:{kind}", 1 + box.latency] for kind in sorted(kinds) if box.latency]
+        size = min(box.gamma if box.gamma is not None else len(items), len(items))
+        found = list(combinations(items, size))
+        if len(found) > MOST_CORNERS:
+            self.notes.append(f"the box has {len(found)} corners: held is its worst one, with all of them off")
+            found = [tuple(items)]
+        yield from (list(one) for one in found)
+
+    def _grown(self, fleets: Sequence[Machines], corners: Sequence[list[list[Any]]]) -> Iterator[Machines]:
+        """Each fleet with what the corners need on top that it fails in."""
+        for fleet in _once(fleets):
+            grown = dict(fleet)
+            for _ in range(MOST_GROWN):
+                failing = self._failing(grown, corners)
+                if failing is None:
+                    yield grown
+                    break
+                least = [
+                    ["slo", ["limits", "instances", kind], [count, None]] for kind, count in _by_kind(grown).items()
+                ]
+                (more,) = self._tried([{"factors": failing, "edits": least}])
+                if not more["ok"] or _read(more) == grown:
+                    break
+                grown = _read(more)
+
+    def _failing(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> list[list[Any]] | None:
+        if self.base["sense"] != "min":
+            return None
+        edits = held(self.inputs, fleet)
+        answers = self._tried([{"factors": corner, "edits": edits} for corner in corners])
+        return next((corner for corner, one in zip(corners, answers, strict=True) if not one["ok"]), None)
+
+    def _rated(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> float | None:
+        """What a fleet is worth in its worst corner; None where it does not hold in all of them."""
+        edits = held(self.inputs, fleet)
+        answers = self._tried([{"factors": corner, "edits": edits} for corner in corners])
+        if not all(one["ok"] for one in answers):
+            return None
+        if self.base["about"] == "cost_per_hour":
+            return self._bill(fleet)
+        values = [float(one["value"]) for one in answers]
+        return max(values) if self.base["sense"] == "min" else min(values)
+
+    def _at_worst(self, fleet: Machines, box: Box) -> float:
+        """The bill with the `gamma` prices off that matter most."""
+        bills = sorted((self._price(offer) * count for (offer, _), count in fleet.items()), reverse=True)
+        return sum(bills) + box.prices * sum(bills[: box.gamma if box.gamma is not None else len(bills)])
+
+    def _confirmed(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> bool | None:
+        if not self.asked.sizes:
+            return None
+        edits = held(self.inputs, fleet)
+        tasks = [{"factors": corner, "edits": edits, "sized": True} for corner in corners]
+        return all(one["ok"] for one in self._tried(tasks, about="corners confirmed"))
+
+
+def _read(found: Found) -> Machines:
+    return {(offer, hardware): count for offer, hardware, count in found["machines"]}
+
+
+def _once(fleets: Sequence[Machines]) -> list[Machines]:
+    return list({str(sorted(fleet.items(), key=str)): fleet for fleet in fleets}.values())
+
+
+def _by_kind(fleet: Machines) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (_, hardware), count in fleet.items():
+        found[hardware] = found.get(hardware, 0) + count
+    return found
+
+
+def _instances(fleet: Machines) -> dict[str, tuple[int, int]]:
+    return {hardware: (count, count) for hardware, count in sorted(_by_kind(fleet).items())}

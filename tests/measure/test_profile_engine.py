@@ -1,0 +1,117 @@
+"""Engines measured by their streams: the law that is fitted, what is resumed, what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.measure.engine_law import Iteration, fit
+from hetplan.measure.journal import CellJournal
+from hetplan.measure.profile_engine import cells_of, engine_document, measure_engines
+from hetplan.measure.profile_wish import Wish
+from hetplan.profiles.load import load_profile
+from hetplan.profiles.validate import validate
+
+TRUE = np.array([[3.0, 0.05, 0.0, 0.0, 1e-5], [12.0, 0.0, 0.002, 0.0, 0.0]])
+
+
+def iterations(pieces: np.ndarray, noise: float) -> list[Iteration]:
+    """What a server of this law would show in the cells of a profile."""
+    random, found = np.random.default_rng(3), []
+    for streams in (1, 4, 16):
+        for length in (32, 1800):
+            for beside in (0, 32, 200, 500, 1000, 1800):
+                row = (streams + beside, streams * (length + 20), streams, beside**2 / 2)
+                ms = float((pieces @ np.array([1.0, *row])).max()) * random.lognormal(0.0, noise)
+                found.append(Iteration(*row, ms))
+    return found
+
+
+def test_a_law_is_found_again_in_what_it_shows() -> None:
+    for noise in (0.0, 0.02):
+        law = fit(iterations(TRUE, noise))
+        assert law.error < 0.001 + noise
+        for row in ((1, 500, 1, 0), (700, 3000, 8, 245_000), (16, 30_000, 16, 0)):
+            true, found = (float((one @ np.array([1.0, *row])).max()) for one in (TRUE, law.pieces))
+            assert found == pytest.approx(true, rel=0.02 + 2 * noise)
+
+
+def test_a_law_whose_parts_add_up_is_one_piece() -> None:
+    single = np.array([[4.0, 0.05, 0.001, 0.1, 1e-5]])
+    assert len(fit(iterations(single, 0.0)).pieces) == 1
+    assert len(fit(iterations(TRUE, 0.0)).pieces) == 2
+
+
+def wish(port: int, **engine: Any) -> Wish:
+    said = {
+        "url": f"http://127.0.0.1:{port}/v1/completions", "model": "m", "variant": "talker", "hardware": "small",
+        "kv_tokens": 4000, "most_tokens": 600, "most_seqs": 8, "input_tokens": [20, 300], "concurrency": [1, 3],
+    }  # fmt: skip
+    content = {
+        "format": "hetplan/measure/1.0", "hardware": {"small": {"kind": "gpu"}}, "engines": {"e": {**said, **engine}}
+    }  # fmt: skip
+    return validate(Wish, content, file="measure.toml")
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """An embedded engine, as a command starts it."""
+    engine = {
+        "pieces": [{"base_ms": 8.0, "token_ms": 0.03}, {"base_ms": 10.0, "kv_token_ms": 0.001}],
+        "kv_tokens": 4000,
+    }
+    said = {"format": "hetplan/profile/1.2", "engines": {"e": {**engine, "most_tokens": 600, "most_seqs": 8}}}
+    (tmp_path / "profile.json").write_text(json.dumps(said))
+    words = [sys.executable, "-m", "hetplan", "engine", "e", str(tmp_path / "profile.json"), "--port", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        yield int(process.stderr.readline().rsplit(":", 1)[1])
+        process.terminate()
+
+
+def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_again(port: int, tmp_path: Path) -> None:
+    asked, journal = wish(port), CellJournal(tmp_path / "journal")
+    assert cells_of(asked.engines["e"]) == [(1, 20), (1, 300), (3, 20), (3, 300)]
+    found = measure_engines(asked, journal=journal)
+    mine = found.engines["e"]
+    assert (found.complete, found.resumed, found.cells, mine.why) == (True, 0, 4, "")
+    assert mine.law is not None
+    document = engine_document(asked, found)
+    engine = load_profile(document).engines["e"]
+    assert engine.overlap == "measured"
+    assert (engine.fitted.tokens, engine.fitted.sequences, engine.most_tokens) == (303, 3, 600)
+    # A busy machine makes single iterations late.
+    alone = float((mine.law.pieces @ np.array([1.0, 1.0, 320.0, 1.0, 0.0])).max())
+    assert alone == pytest.approx(10.3, rel=0.3)
+    journal.close()
+    again = CellJournal(tmp_path / "journal")
+    stopped = threading.Event()
+    stopped.set()
+    resumed = measure_engines(asked, journal=again, cancel=stopped)
+    assert (resumed.complete, resumed.resumed, engine_document(asked, resumed)) == (True, 4, document)
+    other = measure_engines(wish(port, model="another"), journal=again, cancel=stopped)
+    assert (other.complete, other.resumed) == (False, 0), "another model's cells are not known"
+    again.close()
+
+
+def test_what_cannot_be_measured_is_said() -> None:
+    nobody = measure_engines(wish(1))
+    assert "Connect" in nobody.engines["e"].why
+    small = measure_engines(wish(1, kv_tokens=200))
+    assert "too few cells" in small.engines["e"].why
+    for change, part in (
+        ({"hardware": "large"}, "no hardware"),
+        ({"url": "https://h"}, "url"),
+        ({"concurrency": []}, "conc"),
+    ):
+        with pytest.raises(InputError, match=part):
+            wish(1, **change)

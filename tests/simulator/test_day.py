@@ -1,0 +1,169 @@
+"""A plan with periods, played: changes of hour, machines that start ahead, zones that fail, spot that is taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hetplan.cli.app import build_app
+from hetplan.errors import InputError
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import PERIODS
+from hetplan.simulator.day import HowPlayed, SpotRecord, play_day, read_spot
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.3",
+    "hardware": {"gpu": {"kind": "gpu", "startup_s": 40}},
+    "zones": {"a": {}, "b": {}},
+    "offers": {
+        "a-od": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
+        "b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 2},
+    },
+    "tasks": {"rank": {}},
+    "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
+    "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+}
+SERIES = (60.0, 60.0, 180.0, 60.0)
+SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.2",
+    "limits": {"survive": {"zones": 1, "keep": 1.0}},
+    "horizon": {"period_s": 3600, "periods": 4},
+    "apps": {
+        "rank": {
+            "question": "pool",
+            "runs": {"variants": ["m"]},
+            "latency": [{"percentile": 95, "max_ms": 60}],
+            "demand": {"series": list(SERIES)},
+        }
+    },
+}
+
+
+def part(rate: float, a: int, b: int) -> dict[str, Any]:
+    counts = {"a-od": a, "b-spot": b}
+    workers = [
+        {"id": f"w-{offer}", "hardware": "gpu", "offer": offer, "count": count,
+         "loads": [{"id": f"l-{offer}", "app": "rank", "variant": "m", "at": {}}]}
+        for offer, count in counts.items() if count
+    ]  # fmt: skip
+    return {
+        "question": "pool", "method": {"formulation": "fluid-milp"}, "rate_qps": {"rank": rate}, "workers": workers,
+        "routing": {"rank": [{"to": {f"l-{offer}": n / (a + b) for offer, n in counts.items() if n}}]},
+        "dispatch": {"rank": {"rule": "earliest/1", "slo_ms": 60}},
+    }  # fmt: skip
+
+
+def day(counts: tuple[tuple[int, int], ...] = ((1, 1), (1, 1), (3, 1), (1, 1)), **more: Any) -> tuple[Plan, Any]:
+    sizes = sorted(set(zip(SERIES, counts, strict=True)))
+    names = {size: f"rank-{n}" for n, size in enumerate(sizes)}
+    plan = Plan.model_validate(
+        {
+            "question": "fleet", "requires": [PERIODS], "method": {"formulation": "parts"},
+            "inputs": {"profile": "sha256:0", "slo": "sha256:1"},
+            "periods": [
+                {"id": f"p{n}", "start_s": 3600.0 * n, "end_s": 3600.0 * n + 3600.0, "parts": [names[size]]}
+                for n, size in enumerate(zip(SERIES, counts, strict=True))
+            ],
+            "parts": {name: part(rate, *count) for (rate, count), name in names.items()},
+        }
+        | more
+    )  # fmt: skip
+    return plan, load_inputs(PROFILE, SLO)
+
+
+HOW = HowPlayed(seeds=2, queries=4e4, situations=())
+
+
+def test_hours_alike_are_played_once_and_stand_for_all() -> None:
+    report = play_day(*day(), HOW)
+    assert [hour.as_played for hour in report.hours] == ["p0", "p0", "p2", "p3"]
+    assert report.windows == 3
+    assert report.stands_for == pytest.approx(3600 * sum(SERIES))
+    assert report.played < 0.4 * report.stands_for
+    assert report.ok
+    assert all(hour.in_time["rank"].value > 0.97 for hour in report.hours)
+
+
+def test_machines_start_ahead_of_the_hour() -> None:
+    """Three times the load in the third hour: in time from its first minute, though a machine takes 40 s to start."""
+    report = play_day(*day(), HOW)
+    assert report.hours[2].in_time["rank"].value > 0.98
+    small = play_day(*day(((1, 1), (1, 1), (1, 0), (1, 1))), HOW)
+    assert small.hours[2].in_time["rank"].value < 0.7
+    assert [one.split(":")[0] for one in small.broken] == ["p2"]
+    # What has piled up is answered in the hour after it.
+    assert small.hours[3].in_time["rank"].value < small.hours[0].in_time["rank"].value
+
+
+def test_the_worst_hour_of_a_failure_is_found() -> None:
+    """Without zone a, one machine is left of four where 180 a second come; 60 a second are carried by one."""
+    report = play_day(*day(), HowPlayed(seeds=2, queries=4e4, situations=("zone a lost", "zone b lost")))
+    lost = {one.situation: one for one in report.failures}
+    assert lost["zone a lost"].period == "p2"
+    assert lost["zone a lost"].after["rank"].value < 0.3
+    assert lost["zone b lost"].after["rank"].value > 0.9
+    quiet = play_day(*day(), HowPlayed(seeds=2, queries=4e4, situations=("zone a lost",), hour=0))
+    assert quiet.failures[0].period == "p0"
+    assert quiet.failures[0].after["rank"].value > 0.9
+    with pytest.raises(InputError, match="zone a lost; zone b lost"):
+        play_day(*day(), HowPlayed(situations=("flood",)))
+
+
+def test_spot_machines_come_and_go_as_recorded(tmp_path: Path) -> None:
+    """The one spot machine is gone for the busy hour: three machines carry 180 a second worse than four."""
+    file = tmp_path / "spot.json"
+    file.write_text(json.dumps({"metadata": {"gap_seconds": 1800}, "data": [16, 16, 16, 16, 0, 0, 16, 16]}))
+    record = read_spot(file)
+    assert record == SpotRecord(1800.0, (16, 16, 16, 16, 0, 0, 16, 16))
+    counts = ((1, 1), (1, 1), (2, 1), (1, 1))
+    there = play_day(*day(counts), HOW)
+    gone = play_day(*day(counts), HowPlayed(seeds=2, queries=4e4, situations=(), spot={"b-spot": record}))
+    assert gone.taken == 1
+    assert gone.hours[2].in_time["rank"].value < there.hours[2].in_time["rank"].value - 0.02
+    assert gone.hours[0].in_time["rank"].value == pytest.approx(there.hours[0].in_time["rank"].value, abs=0.02)
+    file.write_text('{"data": [1]}')
+    with pytest.raises(InputError, match=r"spot\.json"):
+        read_spot(file)
+
+
+def test_spot_machines_are_taken_at_their_rate() -> None:
+    """Two an hour over four hours: some eight, each back after 40 s."""
+    report = play_day(*day(), HowPlayed(seeds=1, queries=2e4, situations=(), spot_by_rate=True))
+    assert 2 <= report.taken <= 16
+    assert report.segments >= 4 + report.taken
+
+
+def test_a_plan_without_parts_is_refused() -> None:
+    plan, inputs = day()
+    with pytest.raises(InputError, match="hetplan simulate"):
+        play_day(plan.model_copy(update={"parts": None}), inputs)
+
+
+def test_the_command_plays_a_day(tmp_path: Path) -> None:
+    from hetplan.profiles.plan_file import with_digest, write_plan
+
+    plan, profile, slo = tmp_path / "plan.json", tmp_path / "profile.json", tmp_path / "slo.json"
+    write_plan(with_digest(day(((1, 1), (1, 1), (1, 0), (1, 1)))[0]), plan)
+    profile.write_text(json.dumps(PROFILE))
+    slo.write_text(json.dumps(SLO))
+    files = ("simulate", str(plan), str(profile), str(slo))
+    found = CliRunner().invoke(build_app(), [*files, "--fail", "zone b lost@2", "--seeds", "2", "--json"])
+    assert found.exit_code == 6, found.output
+    report = json.loads(found.stdout.splitlines()[-1])["report"]
+    assert report["broken"] == ["p2: rank", "p2, zone b lost: rank"]
+    assert [one["period"] for one in report["failures"]] == ["p2"]
+    shown = CliRunner().invoke(build_app(), [*files, "--spot", "rate", "--seeds", "2"])
+    assert "spot machines were taken back" in shown.output
+    for more, why in (
+        (("--spot", "c=x.json"), "offer"),
+        (("--replan", "5"), "--replan"),
+        (("--fail", "a@x"), "number"),
+    ):
+        refused = CliRunner().invoke(build_app(), [*files, *more])
+        assert refused.exit_code == 2
+        assert why in refused.output

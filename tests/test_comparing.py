@@ -1,0 +1,170 @@
+"""Ways to serve one demand: tuned to one share in time, on the same queries; the order that must come out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hetplan as hp
+from hetplan.cli.app import build_app
+from hetplan.comparing import WAYS, Compared, compare_ways
+from hetplan.dispatch.forecasting import Forecast
+from hetplan.errors import InputError
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.rates import read_rates
+from hetplan.simulator.following import Names
+from hetplan.simulator.planned import planned_systems
+
+POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
+
+
+@pytest.fixture(scope="module")
+def case() -> tuple[Any, Any]:
+    """The shipped pool at the least cost for 80 queries a second, sized by its formula."""
+    slo = json.loads((POOL / "slo.json").read_text())
+    slo |= {"objective": [{"min": "cost"}], "limits": {}}
+    slo["apps"]["ranking"]["demand"]["rate_qps"] = 80
+    inputs = load_inputs(str(POOL / "profile.json"), slo)
+    return hp.solve(str(POOL / "profile.json"), slo, options={"size": "planned"}).require(), inputs
+
+
+@pytest.fixture(scope="module")
+def compared(case: tuple[Any, Any]) -> Any:
+    """Some minutes low, as many high, as many low."""
+    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
+    return compare_ways(*case, what)
+
+
+def test_every_way_reaches_what_is_asked_at_its_cheapest_setting(compared: Any) -> None:
+    assert [row.way for row in compared.rows] == list(WAYS)
+    for row in compared.rows:
+        if row.way == "plan":
+            continue
+        assert row.best is not None, row.way
+        assert row.best.in_time["ranking"] >= 0.95
+        reached = [one for one in row.tried if one.in_time["ranking"] >= 0.95]
+        assert row.best.cost_per_hour == min(one.cost_per_hour for one in reached)
+    money = {row.way: row.nearest.cost_per_hour for row in compared.rows}
+    assert compared.least < min(money[way] for way in WAYS if way != "plan")
+    assert money["perfect foresight"] < money["static, best mix"] <= money["static, one type"]
+    assert len({row.nearest.queries for row in compared.rows}) == 1, "the same queries"
+
+
+def test_a_plan_is_played_as_it_is(case: tuple[Any, Any], compared: Any) -> None:
+    """Made for 80, it is late under 160; its money is its machines'."""
+    (row,) = [one for one in compared.rows if one.way == "plan"]
+    bill = next(one.value for one in case[0].promises if one.quantity == "cost_per_hour")
+    assert row.nearest.cost_per_hour == pytest.approx(bill, rel=1e-3)
+
+
+def test_csv_and_json_say_every_setting(compared: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(compared.as_csv())))
+    assert sum(int(row["chosen"] or 0) for row in rows) == len(WAYS)
+    assert len(rows) == 1 + sum(len(row.tried) for row in compared.rows)
+    hpa = next(row for row in compared.rows if row.way == "HPA").best
+    said = next(row for row in rows if row["way"] == "HPA" and row["chosen"] == "1")
+    timely = hpa.timely * 3  # in twenty minutes
+    assert float(said["cost_per_million_in_time"]) == pytest.approx(1e6 * hpa.cost_per_hour / timely)
+    assert float(said["cost_per_month"]) == pytest.approx(730 * hpa.cost_per_hour)
+    assert compared.as_dict()["ways"][0]["way"] == "plan"
+
+
+def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:
+    with pytest.raises(InputError, match="no such way"):
+        compare_ways(*case, Compared({"ranking": (1.0,)}, 60.0, ways=("hope",)))
+    with pytest.raises(InputError, match="no rates are given"):
+        compare_ways(*case, Compared({"other": (1.0,)}, 60.0))
+
+
+def test_rates_in_files(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text("start_s,rate_qps\n0,10\n600,20\n1200,60\n")
+    rates = read_rates(file)
+    assert (rates.period_s, rates.mean_qps) == (600.0, 30.0)
+    assert rates.cut(1 / 6, 1.0).times(2.0).rates_qps == (40.0, 120.0)
+    for text, why in (
+        ("start_s,rate_qps\n0,1\n600,2\n1300,3\n", "line 4.*not of equal length"),
+        ("start_s,rate_qps\n0,1\n600,-2\n", "line 3.*0 or more"),
+        ("start_s,rate_qps\n0,1\n600,many\n", "no number"),
+        ("time,rate\n0,1\n1,2\n", "columns"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=why):
+            read_rates(file)
+
+
+def test_the_command_shows_and_writes(tmp_path: Path, case: tuple[Any, Any]) -> None:
+    plan, slo, rates = tmp_path / "plan.json", tmp_path / "slo.json", tmp_path / "rates.csv"
+    from hetplan.profiles.plan_file import write_plan
+
+    write_plan(case[0], plan)
+    wish = json.loads((POOL / "slo.json").read_text())
+    wish["apps"]["ranking"]["demand"]["rate_qps"] = 80
+    slo.write_text(json.dumps(wish | {"objective": [{"min": "cost"}], "limits": {}}))
+    rates.write_text("start_s,rate_qps\n0,1\n60,1\n120,1\n180,2\n240,4\n")
+    files = (str(plan), str(POOL / "profile.json"), str(slo))
+    more = ("--demand", str(rates), "--hours", "0.033:1", "--mean", "40", "--ways", "plan; HPA")
+    shown = CliRunner().invoke(build_app(), ["compare", *files, *more, "--svg", str(tmp_path / "a.svg"), "--json"])
+    assert shown.exit_code == 0, shown.output
+    end = json.loads(shown.stdout.splitlines()[-1])["comparison"]
+    assert [row["way"] for row in end["ways"]] == ["plan", "HPA"]
+    assert end["hours"] == pytest.approx(0.05)
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    wrong = CliRunner().invoke(build_app(), ["compare", *files, "--hours", "5:3"])
+    assert wrong.exit_code == 2
+    assert "--hours" in wrong.output
+
+
+# Forecasts
+
+
+def test_a_forecast_learns_how_wrong_it_was() -> None:
+    """Rates that jump by a half every tenth step: nine of ten forecasts are right, the highest quantile is not."""
+    rates = [150.0 if step % 10 == 0 else 100.0 for step in range(400)]
+    half, most = (Forecast("ewma", quantile, step_s=1.0, lead_s=1.0, com=1e-9) for quantile in (0.5, 1.0))
+    half.before(rates)
+    most.before(rates)
+    assert half.ahead() == pytest.approx(100.0)
+    assert most.ahead() == pytest.approx(150.0)
+
+
+def test_a_season_is_seen_coming() -> None:
+    """Every day at noon demand trebles: at 11:50 of the third day, only who knows the day says so."""
+    day = [300.0 if 72 <= step < 84 else 100.0 for step in range(144)]
+    known = [*day, *day, *day[:71]]
+    said = {}
+    for kind in ("ewma", "seasonal"):
+        forecast = Forecast(kind, 0.5, step_s=600.0, lead_s=1200.0)  # type: ignore[arg-type]
+        forecast.before(known)
+        said[kind] = forecast.ahead()
+    assert said["ewma"] == pytest.approx(100.0, rel=0.05)
+    assert said["seasonal"] == pytest.approx(300.0, rel=0.05)
+
+
+# Names
+
+
+def test_machines_that_are_alike_have_one_name_in_every_system(case: tuple[Any, Any]) -> None:
+    plan, inputs = case
+    names = Names()
+    (first,) = (one.system for one in planned_systems(plan, inputs))
+    workers = tuple(
+        worker.model_copy(
+            update={"id": f"x{n}", "loads": tuple(load.model_copy(update={"id": f"x{n}.z"}) for load in worker.loads)}
+        )
+        for n, worker in enumerate(plan.workers)
+    )
+    to = {f"x{n}.z": 1.0 / len(workers) for n in range(len(workers))}
+    routing = {"ranking": tuple(route.model_copy(update={"to": to}) for route in plan.routing["ranking"][:1])}
+    other = plan.model_copy(update={"workers": workers, "routing": routing})
+    (second,) = (one.system for one in planned_systems(other, inputs))
+    assert [group.id for group in names.named(first).groups] == [group.id for group in names.named(second).groups]
+    assert {way.group for route in names.named(second).routes for way in route.ways} <= {
+        group.id for group in names.named(first).groups
+    }
