@@ -335,21 +335,11 @@ def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     return count_sizes(slo, file_of)
 
 
-def _journal(source: Given, name: str) -> Any:
-    """The document of a journal of measurements (JSON lines), or None where the source is something else."""
-    from hetplan.profiles.journal import document_of, is_journal, read_journal
-
-    if isinstance(source, str | os.PathLike):
-        try:
-            source = Path(source).read_bytes()
-        except OSError:
-            return None
-    return document_of(read_journal(source, file=name)) if isinstance(source, bytes) and is_journal(source) else None
-
-
 def _measured(source: Given) -> Any:
     name = source_name(source, "measured")
-    document = _journal(source, name) or _document(source, "measured", name, Model)
+    from hetplan.profiles.journal import journal_document
+
+    document = journal_document(source, name) or _document(source, "measured", name, Model)
     if not isinstance(document, Mapping):
         raise InputError.one(
             file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."
