@@ -91,6 +91,7 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "fcfs": ("packing", "hetplan.solvers.packing:Fcfs"),
     "struct-ci": ("black-box", "hetplan.solvers.search:StructCi"),
     "struct": ("black-box", "hetplan.solvers.search:Struct"),
+    "wide": ("black-box", "hetplan.solvers.search_wide:Wide"),
     "cmbo": ("black-box", "hetplan.solvers.search:Cmbo"),
     "cmbo-ci": ("black-box", "hetplan.solvers.search:CmboCi"),
     "struct-ci-botorch": ("black-box", "hetplan.solvers.search_botorch:StructCiBotorch"),
