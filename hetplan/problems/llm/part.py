@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack, identity, vstack
 
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
@@ -29,11 +30,24 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
     part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
 
+    over, kinds, room = ~rows.equal, len(of), 1.0 + options.rate_headroom
+    # Machines that have nothing to do need no iteration in time: n of the machines m are used, n <= m.
+    used = [-rows.matrix[over], -csr_array(rows.given[over])]
+    had = [csr_array((kinds, rows.matrix.shape[1])), identity(kinds)]
+    left = vstack([hstack(used), hstack(had)]).tocsr()
+    equal = hstack([rows.matrix[rows.equal], csr_array((int(rows.equal.sum()), kinds))])
+    cost = np.zeros(left.shape[1])
+    cost[rows.matrix.shape[1] - 1] = -1.0
+
     def most(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
-        found = rows.carried(np.array([machines[place] for place in of]))
+        from scipy.optimize import linprog
+
+        counts = np.array([machines[place] for place in of])
+        upper = np.concatenate([np.zeros(int(over.sum())), counts])
+        answer: Any = linprog(cost, A_ub=left, b_ub=upper, A_eq=equal, b_eq=np.zeros(equal.shape[0]), method="highs")
         weights = np.zeros(len(part.hardware))
-        np.maximum.at(weights, of, found.prices)
-        return found.rate_qps / (1.0 + options.rate_headroom), weights / (1.0 + options.rate_headroom)
+        np.maximum.at(weights, of, -answer.ineqlin.marginals[-kinds:])
+        return -float(answer.fun) / room, weights / room
 
     part.most = most
     return part
