@@ -18,8 +18,8 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import Documents, plan_fragment, report_page
 from hetplan.drawing.svg import Picture, ticks
 from hetplan.simulator.figures import distribution_over, responses_of
-from tests.drawing.conftest import EXAMPLES
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HARM = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m\u202e&amp;"
 
 
