@@ -243,7 +243,12 @@ def _operators(
     plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch, pipeline: Pipeline
 ) -> Iterator[Violation]:
     at = f"dispatch.{name}"
-    for knob, levels in pipeline.knobs.items():
+    levels_of = pipeline.levels
+    if pipeline.space is not None:
+        first = {knob: levels[0] for knob, levels in levels_of.items()}
+        if broken := pipeline.space.broken(rule.knobs, first):
+            yield Violation("knob", at, broken)
+    for knob, levels in levels_of.items():
         if rule.knobs.get(knob) not in levels:
             yield Violation("knob", at, f"{knob} is {rule.knobs.get(knob)}, no level of it")
     for extra in sorted((rule.placement.keys() | rule.share.keys()) - pipeline.nodes.keys()):

@@ -213,6 +213,7 @@ def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
     pinned = {**SLO, "limits": {**SLO["limits"], "instances": {"t4": [4, 4]}}}
     _, other = server.ask("/desk/look", {**FILES, "slo": pinned})
     assert "4 x t4" in other["html"]
+    assert re.search(r"Pinned: 4 of t4. rate_qps is 5[\d.]+; without pins it is 580", other["html"])
     body = {**FILES, "path": ["limits", "cost_per_hour"], "values": ["2", "3", "4"]}
     code, curve = server.ask("/desk/curve", body)
     assert code == 200

@@ -95,7 +95,9 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     confirmed, chance = False, None
     try:
         running = _incumbent(asked.start, sought, form)
-        answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
+        answer = ask(
+            form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options, wide=form.space is not None)
+        )
         best = -1 if answer.point is None else answer.point // len(form.placements)
         chance = answer.work.get("chance")
         if options.confirm:
@@ -109,14 +111,20 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         text = "measuring ended before its plan was confirmed: it rests on what the search measured"
         notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
-    if past is not None and not form.past:
+    if past is not None and form.space is not None:
+        text = f"the history is not used where settings of {sought.pipeline_id} are drawn instead of listed"
+        notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
+    elif past is not None and not form.past:
         text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
     return stage
 
 
-def _engine(options: CompoundOptions) -> str:
+def _engine(options: CompoundOptions, *, wide: bool) -> str:
+    if wide:
+        return "wide"
     name = "random-plans" if options.search == "random" else options.search
     return name if options.engine == "light" else f"{name}-botorch"
 
@@ -171,7 +179,7 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         waited_before(asked.start, sought.app_id),
         "" if ways else _why(everywhere, sought),
     )
-    whole = len(form.journal) == len(form.configurations) and not form.failed
+    whole = form.complete and not form.failed
     return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole)
 
 
@@ -384,14 +392,14 @@ def _incumbent(start: Plan | None, sought: Sought, form: BlackBox) -> int | None
         return None
     names = [tier.name for tier in sought.tiers]
     try:
-        at = [list(levels).index(knobs[knob]) for knob, levels in sought.pipeline.knobs.items()]
+        c = sought.configuration(knobs)
         tiers = np.array([names.index(placement[name]) for name in sought.order])
     except (KeyError, ValueError):
         return None
     where = np.flatnonzero((form.placements == tiers).all(axis=1))
     if not where.size:
         return None
-    return int(np.ravel_multi_index(at, sought.levels)) * len(form.placements) + int(where[0])
+    return c * len(form.placements) + int(where[0])
 
 
 def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
@@ -421,7 +429,7 @@ def _by_share(way: Way) -> float:
 
 def _why(form: BlackBox, sought: Sought) -> str:
     """Which target binds, and the least relaxation among what was measured."""
-    done = len(form.journal) == len(form.configurations)
+    done = form.complete
     known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
     passing = [found for found in known if found.passes]
     if sought.streams > 1 and any(float(form.at_full(found).min()) <= form.limit_s for found in passing):
@@ -467,8 +475,7 @@ def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
 
 def _record(sought: Sought, plan: Any) -> Measured | None:
     try:
-        at = [list(levels).index(plan["knobs"][knob]) for knob, levels in sought.pipeline.knobs.items()]
-        c = int(np.ravel_multi_index(at, sought.levels)) if at else 0
+        c = sought.configuration(plan["knobs"])
         if plan["verdict"] == Verdict.SET_ASIDE:
             return Measured(c, reason=str(plan.get("reason", "set aside")))
         found = Measured(
