@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
+from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
 from hetplan.replanned import PLAYED, Recipes
 from hetplan.serving.system import System
@@ -44,7 +45,6 @@ from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
-from hetplan.studies.spread import Spread, Task
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

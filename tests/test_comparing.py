@@ -18,11 +18,11 @@ from hetplan.cli.app import build_app
 from hetplan.comparing import WAYS, Compared, compare_ways
 from hetplan.dispatch.forecasting import Forecast
 from hetplan.errors import InputError
+from hetplan.planner.spread import Spread
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
 from hetplan.simulator.following import Names
 from hetplan.simulator.planned import planned_systems
-from hetplan.studies.spread import Spread
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 

@@ -225,7 +225,7 @@ def _hours(text: str | None) -> tuple[float, float]:
 def _run(out: Output, plan: Plan, inputs: Inputs, what: Compared, where: dict[str, Any]) -> Comparison:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.comparing import compare_ways
-    from hetplan.studies.spread import Spread
+    from hetplan.planner.spread import Spread
 
     def work(cancel: threading.Event) -> Comparison:
         alone = where == {"jobs": 1, "on": None, "journal": None}
