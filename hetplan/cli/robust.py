@@ -24,9 +24,9 @@ def robustness(
     """Look, show and end the command; `asked` are the box, gamma and the plan file."""
     from hetplan.cli.given_files import plan_from
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
+    from hetplan.planner.spread import Spread
     from hetplan.profiles.load import load_inputs
     from hetplan.studies.robust import robust_for
-    from hetplan.studies.spread import Spread
 
     said, gamma, file = asked
     box = _box(said, gamma)

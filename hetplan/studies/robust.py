@@ -24,6 +24,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.front_door import Source
+from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -36,7 +37,6 @@ from hetplan.profiles.state import State
 from hetplan.serving.price import machine_price
 from hetplan.studies.axes import Files
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
-from hetplan.studies.spread import Spread
 from hetplan.studies.whatif import study_digest
 
 __all__ = ["Box", "InBox", "Margin", "Robustness", "robust", "robust_for"]

@@ -15,10 +15,10 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.spread import Spread, doubled
 from hetplan.profiles.load import load_inputs
 from hetplan.studies import whatif as room
 from hetplan.studies.axes import Files, axis_of
-from hetplan.studies.spread import Spread, doubled
 from hetplan.studies.whatif import WhatIf, whatif_for
 
 PROFILE = {

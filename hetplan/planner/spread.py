@@ -23,7 +23,7 @@ from hetplan.profiles.line_journal import LineJournal
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["FORMAT", "Spread", "doubled", "left_in_words"]
+__all__ = ["FORMAT", "Spread", "Task", "doubled", "left_in_words"]
 
 FORMAT = "hetplan/study/1.0"
 Work = Callable[..., dict[str, Any]]
