@@ -126,6 +126,7 @@ def status(
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.durable import write_durably
         from hetplan.executor.hosts_file import read_hosts
+        from hetplan.profiles.yaml_text import is_yaml, write_yaml
         from hetplan.registry import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
@@ -133,9 +134,10 @@ def status(
             if unfinished is not None:
                 out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
             state = deployment.state(over_s=over)
-            content = json.dumps(state.model_dump(mode="json", exclude_none=True), indent=1) + "\n"
+            document = state.model_dump(mode="json", exclude_none=True)
+            content = json.dumps(document, indent=1) + "\n"
             if output is not None:
-                write_durably(output, content.encode())
+                write_durably(output, (write_yaml(document) if is_yaml(output) else content).encode())
                 out.note(f"written to {output}")
             if as_json:
                 typer.echo(content, nl=False)
