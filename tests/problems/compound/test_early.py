@@ -26,6 +26,7 @@ def gpu_s(journal: Journal) -> float:
     return sum(plan.get("gpu_s", 0.0) for plan in journal.document()["apps"]["query"])
 
 
+@pytest.mark.slow
 def test_it_costs_at_most_seven_tenths_at_the_same_result() -> None:
     whole = early = 0.0
     for app, seed in (("SR", 3000), ("VT", 3002)):
