@@ -46,6 +46,7 @@ PROBLEMS = {
     "variants": "hetplan.problems.variants.question:Variants",
     "compound": "hetplan.problems.compound.question:Compound",
     "llm": "hetplan.problems.llm.question:LlmQuestion",
+    "fleet": "hetplan.problems.fleet.question:FleetQuestion",
 }
 """Question -> the class that poses it."""
 
@@ -90,6 +91,7 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "fcfs": ("packing", "hetplan.solvers.packing:Fcfs"),
     "struct-ci": ("black-box", "hetplan.solvers.search:StructCi"),
     "struct": ("black-box", "hetplan.solvers.search:Struct"),
+    "wide": ("black-box", "hetplan.solvers.search_wide:Wide"),
     "cmbo": ("black-box", "hetplan.solvers.search:Cmbo"),
     "cmbo-ci": ("black-box", "hetplan.solvers.search:CmboCi"),
     "struct-ci-botorch": ("black-box", "hetplan.solvers.search_botorch:StructCiBotorch"),
@@ -108,10 +110,12 @@ CHECKS = {
     "variants": "hetplan.verifier.variants:check",
     "compound": "hetplan.verifier.compound:check",
     "llm": "hetplan.verifier.llm:check",
+    "fleet": "hetplan.verifier.fleet:check",
 }
 """Question -> the check that the verifier makes of its promise."""
 
 TOOLS = {
+    "fleet": {"plan_for": "hetplan.front_door:plan_for"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {

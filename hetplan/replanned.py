@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hetplan.serving.system import System
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["PLAYED", "Recipes", "play_replanned"]
+__all__ = ["PLAYED", "Recipes", "at_any_moment", "play_replanned"]
 
 PLAYED = ("pool", "pipeline", "policy", "variants")
 """The questions whose plans are played query by query, one after another."""
@@ -70,7 +70,7 @@ class Recipes:
                 remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
             )  # fmt: skip
         self._names = Names()
-        self._planner, self._slo = Planner(self.inputs.profile), _at_any_moment(self.inputs.slo)
+        self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
         known = asked.model_fields if asked is not None else {}
         self._options = {name: value for name, value in self.plan.method.options.items() if name in known}
@@ -210,11 +210,18 @@ def _series(slo: Slo) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def _at_any_moment(slo: Slo) -> Slo:
-    """The wish as it is at any one moment, for the least money: rates come from what is seen."""
+def at_any_moment(slo: Slo) -> Slo:
+    """The wish as it is at any one moment, for the least money: rates come from what is seen.
+
+    >>> import hetplan as hp
+    >>> at_any_moment(hp.load_slo("examples/pool/slo.json")).objective[0].min
+    'cost'
+    """
     apps = {}
     for name, app in slo.apps.items():
         unlike = {"series", "history_qps", "rate_qps"}
+        if app.demand.trace is not None and app.demand.trace.period_s is not None:
+            unlike.add("trace")
         stated = app.demand.model_dump(by_alias=True, exclude_unset=True, exclude=unlike)
         highest = max(app.demand.series) if app.demand.series else app.demand.rate_qps
         highest = highest if isinstance(highest, int | float) else 1.0

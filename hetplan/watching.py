@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from hetplan.dispatch.replanning import Look, Replanning
 from hetplan.errors import Cancelled, HetplanError
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.schedule import Schedule, Step
 from hetplan.planner.status import Exit
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.state import State
@@ -151,7 +152,13 @@ class Watching:
     every_s: float = 5.0
     dry_run: bool = False
     service: Service | None = None
+    schedule: Schedule | None = None
+    wall_s: Callable[[], float] = time.time
+    """The clock by which the schedule's periods begin."""
     _plan: Plan | None = field(default=None, init=False)
+    _step: str = field(default="", init=False)
+    """What of the schedule runs; nothing while demand is beyond what it holds for."""
+    _not_before_s: float = field(default=float("-inf"), init=False)
 
     def run(self, cancel: threading.Event, *, once: bool = False) -> Ended:
         """Look every `every_s` seconds; with `once`, look twice (rates need two), decide and return."""
@@ -167,6 +174,9 @@ class Watching:
             look = self._look()
             looks += 1
             ended = Ended(Exit.OK, "no reason to plan anew") if look is not None else Ended(Exit.APPLY_FAILED, "blind")
+            if look is not None and self.schedule is not None:
+                look, kept = self._by_schedule(self.schedule, look, cancel)
+                looks, ended = (looks, ended) if kept is None else (max(looks, 2), kept)
             if look is not None and look.due and (look.demand_qps or look.drifted or (blank and self._plan is None)):
                 ended = self._renew(look, cancel)
                 looks = max(looks, 2)
@@ -175,6 +185,32 @@ class Watching:
             if not cancel.is_set():
                 self.clock.wait(self.every_s, cancel)
         return _INTERRUPTED
+
+    def _by_schedule(self, schedule: Schedule, look: Look, cancel: threading.Event) -> tuple[Look | None, Ended | None]:
+        """Go over to what the schedule says; where demand is beyond what that holds for, leave it to planning anew."""
+        step, now_s = schedule.at(self.wall_s()), self.clock.now_s()
+        beyond = step.left_by(look.forecast_qps)
+        if beyond:
+            if self._plan is not None and not Step("", self._plan, 0.0).left_by(look.forecast_qps):
+                # What runs holds for it: less comes with the hour, and machines go when it did.
+                return None, None
+            if self._step:
+                self._say("schedule", f"{beyond}: the schedule is left", step=step.label)
+                self._step = ""
+                look = replace(look, due=True, why=beyond)
+            return look, None
+        if step.label == self._step or now_s < self._not_before_s:
+            return None, None
+        wanted = replace(look, demand_qps=planned_for(step.plan), why=f"schedule: {step.label}")
+        try:
+            ended = self._apply(step.plan, wanted, cancel)
+        except (HetplanError, OSError) as error:
+            ended = self._kept(getattr(error, "exit_code", Exit.APPLY_FAILED), str(error))
+        if ended.code == Exit.OK:
+            self._step, self._not_before_s = step.label, now_s
+        else:
+            self._not_before_s = now_s + max(self.every_s, self.replanning.period_s / 16)
+        return None, ended
 
     def _look(self) -> Look | None:
         try:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hetplan.dispatch.replanning import Replanning
-from hetplan.errors import Cancelled, NoPlan
+from hetplan.errors import Cancelled, InputError, NoPlan
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.schedule import Schedule
 from hetplan.planner.status import Exit, Finding, Found
 from hetplan.profiles.plan import InputHashes, Method, Plan, Unserved, Valid
 from hetplan.profiles.state import State
@@ -281,3 +282,78 @@ def test_what_has_drifted_is_a_reason_to_plan_anew_and_a_failure_waits() -> None
     assert [why for now, why in reasons if 195 <= now <= 215] == ["accuracy has drifted"] * 3
     assert next(now for now, why in reasons if why == "accuracy has drifted") == 200.0
     assert sum(why == "accuracy has drifted" for _, why in reasons) <= 3
+
+
+# A schedule
+
+
+def part_of(servers: int, rate_qps: float) -> dict[str, Any]:
+    load = {"id": "l", "app": "a", "variant": "m", "at": {}}
+    return {
+        "question": "pool", "method": {"formulation": "by-hand"}, "rate_qps": {"a": rate_qps},
+        "valid": {"rate_qps": {"a": (0.0, rate_qps)}},
+        "workers": [{"id": "w1", "hardware": "gpu", "count": servers, "loads": [load]}],
+        "routing": {"a": [{"to": {"l": 1.0}}]},
+    }  # fmt: skip
+
+
+def schedule(ahead_s: float = 20.0) -> Schedule:
+    """Two servers for 100 s, five for the next 100 s, over and over; a server takes 20 s to start."""
+    actions = [{"id": 1, "do": "start", "worker": "w1", "count": 3, "ahead_s": ahead_s}]
+    return Schedule(
+        Plan.model_validate(
+            {
+                "question": "fleet", "requires": ["periods"], "method": {"formulation": "parts"},
+                "inputs": {"profile": "sha256:00", "slo": "sha256:00"},
+                "periods": [
+                    {"id": "quiet", "start_s": 0.0, "end_s": 100.0, "parts": ["low"]},
+                    {"id": "busy", "start_s": 100.0, "end_s": 200.0, "parts": ["high"], "actions": actions},
+                ],
+                "parts": {"low": part_of(2, 20.0), "high": part_of(5, 50.0)},
+            }
+        )
+    )  # fmt: skip
+
+
+def test_a_schedule_is_kept_with_starts_ahead_of_the_hour() -> None:
+    world = World(rate=lambda now: 15.0 if now % 200 < 100 else 45.0, until_s=410.0)
+    world.run(schedule=schedule(), wall_s=world.now_s)
+    assert [servers for _, servers in world.applied] == [2, 5, 2, 5]
+    times = [at for at, _ in world.applied]
+    assert (times[0], times[1], times[3]) == (0.0, 80.0, 280.0)
+    assert 200.0 <= times[2] <= 250.0, "machines go once less comes"
+    assert not world.asked, "nothing is planned anew while demand is as it was planned for"
+
+
+def test_demand_beyond_the_schedule_is_planned_for_and_the_schedule_comes_back() -> None:
+    """From 30 s on 60 a second come, where the quiet period holds for 20; from 110 s on the busy one is enough."""
+    world = World(rate=lambda now: 60.0 if 30 <= now < 70 else 15.0, until_s=300.0)
+    world.run(schedule=schedule(), wall_s=world.now_s)
+    assert world.asked
+    assert 30.0 <= world.asked[0][0] <= 50.0
+    assert [event.data["step"] for event in world.events("schedule")] == ["quiet"]
+    assert world.applied[-1] == (280.0, 5)
+    assert any(at > 70.0 and servers == 2 for at, servers in world.applied)
+
+
+def test_a_step_that_fails_is_tried_again() -> None:
+    world = World(rate=lambda _now: 10.0, until_s=120.0, broken_apply=lambda now: now < 15.0)
+    world.run(schedule=schedule(), wall_s=world.now_s)
+    assert world.applied[0][1] == 2
+    assert 20.0 <= world.applied[0][0] <= 60.0
+    assert world.events("kept")
+
+
+def test_what_a_schedule_says_at_any_moment() -> None:
+    held = schedule()
+    labels = {at: held.at(at).label for at in (0.0, 79.0, 80.0, 100.0, 199.0, 200.0, 481.0)}
+    assert labels == {
+        0.0: "quiet", 79.0: "quiet", 80.0: "quiet, and what busy starts", 100.0: "busy", 199.0: "busy",
+        200.0: "quiet", 481.0: "quiet, and what busy starts",
+    }  # fmt: skip
+    both = held.at(90.0).plan
+    assert (both.workers[0].count, both.routing["a"][0].to) == (5, {"l": 1.0})
+    assert held.at(90.0).until_s == 100.0
+    assert held.at(-10.0).label == "busy"
+    with pytest.raises(InputError, match="a plan with periods"):
+        Schedule(plan_of(1, 10.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,6 +122,6 @@ def _serve(
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
     out.people.line(f"{address}/?token={token}" if page else f"{address}/v1/openapi.json?token={token}")
-    out.people.flush()
+    sys.stdout.flush()
     server.serve(server.Desk(token, allowance, page, loopback, begin, __version__), listening)
     out.end(Exit.OK, "stopped")

@@ -1,4 +1,4 @@
-"""Plans and traces by the paths that a command was given."""
+"""Plans and traces by the paths that a command was given, and the plan that was applied last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
 
-__all__ = ["plan_from", "trace_from"]
+__all__ = ["KEPT_PLAN", "keep_plan", "plan_from", "trace_from"]
+
+KEPT_PLAN = "watched-plan.json"
+"""The plan that was applied last, beside the record of its deployment."""
+
+
+def keep_plan(folder: Path, plan: Plan) -> None:
+    """Keep a plan that was applied, for those who watch it."""
+    from hetplan.profiles.plan_file import write_plan
+
+    write_plan(plan, folder / KEPT_PLAN)
 
 
 def plan_from(source: Path, *, warn: Callable[[str], None] | None = None) -> Plan:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson, HostsFileOption, Wait
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.given_files import keep_plan, plan_from
 from hetplan.cli.long_work import interruptible
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import number
@@ -57,6 +57,8 @@ def apply(
             applied = interruptible(lambda cancel: _act(out, deployment, wanted, period, wait, cancel), say=out.note)
             for note in applied.notes:
                 out.warn(note, kind="note")
+            if wanted is not None:
+                keep_plan(deployment.folder, wanted)
             done = len(applied.steps)
             reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
             out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")
@@ -124,6 +126,7 @@ def status(
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.durable import write_durably
         from hetplan.executor.hosts_file import read_hosts
+        from hetplan.profiles.yaml_text import is_yaml, write_yaml
         from hetplan.registry import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
@@ -131,9 +134,10 @@ def status(
             if unfinished is not None:
                 out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
             state = deployment.state(over_s=over)
-            content = json.dumps(state.model_dump(mode="json", exclude_none=True), indent=1) + "\n"
+            document = state.model_dump(mode="json", exclude_none=True)
+            content = json.dumps(document, indent=1) + "\n"
             if output is not None:
-                write_durably(output, content.encode())
+                write_durably(output, (write_yaml(document) if is_yaml(output) else content).encode())
                 out.note(f"written to {output}")
             if as_json:
                 typer.echo(content, nl=False)

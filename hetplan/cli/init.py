@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,13 +48,14 @@ P99 = Annotated[float | None, typer.Option("--p99", metavar="MS", help="99% are 
 Floor = Annotated[float | None, typer.Option("--quality", metavar="LEAST", help="The least quality that will do.")]
 Budget = Annotated[str | None, typer.Option("--budget", metavar="PRICE", help="The most that may be spent per hour.")]
 Folder = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the files go; made if need be.")]
+AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments, in place of JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
 def init(
     model: Model = None, gpu: Gpus = None, cpu: Cpus = None, ms: Ms = None, latencies: Table = None, rate: Rate = None,
     p50: P50 = None, p95: P95 = None, p99: P99 = None, quality: Floor = None, budget: Budget = None,
-    folder: Folder = Path(), force: Force = False, as_json: AsJson = False,
+    folder: Folder = Path(), as_yaml: AsYaml = False, force: Force = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a first profile.json and slo.json.
 
@@ -77,8 +78,9 @@ def init(
         said = _said(model, _machines(gpu, cpu), ms, latencies, (float(rate), targets[0][0], targets[0][1]))
         said = _with(said, quality, budget)
         profile, slo, assumed = first_files(said)
-        _write(out, folder, {"profile.json": profile, "slo.json": slo}, force=force)
-        _say(out, folder, assumed)
+        names = ["profile.yaml", "slo.yaml"] if as_yaml else ["profile.json", "slo.json"]
+        _write(out, folder, dict(zip(names, (profile, slo), strict=True)), assumed, force=force)
+        _say(out, folder, names, assumed)
 
 
 def _ask_measured(model: str | None, gpu: Sequence[str] | None) -> tuple[str, list[str], list[str]]:
@@ -147,28 +149,36 @@ def _with(said: Answers, quality: float | None, budget: str | None) -> Answers:
     return replace(said, least_quality=quality, cost_per_hour=budget)
 
 
-def _write(out: Output, folder: Path, files: Mapping[str, object], *, force: bool) -> None:
+def _write(
+    out: Output, folder: Path, files: Mapping[str, dict[str, Any]], assumed: Sequence[str], *, force: bool
+) -> None:
     """Both files or none; read back as any command would before they are written."""
+    from hetplan.profiles.first_files import comments_on
     from hetplan.profiles.load import load_inputs
     from hetplan.profiles.plan_file import write_atomically
+    from hetplan.profiles.yaml_text import write_yaml
 
     taken = [folder / name for name in files if (folder / name).exists() and not force]
     if taken:
         remedy = "Name another -o FOLDER, or use --force."
         raise InputError([Fault(str(path), "", "", "the file is there already", remedy) for path in taken])
-    load_inputs(files["profile.json"], files["slo.json"])  # type: ignore[arg-type]
+    load_inputs(*files.values())
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in files.items():
-        write_atomically(folder / name, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+        if name.endswith(".yaml"):
+            text = write_yaml(document, comments_on(document, assumed))
+        else:
+            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(folder / name, text.encode())
         out.people.line(f"written to {folder / name}")
 
 
-def _say(out: Output, folder: Path, assumed: Sequence[str]) -> None:
+def _say(out: Output, folder: Path, names: Sequence[str], assumed: Sequence[str]) -> None:
     out.people.line()
     out.people.line("Assumed, as nobody said otherwise:")
     for text in assumed:
         out.people.line(f"  - {text}")
-    files = " ".join(str(folder / name) for name in ("profile.json", "slo.json"))
+    files = " ".join(str(folder / name) for name in names)
     command = f"hetplan solve {files} -o {folder / 'plan.json'}"
     out.people.line()
     out.people.line(f"Next: {command}")

@@ -62,6 +62,7 @@ def import_file(
         typer.Option("-o", "--output", metavar="FOLDER", help="Where profile.json and slo.json go; made if need be."),
     ] = Path(),
     settings: Settings = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML in place of JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
 ) -> None:
     """Convert another tool's file.
@@ -78,7 +79,8 @@ def import_file(
                 file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
         profile, slo, *beside = known[kind](file, **_filters(kind, known[kind], settings))
-        made = {"profile.json": profile, "slo.json": slo, **(beside[0] if beside else {})}
+        ending = "yaml" if as_yaml else "json"
+        made = {f"profile.{ending}": profile, f"slo.{ending}": slo, **(beside[0] if beside else {})}
         targets = [(folder / name, data) for name, data in made.items() if data is not None]
         taken = [str(path) for path, _ in targets if path.exists() and not force]
         if taken:
@@ -90,7 +92,7 @@ def import_file(
             )
         folder.mkdir(parents=True, exist_ok=True)
         for path, data in targets:
-            write_atomically(path, data.encode() if isinstance(data, str) else _bytes(data))
+            write_atomically(path, data.encode() if isinstance(data, str) else _bytes(data, as_yaml=as_yaml))
             out.people.line(f"written to {path}")
         if beside:
             from hetplan.profiles.imports.trace import words_of
@@ -111,7 +113,11 @@ def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None)
     return said
 
 
-def _bytes(data: dict[str, Any]) -> bytes:
+def _bytes(data: dict[str, Any], *, as_yaml: bool) -> bytes:
+    if as_yaml:
+        from hetplan.profiles.yaml_text import write_yaml
+
+        return write_yaml(data).encode()
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

@@ -46,6 +46,11 @@ class Known:
         """Applications whose queries come as streams."""
         return frozenset(name for name, app in self.inputs.slo.apps.items() if app.demand.streams is not None)
 
+    @property
+    def only_streams(self) -> bool:
+        """Whether no application has a rate that could be followed."""
+        return len(self.streams) == len(self.inputs.slo.apps)
+
     def choices(self, how: Mapping[str, Any], cancel: threading.Event) -> dict[str, Any]:
         """What planning is asked beside the wish: measurements, and whoever measures."""
         more = dict(how)

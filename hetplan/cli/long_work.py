@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from hetplan.cli.output import Output
-from hetplan.cli.page import number
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
@@ -88,34 +87,27 @@ def leave(code: object) -> None:
 
 @contextmanager
 def progress(out: Output) -> Iterator[Callable[[Event], None]]:
-    """A callable that shows events for as long as the block runs; in a pipe only that something is compiled."""
+    """A callable that shows events for as long as the block runs; in a pipe a line now and then."""
     if out.as_json:
         yield lambda event: out.send({"event": dict(vars(event))})
     elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.markup import escape
+        from hetplan.cli.pace import on_terminal
 
-        with Console(stderr=True).status("planning") as status:
-
-            def show(event: Event) -> None:
-                if event.what == "compile":
-                    status.console.print(escape(event.detail))
-                else:
-                    status.update(escape(_text(event)))
-
+        with on_terminal() as show:
             yield show
     else:
-        yield lambda event: out.note(event.detail) if event.what == "compile" else None
+        said: list[Callable[[Event], None]] = []
 
+        def note(event: Event) -> None:
+            if event.what == "compile":
+                out.note(event.detail)
+            elif event.done is not None:
+                from hetplan.cli.pace import now_and_then
 
-def _text(event: Event) -> str:
-    figures = [
-        f"{name} {number(value)}"
-        for name, value in (("value", event.value), ("bound", event.bound))
-        if value is not None
-    ]
-    done = [f"{event.done:.0%}"] if event.done is not None else []
-    return ", ".join([f"{event.seconds:.0f} s", event.detail or event.what, *figures, *done])
+                said.extend([] if said else [now_and_then(out.note)])
+                said[0](event)
+
+        yield note
 
 
 @contextmanager

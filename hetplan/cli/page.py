@@ -61,14 +61,15 @@ class Page:
         return self.stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def line(self, text: object = "") -> None:
-        """One line (or several) as it is."""
-        if not self._muted:
-            print(printable(text), file=self.stream)
+        """One line (or several) as it is; on a terminal that is narrower, broken between words."""
+        if self._muted:
+            return
+        shown = printable(text)
+        if self.rich:
+            from hetplan.cli.pace import folded
 
-    def flush(self) -> None:
-        """Let a reader at the other end of a pipe have what was written so far."""
-        if not self._muted:
-            self.stream.flush()
+            shown = "\n".join(map(folded, shown.split("\n")))
+        print(shown, file=self.stream)
 
     def heading(self, text: str) -> None:
         """A line that opens a section, after an empty one."""

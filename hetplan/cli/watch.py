@@ -24,6 +24,7 @@ from hetplan.cli.arguments import (
     Wait,
     method_from,
 )
+from hetplan.cli.given_files import KEPT_PLAN, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
@@ -32,7 +33,9 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
+    from hetplan.planner.schedule import Schedule
     from hetplan.profiles.plan import Plan
+    from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
     from hetplan.watching import Applied, Ended, Happened
 
@@ -61,6 +64,16 @@ Decided = Annotated[
 ]
 MovePrice = Annotated[
     float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
+]
+ScheduleFile = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", readable=False, help="Keep the schedule of this plan with periods."),
+]
+Begins = Annotated[
+    str | None,
+    typer.Option(
+        "--begins", metavar="TIME", help="With --plan: when its first period began, 2026-11-23T00:00 (UTC); else today."
+    ),
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
@@ -91,6 +104,8 @@ def watch(
     queries: Queries = None,
     decided: Decided = None,
     move_price: MovePrice = 0.05,
+    plan: ScheduleFile = None,
+    begins: Begins = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -99,6 +114,9 @@ def watch(
     Reads the router's counters, forecasts demand, and plans and applies anew where it has moved. A rise counts at once,
     a fall when it has lasted (so --once lets capacity go only with --hold 0). Whatever fails, what runs is kept, and
     the next try comes later.
+
+    With --plan, the schedule of a plan with periods is kept: machines start ahead of their hour. Where demand is beyond
+    what a period is planned for, plans are made anew until the schedule holds for it again.
 
     With --live and --journal, samples from service are tested: where accuracy or latency has drifted, plans are
     measured (--evaluate) or chosen anew from what is known.
@@ -125,14 +143,17 @@ def watch(
 
                 follow(out, queries, decided, known, how, move_price=move_price, period_s=period, once=once)
                 return
-            make = _maker(out, profiles, slo, how, time_limit, known)
-            ended = _run(out, hosts, make, trigger, known, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
+            kept = _schedule(out, plan, begins)
+            make = _maker(out, profiles, slo if kept is None else _now(slo), how, time_limit, known)
+            if kept is not None:
+                make = _at_one_moment(make)
+            ended = _run(out, hosts, make, trigger, known, kept, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
 
 
 def _maker(
-    out: Output, profiles: list[Path], slo: Path, how: Mapping[str, Any], time_limit: float | None, known: Known
+    out: Output, profiles: list[Path], slo: Path | Slo, how: Mapping[str, Any], time_limit: float | None, known: Known
 ) -> Callable[..., Outcome]:
     """What plans; the files were read before anything is touched, so that a bad one ends the command at once."""
     from hetplan.cli.long_work import quiet_engines
@@ -145,11 +166,65 @@ def _maker(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
     ) -> Outcome:
         more = known.choices(how, cancel)
+        if known.only_streams:
+            # Plans of compound queries say how all of it comes about from nothing; what runs is left to the apply.
+            demand = state = None
         with quiet_engines(out):
             outcome = planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **more)
         return known.signed(outcome)
 
     return make
+
+
+def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | None:
+    """The schedule of a plan, from the moment at which its first period began: else midnight (UTC)."""
+    from datetime import UTC, datetime, timedelta
+
+    from hetplan.cli.given_files import plan_from
+    from hetplan.planner.schedule import Schedule
+
+    if plan is None:
+        if begins is not None:
+            raise InputError.one(file="--begins", value=begins, why="nothing begins", remedy="Add --plan FILE.")
+        return None
+    held = Schedule(plan_from(plan, warn=out.warn))
+    try:
+        since = datetime.fromisoformat(begins) if begins is not None else datetime.now(UTC)
+    except ValueError:
+        why = "no date and time"
+        raise InputError.one(file="--begins", value=begins, why=why, remedy="Write 2026-11-23T00:00.") from None
+    since = since.replace(tzinfo=UTC) if since.tzinfo is None else since
+    if begins is None:
+        # A week begins on Monday, anything else today.
+        back = since.weekday() if held.length_s == 7 * 86_400 else 0
+        since = since.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=back)
+    held.begins_s = since.timestamp()
+    return held
+
+
+def _now(slo: Path) -> Slo:
+    """The wish at one moment, where the file has many."""
+    from hetplan.profiles.load import load_slo
+    from hetplan.replanned import at_any_moment
+
+    return at_any_moment(load_slo(slo))
+
+
+def _at_one_moment(make: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Planning of one period: what comes back with parts is applied as the plan of its first period."""
+
+    def made(**asked: Any) -> Outcome:
+        from dataclasses import replace
+
+        from hetplan.profiles.plan_file import with_digest
+        from hetplan.profiles.plan_periods import of_period
+
+        outcome = make(**asked)
+        if outcome.plan is None or outcome.plan.parts is None:
+            return outcome
+        return replace(outcome, plan=with_digest(of_period(outcome.plan, outcome.plan.periods[0])))
+
+    return made
 
 
 def _run(
@@ -158,6 +233,7 @@ def _run(
     make: Callable[..., Outcome],
     trigger: Any,
     known: Known,
+    schedule: Schedule | None,
     *,
     every_s: float,
     dry_run: bool,
@@ -179,6 +255,7 @@ def _run(
             dry_run=dry_run,
             on_event=lambda event: _show(out, event),
             service=known,
+            schedule=schedule,
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
@@ -202,7 +279,7 @@ class _Deployed:
 
     @property
     def _kept(self) -> Path:
-        return self.deployment.folder / "watched-plan.json"
+        return self.deployment.folder / KEPT_PLAN
 
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
@@ -213,6 +290,11 @@ class _Deployed:
             return {}
         endpoint = self.deployment.endpoint()
         hosts = self.deployment.hosts
+        if hosts.watch.prometheus is not None:
+            from hetplan.executor.prometheus import arrived_by_prometheus
+
+            counted = arrived_by_prometheus(hosts.watch.prometheus, hosts.watch.query)
+            return {app: count for app, count in counted.items() if app not in self.streams}
         metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
@@ -239,12 +321,11 @@ class _Deployed:
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
         from hetplan.executor.target import ApplyFailed
-        from hetplan.profiles.plan_file import write_plan
         from hetplan.watching import Applied
 
         try:
             done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)
         except ApplyFailed as error:
             return Applied(False, why=str(error))
-        write_plan(plan, self._kept)
+        keep_plan(self.deployment.folder, plan)
         return Applied(True, len(done.steps))

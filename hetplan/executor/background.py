@@ -7,19 +7,22 @@ step follows which. Steps, qualities and targets come from the serving floor, as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.profiles.engines import Engine
-from hetplan.profiles.load import load_slo, read_profile
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.load import load_inputs, load_slo, read_profile
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
+from hetplan.serving.operators import Operator, is_operator, operators_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
@@ -46,18 +49,27 @@ class Background:
     slo: Slo | None = None
     digest: str | None = None
     """Of the profile, by which one sees whether the plan was made from it."""
+    inputs: Inputs | None = None
+    """Profile and SLO with measurements, where hosts.toml names some."""
 
     @classmethod
     def of(cls, hosts: HostsFile) -> Background:
         """The files that hosts.toml names, read and checked."""
         loaded = read_profile(*(hosts.path(name) for name in hosts.profiles)) if hosts.profiles else None
         slo = load_slo(hosts.path(hosts.slo)) if hosts.slo else None
-        return cls(loaded.model, slo, loaded.digest) if loaded is not None else cls(None, slo)
+        if loaded is None:
+            return cls(None, slo)
+        if hosts.measured is None or slo is None:
+            return cls(loaded.model, slo, loaded.digest)
+        inputs = load_inputs(loaded, slo, measured=hosts.path(hosts.measured))
+        return cls(loaded.model, slo, loaded.digest, inputs)
 
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
         if plan.question == "llm":
             return None
+        if self.inputs is not None and is_operator(plan, load.app):
+            return _law_of_samples(operators_of(plan, self.inputs)[load.id])
         if self.profile is not None and runs_on(self.profile, load.variant, hardware):
             return dict(law_of_load(self.profile, load, hardware, extend=load.app in plan.policies).data)
         for dispatch in plan.dispatch.values():
@@ -174,3 +186,14 @@ def _node(stage: Stage) -> dict[str, Any]:
         only = {"on": [edge.on]} if edge.on is not None else {}
         follows.append({"to": edge.to, "fanout": dict(edge.by_variant) or {"*": edge.fanout}, **only})
     return {"edges": follows, **({"outcomes": list(stage.outcomes)} if stage.outcomes else {})}
+
+
+def _law_of_samples(operator: Operator) -> dict[str, Any]:
+    """What an operator takes, as its samples were measured: their mean, how they vary, and the longest."""
+    each = operator.each_ms
+    if len(each) < 2 or max(each) == min(each):
+        return {"ms": operator.mean_ms}
+    mean = math.fsum(each) / len(each)
+    std = math.sqrt(math.fsum((one - mean) ** 2 for one in each) / (len(each) - 1))
+    of_one = {"mean": [mean], "std": [std], "max": [max(each)]}
+    return {"quantity": "latency_ms", "outside": "clamp", "axes": {"batch": [1]}, **of_one}

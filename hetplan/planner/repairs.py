@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from hetplan.errors import HetplanError, InputError
@@ -28,6 +29,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_slo
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
+from hetplan.profiles.yaml_text import edited_yaml, is_yaml
 
 __all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "steps_of", "tried", "value_at"]
 
@@ -72,10 +74,16 @@ def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
 
 
 def edited_slo(slo: str | os.PathLike[str], repair: Repair) -> bytes:
-    """The SLO file with a repair, as bytes; `InputError` where the repair is not one of the SLO alone."""
+    """The SLO file with a repair, as bytes; `InputError` where the repair is not one of the SLO alone.
+
+    A YAML file is changed in the places that the repair names: its comments stay.
+    """
     if not repair.edits or any(edit.file != "slo" for edit in repair.edits):
         why = f"this repair is not one of the SLO file alone: {repair.text}"
         raise InputError.one(file=os.fspath(slo), why=why, remedy="Change the profile or the option by hand.")
+    if is_yaml(slo):
+        places = [(edit.path, edit.value) for edit in repair.edits]
+        return edited_yaml(Path(slo).read_text(encoding="utf-8-sig"), places, file=os.fspath(slo)).encode()
     stated = load_slo(slo).model_dump(mode="json", by_alias=True, exclude_unset=True)
     changed = edited({"slo": stated}, repair.edits)["slo"]
     return (json.dumps(changed, indent=1, ensure_ascii=False) + "\n").encode()

@@ -16,7 +16,16 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.file_format import VERSIONS
 
-__all__ = ["Answers", "Machine", "Timing", "first_files", "read_latencies", "read_machine", "read_timings"]
+__all__ = [
+    "Answers",
+    "Machine",
+    "Timing",
+    "comments_on",
+    "first_files",
+    "read_latencies",
+    "read_machine",
+    "read_timings",
+]
 
 _STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 _OTHER_NAMES = {
@@ -284,3 +293,22 @@ def _kind(hardware: str) -> str:
 
 def _plain(value: float) -> float | int:
     return int(value) if float(value).is_integer() else value
+
+
+def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tuple[str | int, ...], str]:
+    """What a reader of a first file wants to know, by its place; what was assumed is at the top."""
+    kind = str(document["format"]).split("/")[1]
+    top = {"profile": "What was measured: machines, prices, models and their times.",
+           "slo": "What is wanted: how fast, how many, for how much."}  # fmt: skip
+    found: dict[tuple[str | int, ...], str] = {
+        (): "\n".join([top[kind], "Assumed, as nobody said otherwise:", *(f"- {text}" for text in assumed)]),
+        ("offers",): "price_per_hour of a machine; stock: how many can be had (left out: any number)",
+        ("variants",): "what may run where; needs of a run would let machines be shared",
+        ("tables",): "mean ms that a batch takes, by its size; std, p95 and p99 may be given too",
+        ("objective",): "the first that is minimised or maximised; more may follow",
+        ("limits",): "what may be spent, at most",
+    }
+    for name in document.get("apps", {}):
+        found["apps", name, "latency"] = "so many percent of the queries are answered within max_ms"
+        found["apps", name, "demand"] = "queries per second, and how they come"
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,7 @@ from hetplan.profiles.fields import (
     Id,
     IdOrStar,
     Key,
+    Later,
     Model,
     Named,
     PathKey,
@@ -19,6 +20,11 @@ from hetplan.profiles.fields import (
     Real,
     wrong,
 )
+
+if TYPE_CHECKING:
+    from hetplan.profiles.knobs import KnobSpace as _KnobSpace
+else:
+    _KnobSpace = Annotated[Any, Later("hetplan.profiles.knobs:KnobSpace")]
 
 __all__ = ["Edge", "Node", "Outcomes", "PathQuality", "Pipeline"]
 
@@ -124,6 +130,7 @@ class Pipeline(Model):
     edges: tuple[Edge, ...] = ()
     quality: PathQuality = Field(default_factory=PathQuality)
     knobs: dict[Key, tuple[Any, ...]] = Field(default_factory=dict)
+    space: _KnobSpace | None = Field(default=None, description="knobs that are ranges, conditions and rules of knobs")
     metric: Id | None = None
     share_grid: tuple[Fraction, ...] = ()
     evaluator: Key | None = None
@@ -165,14 +172,21 @@ class Pipeline(Model):
             why = f"{edge.from_} has no outcome {edge.on!r}"
             raise wrong(why, f"Outcomes of {edge.from_} are: {listed}.", at=("edges", number, "on"))
 
+    @property
+    def levels(self) -> dict[str, tuple[Any, ...]]:
+        """The levels of every knob, those of ranges among them."""
+        return self.knobs if self.space is None else self.space.levels(self.knobs)
+
     def _check_knobs(self) -> None:
+        if self.space is not None:
+            self.space.check(self.knobs)
         for knob, levels in self.knobs.items():
             if not levels:
                 raise wrong("a knob has at least one level", "List its levels, or drop it.", at=("knobs", knob))
         for name, node in self.nodes.items():
             for number, knob in enumerate(node.reads):
-                if knob not in self.knobs:
-                    listed = ", ".join(self.knobs) or "none"
+                if knob not in self.levels:
+                    listed = ", ".join(self.levels) or "none"
                     raise wrong(
                         f"there is no knob {knob!r}",
                         f"Add it under knobs; there are: {listed}.",

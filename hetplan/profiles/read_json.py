@@ -55,6 +55,10 @@ def read_json(source: Source, *, file: str) -> Any:
         return plain(source, (), file)
     data = source if isinstance(source, bytes) else _read_file(source, file)
     text = _decoded(data, file)
+    if isinstance(source, str | os.PathLike) and os.fspath(source).endswith((".yaml", ".yml")):
+        from hetplan.profiles.yaml_text import read_yaml
+
+        return read_yaml(text, file=file)
     # Checking each number costs; only a text that may hold one beyond a double pays.
     levelled = data.translate(_LEVELLED, b"+")
     huge = b"0e000" in levelled or b"0" * 300 in levelled

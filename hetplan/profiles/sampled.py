@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["features_of", "refuse_foreign_measurements", "sampled_of", "searched_pipelines"]
 
-NOT_SAMPLED = ("share_grid", "evaluator", "quality")
+NOT_SAMPLED = ("share_grid", "evaluator", "quality", "space")
 """What of a pipeline may change without any sample coming out otherwise."""
 
 

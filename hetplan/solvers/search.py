@@ -157,9 +157,12 @@ class SearchEngine(OneByOne[BlackBox, int]):
     takes: ClassVar[type[BlackBox]] = BlackBox
     search: ClassVar[type[Search]] = Search
     any_aim: ClassVar[bool] = False
+    any_space: ClassVar[bool] = False
 
     def why_not(self, form: BlackBox) -> str:
-        """Searches of the papers know one wish."""
+        """Searches of the papers know one wish, and list all settings."""
+        if form.space is not None and not self.any_space:
+            return f"{self.name} lists every setting; only some of them are allowed here, or they are too many"
         return "" if form.aim.cheapest or self.any_aim else f"{self.name} looks for the least cost only"
 
     def begin(self, form: BlackBox, seed: int) -> Search:
@@ -206,7 +209,7 @@ class SearchEngine(OneByOne[BlackBox, int]):
         if (chance := search.chance()) is not None:
             work["chance"] = chance
         if search.best < 0:
-            exhausted = len(form.journal) == len(form.configurations) and search.whole
+            exhausted = form.complete and search.whole
             status = Status.INFEASIBLE if exhausted and not form.failed else Status.NO_ANSWER
             return Answer(status, stop, work=work, engine=engine)
         return Answer(Status.FEASIBLE, stop, point=search.best, value=search.best_value, work=work, engine=engine)

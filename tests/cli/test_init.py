@@ -125,3 +125,26 @@ def test_semicolons_and_a_second_statistic(run: Callable[..., Any], tmp_path: Pa
     profile = json.loads((tmp_path / "profile.json").read_text())
     assert profile["tables"]["m-t4-16-gb"]["std"] == [0.2, 0.3]
     assert "always takes the time" not in ran.out
+
+
+def test_yaml_is_written_with_comments_and_solved_as_json_is(run: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("ruamel.yaml")
+    for more, name in ((["--yaml"], "yaml"), ([], "json")):
+        assert run("init", *SAID, *more, "-o", str(tmp_path)).code == 0
+        ran = run("check", tmp_path / f"profile.{name}", tmp_path / f"slo.{name}")
+        assert ran.code == 0, ran.err
+    text = (tmp_path / "slo.yaml").read_text()
+    assert "# - an instance has its machine to itself" in text
+    asked = [hp.load_inputs(tmp_path / f"profile.{name}", tmp_path / f"slo.{name}") for name in ("yaml", "json")]
+    assert asked[0].digests == asked[1].digests
+
+
+def test_a_repair_is_written_into_a_yaml_file_beside_its_comments(run: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("ruamel.yaml")
+    assert run("init", *SAID, "--yaml", "--budget", "0.2", "-o", str(tmp_path)).code == 0
+    files = [tmp_path / "profile.yaml", tmp_path / "slo.yaml"]
+    ran = run("solve", *files, "--apply-repair", "1", "-o", tmp_path / "changed.yaml")
+    assert ran.code == 0, ran.err
+    changed = (tmp_path / "changed.yaml").read_text()
+    assert "# what may be spent, at most" in changed
+    assert run("solve", files[0], tmp_path / "changed.yaml").code == 0

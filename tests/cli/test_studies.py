@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 
 def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], files: Any) -> None:
@@ -67,3 +74,24 @@ def test_robust_says_margins_and_machines_for_a_box(run: Callable[..., Any], fil
     assert '"base": [' in ran.out
     for wrong in (["--robust", "--vary", "budget=1:2"], ["--robust", "--box", "speed=1"], ["--robust", "--gamma", "2"]):
         assert run("whatif", files.profile, files.slo, *wrong).code == 2
+
+
+@pytest.mark.slow
+def test_what_a_killed_command_found_is_not_asked_again(files: Any) -> None:
+    """Killed as hard as can be, in the middle; the second command says the same as one that was left alone."""
+    journal = files.folder / "study.jsonl"
+    asked = ["whatif", files.profile, files.slo, "--vary", "budget=1:3:41", "--no-confirm", "--json", "--jobs", "2"]
+    code = f"import sys; sys.argv = {['hetplan', *asked]!r}; from hetplan.cli import main; main()"
+    kept = code.replace("'--jobs'", f"'--journal', {str(journal)!r}, '--jobs'")
+    first = subprocess.Popen([sys.executable, "-c", kept], stdout=subprocess.DEVNULL, start_new_session=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    done = journal.read_bytes().count(b"\n")
+    assert 5 < done < 60
+    again = subprocess.run([sys.executable, "-c", kept], capture_output=True, check=True)
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert again.stdout.splitlines()[-1] == alone.stdout.splitlines()[-1]
+    assert len(set(journal.read_bytes().splitlines())) == journal.read_bytes().count(b"\n") > done

@@ -36,8 +36,9 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
     places = sorted({worker.host for worker in plan.workers if worker.host})
     box = {"target": "here", "hardware": hardware, "plays": places, "machines": 64, "enforcement": "none"}
     # Operators of compound queries have no tables: their times are measured per configuration.
-    operators = [{"kind": "sleep", "ms": 1.0}] if question == "compound" else [{"kind": "sleep"}]
-    deployment = deploy(profiles=[files["profile"]], slo=files["slo"], hosts={"box": box}, models=operators)
+    deployment = deploy(
+        profiles=[files["profile"]], slo=files["slo"], hosts={"box": box}, models=[{"kind": "sleep"}], **measured
+    )
     client = Client(deployment.apply(plan).endpoint)
     served = sorted({load.app for worker in plan.workers for load in worker.loads if load.app} | set(plan.routing))
     assert served

@@ -38,3 +38,18 @@ def test_the_whole_loop_of_text(tmp_path: Path) -> None:
         assert row in ran.stdout, row
     assert "never" not in ran.stdout
     assert " x 200" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_question_answerer_from_search_to_drift(tmp_path: Path) -> None:
+    example = EXAMPLE.parents[1] / "rag" / "run.py"
+    ran = subprocess.run(
+        [sys.executable, str(example), "--quick", "--keep", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
+    rows = ran.stdout.splitlines()
+    assert any(row.startswith("response_ms p95") for row in rows)
+    first, second = (number for number, row in enumerate(rows) if row.startswith("$ hetplan watch"))
+    assert "nothing has drifted" in rows[first + 1]
+    assert "accuracy of ask has drifted" in "".join(rows[second:])
+    assert not list((tmp_path / "running").glob("**/*.pid"))

@@ -28,7 +28,7 @@ PROFILE: dict[str, Any] = {
     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
 }
-SERIES = (60.0, 60.0, 180.0, 60.0)
+SERIES = (60.0, 60.0, 300.0, 60.0)
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
     "limits": {"survive": {"zones": 1, "keep": 1.0}},
@@ -58,7 +58,7 @@ def part(rate: float, a: int, b: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def day(counts: tuple[tuple[int, int], ...] = ((1, 1), (1, 1), (3, 1), (1, 1)), **more: Any) -> tuple[Plan, Any]:
+def day(counts: tuple[tuple[int, int], ...] = ((1, 1), (1, 1), (5, 1), (1, 1)), **more: Any) -> tuple[Plan, Any]:
     sizes = sorted(set(zip(SERIES, counts, strict=True)))
     names = {size: f"rank-{n}" for n, size in enumerate(sizes)}
     plan = Plan.model_validate(
@@ -84,15 +84,15 @@ def test_hours_alike_are_played_once_and_stand_for_all() -> None:
     assert [hour.as_played for hour in report.hours] == ["p0", "p0", "p2", "p3"]
     assert report.windows == 3
     assert report.stands_for == pytest.approx(3600 * sum(SERIES))
-    assert report.played < 0.4 * report.stands_for
+    assert report.played < 0.5 * report.stands_for
     assert report.ok
     assert all(hour.in_time["rank"].value > 0.97 for hour in report.hours)
 
 
 def test_machines_start_ahead_of_the_hour() -> None:
-    """Three times the load in the third hour: in time from its first minute, though a machine takes 40 s to start."""
+    """Five times the load in the third hour: in time from its first minute, though machines take 40 s to start."""
     report = play_day(*day(), HOW)
-    assert report.hours[2].in_time["rank"].value > 0.98
+    assert report.hours[2].in_time["rank"].value > 0.992
     small = play_day(*day(((1, 1), (1, 1), (1, 0), (1, 1))), HOW)
     assert small.hours[2].in_time["rank"].value < 0.7
     assert [one.split(":")[0] for one in small.broken] == ["p2"]
@@ -101,7 +101,7 @@ def test_machines_start_ahead_of_the_hour() -> None:
 
 
 def test_the_worst_hour_of_a_failure_is_found() -> None:
-    """Without zone a, one machine is left of four where 180 a second come; 60 a second are carried by one."""
+    """Without zone a, one machine is left of six where 300 a second come; 60 a second are carried by one."""
     report = play_day(*day(), HowPlayed(seeds=2, queries=4e4, situations=("zone a lost", "zone b lost")))
     lost = {one.situation: one for one in report.failures}
     assert lost["zone a lost"].period == "p2"
@@ -115,12 +115,12 @@ def test_the_worst_hour_of_a_failure_is_found() -> None:
 
 
 def test_spot_machines_come_and_go_as_recorded(tmp_path: Path) -> None:
-    """The one spot machine is gone for the busy hour: three machines carry 180 a second worse than four."""
+    """The one spot machine is gone for the busy hour: three machines carry 300 a second worse than four."""
     file = tmp_path / "spot.json"
     file.write_text(json.dumps({"metadata": {"gap_seconds": 1800}, "data": [16, 16, 16, 16, 0, 0, 16, 16]}))
     record = read_spot(file)
     assert record == SpotRecord(1800.0, (16, 16, 16, 16, 0, 0, 16, 16))
-    counts = ((1, 1), (1, 1), (2, 1), (1, 1))
+    counts = ((1, 1), (1, 1), (3, 1), (1, 1))
     there = play_day(*day(counts), HOW)
     gone = play_day(*day(counts), HowPlayed(seeds=2, queries=4e4, situations=(), spot={"b-spot": record}))
     assert gone.taken == 1

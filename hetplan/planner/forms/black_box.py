@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.form import Form
+from hetplan.planner.forms.space import Space
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:
@@ -207,6 +208,8 @@ class BlackBox(Form[int]):
     `ordered` says of which knobs the levels have an order, near ones alike (of none where it is empty).
     The value of a plan is its least cost per hour within the latency target, among those whose accuracy passes; where
     `aim` seeks another figure, the best of that within these limits and the budget (of several, of the first).
+    Where not all settings are allowed, or they are too many to be listed, `space` says which there are; then a plan is
+    the number of its row in `space` x placements + placement. `alike` are knobs of the same levels.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
     relied upon.
@@ -239,6 +242,8 @@ class BlackBox(Form[int]):
     old: tuple[Measured, ...] = ()
     drift: float = 0.0
     aim: Aim = Aim()
+    space: Space | None = None
+    alike: tuple[tuple[int, ...], ...] = ()
     journal: dict[int, Measured] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -248,13 +253,25 @@ class BlackBox(Form[int]):
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.levels))
 
     def __len__(self) -> int:
-        return len(self.configurations) * len(self.placements)
+        return self.settings * len(self.placements)
+
+    @property
+    def settings(self) -> int:
+        """How many configurations there are (at most, where they are too many to be listed)."""
+        if self.space is None:
+            return math.prod(self.levels)
+        return self.space.product if self.space.count is None else self.space.count
+
+    @property
+    def complete(self) -> bool:
+        """Whether every configuration was measured, or set aside."""
+        return len(self.journal) == self.settings
 
     def size(self) -> dict[str, int]:
         """Plans, configurations, placements; how many were measured, for how many seconds of the reference."""
         return {
-            "plans": len(self),
-            "configurations": len(self.configurations),
+            "plans": self.settings * len(self.placements),
+            "configurations": self.settings,
             "placements": len(self.placements),
             "measured": len(self.journal),
             "gpu_s": round(sum(found.gpu_s for found in self.journal.values())),
@@ -443,15 +460,15 @@ class BlackBox(Form[int]):
 
         if answer.status is Status.UNBOUNDED:
             return Certificate(faults=("unbounded, yet there are only finitely many plans",))
-        all_measured = len(self.journal) == len(self.configurations)
         if answer.status is Status.INFEASIBLE:
-            if not all_measured:
+            if not self.complete:
                 return Certificate(faults=("infeasible, yet some configurations were not measured",))
             return Certificate(infeasible=Vouched.CERTIFIED)
         if answer.point is None:
             return Certificate()
-        if not 0 <= answer.point < len(self):
-            return Certificate(faults=(f"plan {answer.point} is none of the {len(self)}",))
+        most = (len(self.configurations) if self.space is None else self.space.product) * len(self.placements)
+        if not 0 <= answer.point < most:
+            return Certificate(faults=(f"plan {answer.point} is none of the {most}",))
         value = self.value(answer.point)
         if not np.isfinite(value):
             return Certificate(faults=(f"plan {answer.point} does not meet its targets by what was measured",))

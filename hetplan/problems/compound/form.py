@@ -13,6 +13,7 @@ import numpy as np
 from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
 from hetplan.planner.forms.packing import Choice, Items, Packing
+from hetplan.planner.forms.space import Rule, Space
 from hetplan.problems import ladder
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 MOST_PLANS = 500_000
+MOST_PLACEMENTS = 20_000
 MOST_OPERATORS = 12
 CHEAPEST = Wish("max", True)
 NO_CAPS: Mapping[Figure, float] = {}
@@ -79,12 +81,46 @@ class Sought:
     @property
     def levels(self) -> tuple[int, ...]:
         """How many levels each knob has."""
-        return tuple(len(levels) for levels in self.pipeline.knobs.values())
+        return tuple(len(levels) for levels in self.pipeline.levels.values())
 
     @property
     def ordered(self) -> tuple[bool, ...]:
         """Which knobs have levels in an order: numbers, rising or falling."""
-        return tuple(_in_order(levels) for levels in self.pipeline.knobs.values())
+        names = () if self.pipeline.space is None else self.pipeline.space.unordered
+        return tuple(name not in names and _in_order(levels) for name, levels in self.pipeline.levels.items())
+
+    @property
+    def space(self) -> Space:
+        """Which settings there are, by the places of levels."""
+        levels, stated = self.pipeline.levels, self.pipeline.space
+        if stated is None:
+            return Space(self.levels)
+        place = {name: n for n, name in enumerate(levels)}
+
+        def condition(named: Mapping[str, Sequence[Any]]) -> tuple[tuple[int, frozenset[int]], ...]:
+            return tuple((place[k], frozenset(levels[k].index(level) for level in v)) for k, v in named.items())
+
+        return Space(
+            self.levels,
+            {place[knob]: condition(others) for knob, others in stated.matters.items()},
+            tuple(Rule(condition(rule.if_), condition(rule.then)) for rule in stated.rules),
+            tuple(tuple((place[name], tuple(map(float, levels[name]))) for name in chain) for chain in stated.rising),
+        )
+
+    @property
+    def wide(self) -> bool:
+        """Whether settings are drawn, not listed: some are not allowed, or they are too many."""
+        space = self.space
+        return bool(space.matters or space.rules or space.rising) or space.product * len(self.placements) > MOST_PLANS
+
+    @property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """Knobs of the same levels (names of models, say): what one does for one operator, it may for another."""
+        same: dict[tuple[Any, ...], list[int]] = {}
+        for n, (levels, ordered) in enumerate(zip(self.pipeline.levels.values(), self.ordered, strict=True)):
+            if not ordered and len(levels) > 1:
+                same.setdefault(tuple(map(str, levels)), []).append(n)
+        return tuple(tuple(group) for group in same.values() if len(group) > 1)
 
     @property
     def reachable(self) -> np.ndarray:
@@ -95,12 +131,16 @@ class Sought:
 
     def knobs(self, configuration: int) -> dict[str, Any]:
         """The levels of a configuration, by their names."""
-        at = np.unravel_index(configuration, self.levels) if self.levels else ()
-        return {knob: levels[int(k)] for (knob, levels), k in zip(self.pipeline.knobs.items(), at, strict=True)}
+        at = Space(self.levels).row(int(configuration))
+        return {knob: levels[k] for (knob, levels), k in zip(self.pipeline.levels.items(), at, strict=True)}
+
+    def configuration(self, knobs: Mapping[str, Any]) -> int:
+        """The number of a configuration; raises where a knob is missing, or has no such level."""
+        return Space(self.levels).number([levels.index(knobs[knob]) for knob, levels in self.pipeline.levels.items()])
 
     def operators(self) -> tuple[Operator, ...]:
         """The steps in an order in which everything comes after what it needs."""
-        knobs, place = list(self.pipeline.knobs), {name: n for n, name in enumerate(self.order)}
+        knobs, place = list(self.pipeline.levels), {name: n for n, name in enumerate(self.order)}
         return tuple(
             Operator(
                 name=name,
@@ -136,6 +176,8 @@ class Sought:
             past=past,
             name=self.app_id,
             aim=self.aim,
+            space=self.space if self.wide else None,
+            alike=self.alike,
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
@@ -203,6 +245,10 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
         faults.in_slo("$.objective", why, "Plan them in two files, or turn a metric round.")
     if sought and not Aim(wish.of).cheapest and options.search not in ("struct", "struct-ci", "random"):
         faults.in_slo("$.objective", f"search={options.search} looks for the least cost only", "Use search=struct-ci.")
+    for one in sought:
+        if one.wide and not options.search.startswith("struct"):
+            why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
+            faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")
     faults.settle()
     return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
 
@@ -262,7 +308,7 @@ def _sought(
         metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
         metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(app, pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        _placements(pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
     )  # fmt: skip
 
 
@@ -341,22 +387,20 @@ def _placed(
 
 
 def _placements(
-    app: App,
     pipeline: Pipeline,
     order: tuple[str, ...],
     tiers: tuple[Tier, ...],
     names: tuple[str, str],
     faults: Faults,
 ) -> np.ndarray:
-    """Every tier for every operator that it has room for, once per stream."""
-    (app_id, pipeline_id), streams = names, app.demand.streams or 1
+    """Every tier for every operator that one machine of it has room for."""
+    app_id, pipeline_id = names
     smallest = min(pipeline.share_grid, default=0.125)
     allowed = []
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        wanted = {kind: amount * streams for kind, amount in {**needs, **gpu}.items()}
-        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu} if tier.own else wanted)]
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
             remedy = "Lower what it needs, or add a larger machine."
@@ -364,10 +408,9 @@ def _placements(
             fits = [0]
         allowed.append(fits)
     placements = math.prod(len(fits) for fits in allowed)
-    settings = math.prod(len(levels) for levels in pipeline.knobs.values())
-    if placements * settings > MOST_PLANS:
-        why = f"{app_id} has {settings} settings in {placements} placements; {MOST_PLANS} plans are the most"
-        faults.in_profile(f"$.pipelines.{pipeline_id}", why, "List fewer levels, join operators, or use fewer tiers.")
+    if placements > MOST_PLACEMENTS:
+        why = f"{app_id} may be placed in {placements} ways; {MOST_PLACEMENTS} are the most"
+        faults.in_profile(f"$.pipelines.{pipeline_id}", why, "Join operators, or use fewer tiers.")
         return np.zeros((1, len(order)), dtype=np.int64)
     return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))
 

@@ -38,6 +38,8 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+MOST_ITEMS = 48
+"""Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 MOST_ON_FRONT = 200
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
@@ -95,7 +97,9 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     confirmed, chance = False, None
     try:
         running = _incumbent(asked.start, sought, form)
-        answer = ask(form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options))
+        answer = ask(
+            form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options, wide=form.space is not None)
+        )
         best = -1 if answer.point is None else answer.point // len(form.placements)
         chance = answer.work.get("chance")
         if options.confirm:
@@ -109,14 +113,20 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         text = "measuring ended before its plan was confirmed: it rests on what the search measured"
         notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
-    if past is not None and not form.past:
+    if past is not None and form.space is not None:
+        text = f"the history is not used where settings of {sought.pipeline_id} are drawn instead of listed"
+        notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
+        stage = replace(stage, notices=(*stage.notices, notice))
+    elif past is not None and not form.past:
         text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
     return stage
 
 
-def _engine(options: CompoundOptions) -> str:
+def _engine(options: CompoundOptions, *, wide: bool) -> str:
+    if wide:
+        return "wide"
     name = "random-plans" if options.search == "random" else options.search
     return name if options.engine == "light" else f"{name}-botorch"
 
@@ -171,7 +181,7 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         waited_before(asked.start, sought.app_id),
         "" if ways else _why(everywhere, sought),
     )
-    whole = len(form.journal) == len(form.configurations) and not form.failed
+    whole = form.complete and not form.failed
     return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole)
 
 
@@ -277,9 +287,8 @@ def _way(
             share[name] = share_of.get(name, 1.0)
             size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-        size = {kind: amount * sought.streams for kind, amount in size.items()}
-        demand.update(size)
-        items += [] if tier.own else [Item(tier.name, name, size)]
+        demand.update({kind: amount * sought.streams for kind, amount in size.items()})
+        items += [] if tier.own else _items(tier, name, size, sought.streams)
     rows, where = found.rows, form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
@@ -291,6 +300,15 @@ def _way(
         at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
     )  # fmt: skip
     return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
+
+
+def _items(tier: Tier, name: str, size: Mapping[str, float], streams: int) -> list[Item]:
+    """An operator's streams in bundles, each on one machine: single streams, of very many as few as fit together."""
+    bundle = -(-streams // MOST_ITEMS)
+    fits = [int(tier.room.get(k, 0.0) / a + 1e-9) for k, a in size.items() if a > 0 and k not in tier.elsewhere]
+    bundle = max(1, min([bundle, *fits]))
+    counts = [bundle] * (streams // bundle) + ([streams % bundle] if streams % bundle else [])
+    return [Item(tier.name, name, {kind: n * amount for kind, amount in size.items()}, n) for n in counts]
 
 
 def _interval(found: Measured) -> tuple[float, float]:
@@ -384,14 +402,14 @@ def _incumbent(start: Plan | None, sought: Sought, form: BlackBox) -> int | None
         return None
     names = [tier.name for tier in sought.tiers]
     try:
-        at = [list(levels).index(knobs[knob]) for knob, levels in sought.pipeline.knobs.items()]
+        c = sought.configuration(knobs)
         tiers = np.array([names.index(placement[name]) for name in sought.order])
     except (KeyError, ValueError):
         return None
     where = np.flatnonzero((form.placements == tiers).all(axis=1))
     if not where.size:
         return None
-    return int(np.ravel_multi_index(at, sought.levels)) * len(form.placements) + int(where[0])
+    return c * len(form.placements) + int(where[0])
 
 
 def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
@@ -421,14 +439,9 @@ def _by_share(way: Way) -> float:
 
 def _why(form: BlackBox, sought: Sought) -> str:
     """Which target binds, and the least relaxation among what was measured."""
-    done = len(form.journal) == len(form.configurations)
+    done = form.complete
     known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
     passing = [found for found in known if found.passes]
-    if sought.streams > 1 and any(float(form.at_full(found).min()) <= form.limit_s for found in passing):
-        return (
-            f"its {sought.streams} streams take {sought.streams} times what one takes, of one machine per operator, "
-            f"which none has; write them as {sought.streams} applications, or add larger machines"
-        )
     scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
@@ -467,8 +480,7 @@ def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
 
 def _record(sought: Sought, plan: Any) -> Measured | None:
     try:
-        at = [list(levels).index(plan["knobs"][knob]) for knob, levels in sought.pipeline.knobs.items()]
-        c = int(np.ravel_multi_index(at, sought.levels)) if at else 0
+        c = sought.configuration(plan["knobs"])
         if plan["verdict"] == Verdict.SET_ASIDE:
             return Measured(c, reason=str(plan.get("reason", "set aside")))
         found = Measured(

@@ -277,8 +277,10 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
         (lambda profile, app: app["quality"].update(min=7), "in its metric.s range"),
         (lambda profile, app: app.pop("quality"), "accuracy target"),
         (
-            lambda profile, app: profile["pipelines"]["acg"]["knobs"].update(coder=list(range(9999))),
-            "plans are the most",
+            lambda profile, app: profile["pipelines"]["acg"]["nodes"].update(
+                {f"n{k}": {"device": "gpu"} for k in range(9)}
+            ),
+            "20000 are the most",
         ),
         (
             lambda profile, app: profile["hardware"].pop("v100") and profile["offers"].pop("v100-gpu"),

@@ -147,6 +147,9 @@ def test_the_command_writes_the_files_and_says_what_it_found(tmp_path: Path) -> 
     slo: dict[str, Any] = json.loads((tmp_path / "out" / "slo.json").read_text())
     assert slo["apps"]["web"]["demand"]["arrivals"] == {"process": "poisson"}
     assert (tmp_path / "out" / "rates.csv").is_file()
+    ran = CliRunner().invoke(build_app(), [*asked, "--yaml", "--force"])
+    assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "out" / "slo.yaml").read_text().startswith("format: ")
 
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -1,0 +1,106 @@
+"""How far long work is and how long it will still take; lines that fit a narrow terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hetplan.drawing.svg import short
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Event
+
+__all__ = ["Pace", "folded", "now_and_then", "on_terminal"]
+
+SECONDS_BETWEEN_LINES = 30.0
+"""How often long work says where it is, where nobody sits at a terminal."""
+
+
+class Pace:
+    """How far work is, and how long what remains will take at the pace so far.
+
+    >>> from hetplan.planner.contract import Event
+    >>> clock = iter([0.0, 10.0])
+    >>> pace = Pace(lambda: next(clock))
+    >>> pace.text(Event("simulate", "1 of 5 runs", done=0.2)), pace.text(Event("simulate", "3 of 5 runs", done=0.6))
+    ('1 of 5 runs, 20%', '10 s, 3 of 5 runs, 60%, about 10 s left')
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: dict[str, tuple[float, float]] = {}
+
+    def text(self, event: Event) -> str:
+        """An event in a line."""
+        now = self._clock()
+        at, done_then = self._begun.setdefault(event.what, (now, event.done or 0.0))
+        took = max(event.seconds, now - at)
+        figures = [
+            f"{name} {short(value)}"
+            for name, value in (("value", event.value), ("bound", event.bound))
+            if value is not None
+        ]
+        parts = [*([f"{took:.0f} s"] if took >= 1 else []), event.detail or event.what, *figures]
+        if event.done is not None:
+            parts.append(f"{event.done:.0%}")
+            came, passed = event.done - done_then, now - at
+            if came > 0.02 and passed >= 1.0 and event.done < 1.0:
+                parts.append(f"about {_span(passed * (1.0 - event.done) / came)} left")
+        return ", ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    """A length of time in round words.
+
+    >>> _span(12.3), _span(200.0), _span(9000.0)
+    ('12 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def now_and_then(note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[Event], None]:
+    """Say where long work is, every half minute."""
+    pace, said = Pace(clock), clock()
+
+    def show(event: Event) -> None:
+        nonlocal said
+        text = pace.text(event)
+        if clock() - said >= SECONDS_BETWEEN_LINES:
+            said = clock()
+            note(text)
+
+    return show
+
+
+@contextmanager
+def on_terminal() -> Iterator[Callable[[Event], None]]:
+    """A line at the foot of a terminal that says where the work is."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    pace = Pace()
+    with Console(stderr=True).status("planning") as status:
+
+        def show(event: Event) -> None:
+            if event.what == "compile":
+                status.console.print(escape(event.detail))
+            else:
+                status.update(escape(pace.text(event)))
+
+        yield show
+
+
+def folded(line: str) -> str:
+    """The line on several where the terminal is too narrow for it, the further ones indented as the first."""
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width:
+        return line
+    indent = " " * min(len(line) - len(line.lstrip()), width // 2)
+    more = textwrap.wrap(line.strip(), max(width - len(indent), 10), break_on_hyphens=False, break_long_words=False)
+    return "\n".join(indent + part for part in more)

@@ -1,0 +1,192 @@
+"""YAML as another way to write the same documents: read as JSON would be, written with comments, edited with them kept.
+
+A YAML file says what a JSON file can say and no more: objects, lists, texts, numbers, true, false and null, read by the
+rules of JSON (``yes`` and ``2024-01-01`` are texts). Tags of other kinds, anchors and several documents are refused, as
+is a key that is there twice. So a document has the same digest in both. ruamel.yaml is needed to read and to edit
+(extra ``yaml``); writing needs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from hetplan.errors import InputError
+from hetplan.profiles.json_path import json_path, shortened_text
+from hetplan.profiles.plain_data import MOST_LEVELS, too_deep
+
+__all__ = ["edited_yaml", "is_yaml", "read_yaml", "write_yaml"]
+
+Steps = tuple[str | int, ...]
+
+_KNOWN = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")}
+_KNOWN |= {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
+_WORDS = {"null": None, "~": None, "": None, "true": True, "false": False}
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
+
+
+def is_yaml(name: object) -> bool:
+    """Whether a file is YAML, by its name.
+
+    >>> is_yaml("slo.yaml"), is_yaml("slo.json")
+    (True, False)
+    """
+    return str(name).lower().endswith((".yaml", ".yml"))
+
+
+def read_yaml(text: str, *, file: str) -> Any:
+    """The document of a YAML text; InputError names the line of what is no plain data."""
+    yaml = _ruamel(file)
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        node = yaml.compose(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        remedy = "Mend the text there; an object's lines have one depth, and texts with a colon are quoted."
+        raise InputError.one(file=file, why=f"YAML; {at}{shortened_text(problem)}", remedy=remedy) from None
+    except RecursionError:
+        too_deep(file)
+    if node is None:
+        remedy = "Start with format: hetplan/profile/1.0; `hetplan schema` says what may be there."
+        raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
+    return _value(node, (), file, set())
+
+
+def _ruamel(file: str) -> Any:
+    try:
+        from ruamel.yaml import YAML
+    except ImportError:
+        raise InputError.one(
+            file=file, why="YAML is read with ruamel.yaml, which is not installed",
+            remedy="pip install 'hetplan[yaml]', or write the file as JSON.",
+        ) from None  # fmt: skip
+    yaml = YAML(typ="rt", pure=True)
+    yaml.preserve_quotes = True
+    yaml.width = 120
+    return yaml
+
+
+def _value(node: Any, steps: Steps, file: str, seen: set[int]) -> Any:
+    if len(steps) > MOST_LEVELS:
+        too_deep(file)
+    if node.anchor is not None or id(node) in seen:
+        _refuse(node, steps, file, "no anchors: each thing is written out", "Write it out where it is meant.")
+    if str(node.tag) not in _KNOWN:
+        _refuse(node, steps, file, f"plain data; {node.tag} is a tag", "Take the tag out.")
+    seen.add(id(node))
+    if node.id == "scalar":
+        return _scalar(node, steps, file)
+    if node.id == "sequence":
+        return [_value(one, (*steps, place), file, seen) for place, one in enumerate(node.value)]
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if key.id != "scalar":
+            _refuse(key, steps, file, "keys that are texts", "Write a name before the colon.")
+        if key.value in found:
+            _refuse(key, (*steps, key.value), file, "every key once per object; this one is there twice",
+                    "Remove or rename one of the two.")  # fmt: skip
+        found[key.value] = _value(value, (*steps, key.value), file, seen)
+    return found
+
+
+def _scalar(node: Any, steps: Steps, file: str) -> Any:
+    text: str = node.value
+    if node.style is not None:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.match(text) and len(text) < 300:
+        return int(text)
+    if _NUMBER.match(text):
+        value = float(text)
+        if not math.isfinite(value):
+            _refuse(node, steps, file, "finite numbers that fit a double", "Leave a key out where there is no limit.")
+        return value
+    return text
+
+
+def _refuse(node: Any, steps: Steps, file: str, why: str, remedy: str) -> NoReturn:
+    at = f"{json_path(steps)} (line {node.start_mark.line + 1})"
+    raise InputError.one(file=file, path=at, why=why, remedy=remedy)
+
+
+def edited_yaml(text: str, edits: Sequence[tuple[Steps, Any]], *, file: str) -> str:
+    """The text with values changed or added; comments, order and quotes are kept.
+
+    >>> print(edited_yaml("limits:  # spent\\n  cost_per_hour: '3'\\n", [(("limits", "moves"), 2)], file=""), end="")
+    limits:  # spent
+      cost_per_hour: '3'
+      moves: 2
+    """
+    import io
+
+    read_yaml(text, file=file)
+    yaml = _ruamel(file)
+    document = yaml.load(text)
+    for steps, value in edits:
+        at = document
+        for step in steps[:-1]:
+            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
+        at[steps[-1]] = value
+    to = io.StringIO()
+    yaml.dump(document, to)
+    return to.getvalue()
+
+
+def write_yaml(document: Mapping[str, Any], comments: Mapping[Steps, str] | None = None) -> str:
+    """A document as YAML, with comments before the places that have one (`()`: at the top).
+
+    >>> print(write_yaml({"limits": {"cost_per_hour": "3"}, "apps": {}}, {("limits",): "what may be spent"}), end="")
+    # what may be spent
+    limits:
+      cost_per_hour: "3"
+    apps: {}
+    """
+    said = comments or {}
+    lines = [f"# {line}".rstrip() for line in said.get((), "").splitlines()]
+    return "\n".join([*lines, *_block(document, (), "", said)]) + "\n"
+
+
+def _block(value: Any, steps: Steps, indent: str, said: Mapping[Steps, str]) -> Iterator[str]:
+    items: list[tuple[str, str | int, Any]]
+    if isinstance(value, Mapping):
+        items = [(f"{_key(key)}:", key, one) for key, one in value.items()]
+    else:
+        items = [("-", place, one) for place, one in enumerate(value)]
+    for head, step, one in items:
+        at = (*steps, step)
+        yield from (f"{indent}# {line}" for line in said.get(at, "").splitlines())
+        if _is_flow(one):
+            yield f"{indent}{head} {_flow(one)}"
+        elif head == "-":
+            first, *rest = _block(one, at, indent + "  ", said)
+            yield f"{indent}- {first.strip()}" if not first.lstrip().startswith("#") else f"{indent}-\n{first}"
+            yield from rest
+        else:
+            yield f"{indent}{head}"
+            yield from _block(one, at, indent + "  ", said)
+
+
+def _is_flow(value: Any) -> bool:
+    """Scalars, what is empty, and lists without objects are written in one line."""
+    if isinstance(value, Mapping):
+        return not value
+    if isinstance(value, list | tuple):
+        return not value or all(not isinstance(one, Mapping) and _is_flow(one) for one in value)
+    return True
+
+
+def _flow(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _key(key: str) -> str:
+    return key if _PLAIN.match(key) and key not in _WORDS else json.dumps(key, ensure_ascii=False)
