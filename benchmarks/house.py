@@ -126,9 +126,9 @@ def named(tree: Path) -> set[str]:
     """The rooms whose parts the registry names and loads when they are asked for."""
     text = (tree / "hetplan" / "registry.py").read_text()
     words = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
-    return {
-        room_of(word.removeprefix("hetplan.")) for word in words if str(word).startswith("hetplan.") and ":" in word
-    }
+    places = [str(word).removeprefix("hetplan.") for word in words if str(word).startswith("hetplan.")]
+    # A fleet asks the questions of its parts through the front door, which is where the arrows begin.
+    return {room_of(place) for place in places if ":" in place} - {room_of("front_door:plan_for")}
 
 
 def picture(tree: Path = ROOT) -> str:

@@ -26,12 +26,14 @@ import io
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
+from hetplan.planner.spread import Spread, Task
+from hetplan.profiles.canonical import digest
 from hetplan.replanned import PLAYED, Recipes
 from hetplan.serving.system import System
 from hetplan.serving.targets import response_targets
@@ -173,8 +175,12 @@ def compare_ways(
     *,
     on_event: Callable[[Event], None] | None = None,
     cancel: threading.Event | None = None,
+    spread: Spread | None = None,
 ) -> Comparison:
-    """Every way at the cheapest setting that reaches the same share of queries in time, under the same queries."""
+    """Every way at the cheapest setting that reaches the same share of queries in time, under the same queries.
+
+    With a `spread` the ways are tuned side by side, and what its journal has is not played again.
+    """
     unknown = [way for way in what.ways if way not in WAYS]
     if unknown:
         raise InputError.one(
@@ -186,18 +192,45 @@ def compare_ways(
             remedy=f"Compare plans of {', '.join(PLAYED)}.",
         )  # fmt: skip
     bench = _Bench(plan, inputs, what, cancel)
-    rows = []
-    for way in what.ways:
-        if on_event is not None:
-            on_event(Event("compare", way))
-        row = bench.row(way)
-        if row is not None:
-            rows.append(row)
+    if spread is not None:
+        spread.of = digest({"inputs": dict(inputs.digests), "plan": plan.digest, "what": repr(what)})
+        with spread:
+            found = spread.all(_tuned_way, (plan, inputs, what), [{"way": way} for way in what.ways], about="ways")
+        rows = [row for one in found if (row := _read_way(one)) is not None]
+    else:
+        rows = []
+        for way in what.ways:
+            if on_event is not None:
+                on_event(Event("compare", way))
+            row = bench.row(way)
+            if row is not None:
+                rows.append(row)
     least = bench.least()
     return Comparison(
         tuple(rows), bench.course.attain, what.length_s / 3600.0, inputs.slo.limits.currency, least,
         "the question's certified bounds for the rates that come, less the share that may be late",
     )  # fmt: skip
+
+
+def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: threading.Event | None) -> dict[str, Any]:
+    """One way, tuned, as plain data; a bench of its own, so that it does not matter who is first."""
+    row = _Bench(*shared, cancel).row(task["way"])
+    if row is None:
+        return {"way": None}
+    best = None if row.best is None else row.tried.index(row.best)
+    return {"way": row.way, "note": row.note, "best": best, "tried": [asdict(one) for one in row.tried]}
+
+
+def _read_way(found: Mapping[str, Any]) -> Tuned | None:
+    if found["way"] is None:
+        return None
+    tried = tuple(
+        Played(**{**one, "costs": tuple(one["costs"]),
+                  "stretches": {app: tuple(part) for app, part in one["stretches"].items()}})
+        for one in found["tried"]
+    )  # fmt: skip
+    best = None if found["best"] is None else tried[found["best"]]
+    return Tuned(found["way"], best, tried, found["note"])
 
 
 class _Bench:

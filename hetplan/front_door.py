@@ -232,6 +232,10 @@ def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
+    if plan.parts is not None:
+        from hetplan.verifier.fleet import verify_fleet
+
+        return verify_fleet(plan, inputs)
     report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"

@@ -46,6 +46,7 @@ PROBLEMS = {
     "variants": "hetplan.problems.variants.question:Variants",
     "compound": "hetplan.problems.compound.question:Compound",
     "llm": "hetplan.problems.llm.question:LlmQuestion",
+    "fleet": "hetplan.problems.fleet.question:FleetQuestion",
 }
 """Question -> the class that poses it."""
 
@@ -109,10 +110,12 @@ CHECKS = {
     "variants": "hetplan.verifier.variants:check",
     "compound": "hetplan.verifier.compound:check",
     "llm": "hetplan.verifier.llm:check",
+    "fleet": "hetplan.verifier.fleet:check",
 }
 """Question -> the check that the verifier makes of its promise."""
 
 TOOLS = {
+    "fleet": {"plan_for": "hetplan.front_door:plan_for"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import hetplan as hp
+from hetplan import comparing
 from hetplan.cli.app import build_app
 from hetplan.comparing import WAYS, Compared, compare_ways
 from hetplan.dispatch.forecasting import Forecast
 from hetplan.errors import InputError
+from hetplan.planner.spread import Spread
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
 from hetplan.simulator.following import Names
@@ -73,6 +76,30 @@ def test_csv_and_json_say_every_setting(compared: Any) -> None:
     assert float(said["cost_per_million_in_time"]) == pytest.approx(1e6 * hpa.cost_per_hour / timely)
     assert float(said["cost_per_month"]) == pytest.approx(730 * hpa.cost_per_hour)
     assert compared.as_dict()["ways"][0]["way"] == "plan"
+
+
+def test_ways_that_a_journal_has_are_not_played_again(
+    case: tuple[Any, Any], compared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95,
+                    ways=("plan", "HPA"))  # fmt: skip
+    first = compare_ways(*case, what, spread=Spread(journal=tmp_path / "ways.jsonl"))
+    assert list(first.rows) == [row for row in compared.rows if row.way in what.ways]
+    monkeypatch.setattr(comparing, "_tuned_way", _tuned_way)
+    again = compare_ways(*case, what, spread=Spread(journal=tmp_path / "ways.jsonl"))
+    assert again.as_csv() == first.as_csv()
+    with pytest.raises(InputError, match="another study"):
+        compare_ways(*case, replace(what, seed=3), spread=Spread(journal=tmp_path / "ways.jsonl"))
+
+
+def _tuned_way(*_: Any) -> Any:
+    raise AssertionError("played again")
+
+
+@pytest.mark.slow
+def test_ways_side_by_side_say_the_same(case: tuple[Any, Any], compared: Any) -> None:
+    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
+    assert compare_ways(*case, what, spread=Spread(jobs=2)).as_csv() == compared.as_csv()
 
 
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:

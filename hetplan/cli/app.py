@@ -77,6 +77,7 @@ _COMMANDS = (
             "hetplan compare now.json saving.json",
         ),
     ),
+    _Command("bill", "fleet_page:bill", "Plan", ("hetplan bill plan.json", "hetplan bill plan.json --csv bill.csv")),
     _Command("explain", "explain:explain", "Plan", ("hetplan explain plan.json profile.json slo.json",)),
     _Command("whatif", "whatif:whatif", "Plan", ("hetplan whatif profile.json slo.json --vary budget=1:5",)),
     _Command("show", "plans:show", "Plan", ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg")),

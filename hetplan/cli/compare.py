@@ -11,6 +11,7 @@ import typer
 from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
+from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def compare(
     every: Every = 15.0,
     csv: Csv = None,
     svg: Svg = None,
+    jobs: Jobs = 1,
+    on: On = None,
+    journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Set ways to serve one demand side by side, each at the cheapest setting that has as many queries in time.
@@ -88,7 +92,7 @@ def compare(
         chosen = tuple(name.strip() for name in ways.split(";")) if ways is not None else None
         what = _what(inputs, demand, mean, hours, attain=attain, ways=chosen, seeds=seeds, seed=seed, noise=noise,
                      every_s=every)  # fmt: skip
-        found = _run(out, tried, inputs, what)
+        found = _run(out, tried, inputs, what, {"jobs": jobs, "on": on, "journal": journal})
         for file, text in ((csv, found.as_csv), (svg, lambda: _picture(found))):
             if file is not None:
                 _write(file, text())
@@ -218,12 +222,15 @@ def _hours(text: str | None) -> tuple[float, float]:
     return found
 
 
-def _run(out: Output, plan: Plan, inputs: Inputs, what: Compared) -> Comparison:
+def _run(out: Output, plan: Plan, inputs: Inputs, what: Compared, where: dict[str, Any]) -> Comparison:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.comparing import compare_ways
+    from hetplan.planner.spread import Spread
 
     def work(cancel: threading.Event) -> Comparison:
-        return compare_ways(plan, inputs, what, on_event=show, cancel=cancel)
+        alone = where == {"jobs": 1, "on": None, "journal": None}
+        spread = None if alone else Spread(**where, on_event=show, cancel=cancel)
+        return compare_ways(plan, inputs, what, on_event=show, cancel=cancel, spread=spread)
 
     with progress(out) as show:
         return interruptible(work, say=out.note)

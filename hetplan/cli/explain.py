@@ -51,9 +51,9 @@ def explain(
             remedy = "Name both: hetplan explain plan.json profile.json slo.json."
             raise InputError.one(file=str(files[0]), why="a profile and an SLO file, or neither", remedy=remedy)
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
+        from hetplan.planner.spread import Spread
         from hetplan.profiles.load import load_inputs
         from hetplan.studies.explain import explain_for
-        from hetplan.studies.spread import Spread
 
         inputs = load_inputs(files[:-1], files[-1], state=state, measured=measured)
         with quiet_engines(out), progress(out) as show:

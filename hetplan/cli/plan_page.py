@@ -27,6 +27,13 @@ def show_plan(plan: Plan, page: Page, *, made_here: bool = False) -> None:
     """
     like = f", like {plan.method.like}" if plan.method.like else ""
     page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {plan.status}")
+    if plan.parts is not None:
+        from hetplan.cli.fleet_page import show_periods
+
+        show_periods(plan, page)
+        _claims(plan, page, made_here=made_here)
+        show_notices(plan.warnings, page)
+        return
     _workers(plan, page)
     _routing(plan, page)
     if plan.policies:

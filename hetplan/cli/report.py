@@ -35,6 +35,9 @@ Simulation = Annotated[
 Whatif = Annotated[
     Path | None, typer.Option("--whatif", metavar="FILE", help="What `hetplan whatif --json` wrote: its curves.")
 ]
+Compared = Annotated[
+    Path | None, typer.Option("--compare", metavar="FILE", help="What `hetplan compare --json` wrote of several ways.")
+]
 NoPlay = Annotated[bool, typer.Option("--no-simulation", help="Simulate nothing.")]
 Baselines = Annotated[bool, typer.Option("--baselines", help="Also play what people run today under the same queries.")]
 
@@ -47,6 +50,7 @@ def report(
     measured: Measured = None,
     simulation: Simulation = None,
     whatif: Whatif = None,
+    compared: Compared = None,
     baselines: Baselines = False,
     no_simulation: NoPlay = False,
     as_json: AsJson = False,
@@ -68,6 +72,9 @@ def report(
             given = replace(given, simulation=ways.pop("plan", None), baselines=ways)
         if whatif is not None:
             given = replace(given, whatif=_last_object(whatif, "curves", "hetplan whatif --json"))
+        if compared is not None:
+            ways = _last_object(compared, "comparison", "hetplan compare --json")
+            given = replace(given, compared=ways["comparison"])
         if files:
             play = simulation is None and not no_simulation
             given = _with_files(out, found, given, files, state, measured, play=play, baselines=baselines)

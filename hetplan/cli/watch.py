@@ -290,6 +290,11 @@ class _Deployed:
             return {}
         endpoint = self.deployment.endpoint()
         hosts = self.deployment.hosts
+        if hosts.watch.prometheus is not None:
+            from hetplan.executor.prometheus import arrived_by_prometheus
+
+            counted = arrived_by_prometheus(hosts.watch.prometheus, hosts.watch.query)
+            return {app: count for app, count in counted.items() if app not in self.streams}
         metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")

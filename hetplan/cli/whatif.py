@@ -119,8 +119,8 @@ def _found(
     how: Mapping[str, Any], *, most: int, confirm: bool, where: Mapping[str, Any],
 ) -> WhatIf:  # fmt: skip
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
+    from hetplan.planner.spread import Spread
     from hetplan.profiles.load import load_inputs
-    from hetplan.studies.spread import Spread
     from hetplan.studies.whatif import whatif_for
 
     inputs = load_inputs(profiles, slo, **beside)

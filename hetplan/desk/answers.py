@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +98,7 @@ class Answers:
         quick = {} if asked.get("confirm") else self._quick(asked)
         outcome = self._outcome({**asked, "options": quick}, cancel)
         page = Html("")
+        page.items(self._pins(asked, outcome, quick, cancel))
         page.text(f"{outcome.status}: {outcome.reason}", "bad" if outcome.plan is None else "")
         page.items(outcome.why)
         page.items(outcome.violations)
@@ -137,6 +138,26 @@ class Answers:
         label = str(asked.get("label") or path[-1])
         picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=about, limits=limits)
         return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
+
+    def _pins(
+        self, asked: Document, outcome: Outcome, options: Mapping[str, Any], cancel: threading.Event
+    ) -> Iterator[str]:
+        """What pinned machines cost: the first claim beside that of the plan without them, both sized alike."""
+        slo = _file(asked, "slo")
+        limits = slo.get("limits") if isinstance(slo.get("limits"), dict) else {}
+        instances = limits.get("instances") if limits else None
+        pins = {name: one for name, one in instances.items() if _pinned(one)} if isinstance(instances, dict) else {}
+        if not pins or outcome.plan is None or not outcome.claims:
+            return
+        free = {name: one for name, one in (instances or {}).items() if name not in pins}
+        other = {**asked, "slo": {**slo, "limits": {**(limits or {}), "instances": free}}, "options": options}
+        without = self._outcome(other, cancel, repairs=False)
+        named = ", ".join(f"{one[0]} of {name}" for name, one in pins.items())
+        if without.plan is None or not without.claims:
+            yield f"Pinned: {named}. Without pins there is no plan."
+            return
+        mine, best = outcome.claims[0], without.claims[0]
+        yield f"Pinned: {named}. {mine.about} is {short(mine.value)}; without pins it is {short(best.value)}."
 
     def _draw(self, page: Html, outcome: Outcome, asked: Document) -> None:
         assert outcome.plan is not None
@@ -225,6 +246,11 @@ def _file(asked: Document, name: str) -> dict[str, Any]:
                 remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
                 raise _wrong(f"slo.apps.{app}.demand.trace", "a file", "a server reads no files", remedy)
     return held
+
+
+def _pinned(bounds: object) -> bool:
+    """Whether a limit on machines leaves one number of them."""
+    return isinstance(bounds, list) and len(bounds) == 2 and bounds[0] == bounds[1]
 
 
 def _beside(asked: Document) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from hetplan.drawing.charts import Bar, Curve, Judged, bars, curves, judged, timeline_picture
 from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture, hardware_colours, load_words
 from hetplan.drawing.page import Html
-from hetplan.drawing.svg import clipped, short
+from hetplan.drawing.svg import clipped, colour_class, short
 
 __all__ = [
     "BillLine",
@@ -82,6 +82,7 @@ def report_page(given: Documents) -> str:
     _limits(page, plan)
     _whatif(page, given.whatif)
     _beside(page, given)
+    _compared(page, given.compared)
     _warnings(page, plan)
     _made_from(page, plan)
     return page.html()
@@ -473,6 +474,33 @@ def _whatif(page: Html, found: Document | None) -> None:
                     limits=axis.get("marks"),
                 )
             )
+
+
+def _compared(page: Html, found: Document | None) -> None:
+    """Ways to serve the same demand at their cheapest settings; money against lateness over all that was played."""
+    ways = [one for one in (found or {}).get("ways") or () if one.get("best")]
+    if found is None or not ways:
+        return
+    page.heading("Beside other ways to serve this demand")
+    money = found.get("currency") or "USD"
+    costs = [(str(one["way"]), float(one["best"]["cost_per_hour"])) for one in ways]
+    drawn = [Bar(name, cost, f"{short(cost)} {money}/h", colour_class(at)) for at, (name, cost) in enumerate(costs)]
+    page.picture(bars(drawn, title="cost per hour of each way"))
+    columns = ("way", "setting", "per hour", "per month", "per million in time", "late", "reached")
+    rows = []
+    for one in ways:
+        best = one["best"]
+        figures = (short(best.get(name)) for name in ("cost_per_hour", "cost_per_month", "cost_per_million_in_time"))
+        late = f"{best.get('late') or 0.0:.2%}"
+        reached = "yes" if one.get("reached") else one.get("note") or "no"
+        rows.append((one["way"], best.get("setting"), *figures, late, reached))
+    page.table(columns, rows, right=columns[2:6])
+    lines = []
+    for one in ways:
+        points = sorted((100.0 * float(each["late"]), float(each["cost_per_hour"])) for each in one.get("tried") or ())
+        lines.append(Curve(str(one["way"]), [late for late, _ in points], [cost for _, cost in points]))
+    if any(len(line.x) > 1 for line in lines):
+        page.picture(curves(lines, title="money against lateness", x="late, percent of queries", y=f"{money} per hour"))
 
 
 def _beside(page: Html, given: Documents) -> None:

@@ -87,6 +87,15 @@ class Security(Model):
         return self
 
 
+class WatchSettings(Model):
+    """Where `hetplan watch` reads what arrives, if not of the router."""
+
+    prometheus: str | None = Field(default=None, pattern=r"^https?://[^?#]+$", description="http://HOST:PORT")
+    query: str = Field(
+        default="sum by (app) (hetplan_queries_arrived_total)", description="PromQL: a counter per application"
+    )
+
+
 class TargetEntry(Model):
     """A way to start things: its kind, and the settings that the kind itself checks."""
 
@@ -237,7 +246,7 @@ class OpenaiModel(_Match):
 
 ModelRule = Annotated[SleepModel | OnnxModel | CommandModel | HttpModel | OpenaiModel, Field(discriminator="kind")]
 
-_OF_OTHER_TOOLS = ("evaluators", "measure", "watch", "extensions")
+_OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
 
 
 class HostsFile(Model):
@@ -252,6 +261,7 @@ class HostsFile(Model):
     limits: TimeLimits = Field(default_factory=TimeLimits)
     router: RouterSettings = Field(default_factory=RouterSettings)
     security: Security = Field(default_factory=Security)
+    watch: WatchSettings = Field(default_factory=WatchSettings)
     targets: Named[TargetEntry] = Field(min_length=1)
     hosts: Named[Machines] = Field(min_length=1)
     models: tuple[ModelRule, ...] = ()

@@ -89,7 +89,7 @@ def _text(
     }  # fmt: skip
     return {
         "kind": "openai", "command": _with_port(rule.command, words, at), "url": rule.url, "port": rule.port,
-        "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s,
+        "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s, "gpus": engine.gpus,
         "environment": dict(rule.environment),
     }  # fmt: skip
 

@@ -46,6 +46,10 @@ def wanted(
     """
     known = background if background is not None else Background.of(hosts)
     chosen = _period(plan, period)
+    if plan.parts is not None:
+        from hetplan.profiles.plan_periods import of_period
+
+        plan = of_period(plan, chosen).model_copy(update={"digest": plan.digest})
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)
     placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
     _check_counts(workers, hosts)

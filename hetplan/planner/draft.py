@@ -89,6 +89,8 @@ class Draft:
     repairs: tuple[Repair, ...] = ()
     extensions: Mapping[str, Any] = field(default_factory=dict)
     """What the plan carries for its reader, by name, beyond its own sections (`Plan.extensions`)."""
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """Sections that few plans have, by name: periods, parts, commitments, a bill."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False

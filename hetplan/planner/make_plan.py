@@ -139,6 +139,7 @@ def _assemble(
                 *draft.warnings,
             ),
             extensions=dict(draft.extensions),
+            **draft.sections,
         )
     )
 

@@ -10,25 +10,24 @@ from pydantic import BaseModel
 from hetplan.problems.faults import Faults
 from hetplan.profiles.slo import Slo
 
-__all__ = ["OF_FLEETS", "refuse"]
+__all__ = ["OF_FLEETS", "refuse", "refuse_only"]
 
-OF_FLEETS = {
-    "limits.offers": ("limits per offer are kept by the question fleet", "Leave it out, or ask fleet."),
-    "limits.survive.spot": ("lost spot machines are planned for by the question fleet", "Leave it out, or ask fleet."),
-    "limits.survive.keep": ("what is kept after failures is planned by the question fleet", "Leave it out."),
-    "horizon.repeats": ("one period is planned, once", "Leave it out, or ask fleet."),
-    "horizon.starts": ("one period is planned, and nothing starts within it", "Leave it out, or ask fleet."),
-    "apps.*.question": ("only a fleet has parts of several questions", "Leave it out, or ask fleet."),
-    "apps.*.demand.trace.period_s": ("rates per period are planned for by the question fleet", "Leave it out."),
-    "apps.*.demand.trace.percentile": ("rates per period are planned for by the question fleet", "Leave it out."),
-}
+OF_FLEETS = dict.fromkeys(
+    ("limits.offers", "limits.survive.spot", "limits.survive.keep", "horizon.repeats", "horizon.starts",
+     "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
+    ("only the question fleet plans with it", "Leave it out, or ask fleet."),
+)  # fmt: skip
 """Fields that only the question `fleet` keeps; every other one refuses them, besides its own."""
 
 
 def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
     """Name every stated field of `refused` ("apps.*.weight": why, remedy); a default that is written out is none."""
+    refuse_only(slo, {**OF_FLEETS, **refused}, faults)
+
+
+def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
+    """The same, of these fields and no others."""
     sections: dict[str, list[str]] = {}
-    refused = {**OF_FLEETS, **refused}
     for field in refused:
         parent, _, name = field.rpartition(".")
         sections.setdefault(parent, []).append(name)

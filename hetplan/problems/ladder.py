@@ -10,7 +10,7 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import App
 
-__all__ = ["LADDER", "compound", "llm", "outcomes", "pipeline", "policy", "pool", "variants"]
+__all__ = ["LADDER", "compound", "fleet", "llm", "outcomes", "pipeline", "policy", "pool", "variants"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 ANOTHER = "Take it out, or name another question with --question."
@@ -77,7 +77,24 @@ def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
     return (*_beside(inputs), *_pool(inputs))
 
 
+def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
+    """What keeps these files from asking for machines of several applications over time."""
+    slo = inputs.slo
+    if slo.horizon.periods > 1 or slo.limits.offers or slo.limits.survive.model_fields_set or _named(slo.apps.values()):
+        from hetplan.problems.fleet.fits import obstacles
+
+        return tuple(obstacles(inputs))
+    text = "there is one period, and nothing that may fail: each application has a question of its own"
+    one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
+    return (one,) * len(LADDER)  # any other question is nearer
+
+
+def _named(apps: Iterable[App]) -> bool:
+    return any(app.question is not None or app.demand.series is not None for app in apps)
+
+
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {
+    "fleet": fleet,
     "llm": llm,
     "compound": compound,
     "pipeline": pipeline,

@@ -17,7 +17,16 @@ from hetplan.errors import InputError
 from hetplan.profiles.line_journal import read_lines
 from hetplan.profiles.read_json import read_json
 
-__all__ = ["FORMAT", "JournalContent", "document_of", "is_journal", "key_of", "read_journal", "read_measured"]
+__all__ = [
+    "FORMAT",
+    "JournalContent",
+    "document_of",
+    "is_journal",
+    "journal_document",
+    "key_of",
+    "read_journal",
+    "read_measured",
+]
 
 FORMAT = "hetplan/journal/1.0"
 
@@ -135,3 +144,13 @@ def read_measured(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _lists(apps: Mapping[str, Any]) -> bool:
     return all(isinstance(plans, list) for plans in apps.values())
+
+
+def journal_document(source: object, name: str) -> dict[str, Any] | None:
+    """The document of a journal of measurements (JSON lines), or None where the source is something else."""
+    if isinstance(source, str | os.PathLike):
+        try:
+            source = Path(source).read_bytes()
+        except OSError:
+            return None
+    return document_of(read_journal(source, file=name)) if isinstance(source, bytes) and is_journal(source) else None

@@ -23,7 +23,6 @@ from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.mix import AboveLargestBin, count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
@@ -329,47 +328,18 @@ def _dangling(
 
 
 def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
-    """The SLO with every mix of observed sizes counted into its bins."""
-    faults: list[Fault] = []
-    changed: dict[str, Any] = {}
-    for name, app in slo.apps.items():
-        mix = app.demand.mix
-        if mix is None or mix.observed is None:
-            continue
-        try:
-            counted = count_into_bins(mix)
-        except AboveLargestBin as error:
-            faults.append(
-                Fault(
-                    file=file_of(("apps", name)),
-                    path=f"$.apps.{name}.demand.mix.observed[{error.number}]",
-                    value=str(list(error.size)),
-                    why="a size that some bin can hold: at most the largest, in every axis",
-                    remedy="Add a larger bin (and measure it), or drop the size.",
-                )
-            )
-            continue
-        if "output_tokens" in mix.axes:
-            continue  # what was seen is drawn from, and classes take the means of it
-        changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
-    return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults
+    if not any(app.demand.mix is not None and app.demand.mix.observed for app in slo.apps.values()):
+        return slo, []
+    from hetplan.profiles.observed import count_sizes
 
-
-def _journal(source: Given, name: str) -> Any:
-    """The document of a journal of measurements (JSON lines), or None where the source is something else."""
-    from hetplan.profiles.journal import document_of, is_journal, read_journal
-
-    if isinstance(source, str | os.PathLike):
-        try:
-            source = Path(source).read_bytes()
-        except OSError:
-            return None
-    return document_of(read_journal(source, file=name)) if isinstance(source, bytes) and is_journal(source) else None
+    return count_sizes(slo, file_of)
 
 
 def _measured(source: Given) -> Any:
     name = source_name(source, "measured")
-    document = _journal(source, name) or _document(source, "measured", name, Model)
+    from hetplan.profiles.journal import journal_document
+
+    document = journal_document(source, name) or _document(source, "measured", name, Model)
     if not isinstance(document, Mapping):
         raise InputError.one(
             file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."

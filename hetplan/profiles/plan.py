@@ -79,6 +79,7 @@ class Period(Model):
     end_s: NonNegative | None = None
     parts: tuple[Id, ...] | None = None
     actions: tuple[Action, ...] | None = None
+    failures: dict[str, tuple[Id, ...]] | None = Field(default=None, description="parts that run after a failure")
 
 
 class Binding(Remark):

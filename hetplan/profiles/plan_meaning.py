@@ -17,6 +17,7 @@ Meaning = Literal["runs", "claims", "remark"]
 
 RUNS = """
 question requires[] periods[].id periods[].start_s periods[].end_s periods[].parts[]
+periods[].failures.*[]
 workers[].id workers[].period workers[].hardware workers[].offer workers[].host workers[].count workers[].standby
 workers[].queue workers[].loads[].id workers[].loads[].app workers[].loads[].node workers[].loads[].variant
 workers[].loads[].at.* workers[].loads[].artifact workers[].loads[].knobs.* workers[].loads[].instances

@@ -52,8 +52,9 @@ def _parts(plan: Plan, period: Period) -> list[Part]:
 def of_period(plan: Plan, period: str | Period) -> Plan:
     """The plan of one period, as an ordinary plan of one period: simulated, exported and applied like any other.
 
-    Its promises are those of its parts. Its question is the one of its parts where they agree, else the plan's. A plan
-    without parts is returned as it is. The plan has no digest: nothing but `with_digest` gives one.
+    Its promises are those of its parts, and nothing is claimed of it (`status` heuristic). Its question is the one of
+    its parts where they agree, else the plan's. A plan without parts is returned as it is. The plan has no digest:
+    nothing but `with_digest` gives one.
     """
     found = period if isinstance(period, Period) else period_of(plan, period)
     if plan.parts is None:
@@ -88,6 +89,7 @@ def _ordinary(plan: Plan, parts: list[Part], period: Period) -> Plan:
         requires=tuple(one for one in plan.requires if one != PERIODS),
         question=questions.pop() if len(questions) == 1 else plan.question,
         method=alone.method if alone is not None else plan.method,
+        status="heuristic",
         inputs=plan.inputs,
         valid=Valid(rate_qps={app: span for part in parts for app, span in part.valid.rate_qps.items()}),
         periods=(period,),

@@ -227,18 +227,10 @@ class Arrivals(Model):
         if self.peak is not None and self.peak < 1:
             raise wrong("a peak is at least the mean: 1 or more", "Write peak rate / mean rate.", at=("peak",))
         if self.relative_rates is not None and self.stay_s is not None:
-            self._check_states(self.relative_rates, self.stay_s)
-        return self
+            from hetplan.profiles.slo_sections import check_states
 
-    def _check_states(self, rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
-        if len(rates) != len(stays) or len(rates) < 2:
-            raise wrong("one stay per rate, two states or more", "Give both lists one entry per state.", at=("stay_s",))
-        mean = sum(rate * stay for rate, stay in zip(rates, stays, strict=True)) / sum(stays)
-        if abs(mean - 1) > 1e-6:
-            better = ", ".join(f"{rate / mean:.6g}" for rate in rates) if mean > 0 else "at least one above 0"
-            raise wrong(
-                f"relative rates average 1 over the stays, not {mean:g}", f"Write [{better}].", at=("relative_rates",)
-            )
+            check_states(self.relative_rates, self.stay_s)
+        return self
 
 
 _PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}

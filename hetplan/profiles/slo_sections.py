@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hetplan.profiles.fields import Amount, Key, Model, Money, PositiveAmount, Real, Sha256
+from hetplan.profiles.fields import Amount, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
 from hetplan.profiles.profile import Link
 
-__all__ = ["Candidate", "Device", "TraceRef"]
+__all__ = ["Candidate", "Device", "TraceRef", "check_states"]
 
 
 class TraceRef(Model):
@@ -35,3 +35,15 @@ class Candidate(Model):
     weight: Amount | None = None
     price_per_hour: Money | None = None
     label: str | None = None
+
+
+def check_states(rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
+    """The states of mmpp arrivals: a stay for each, and rates whose mean over the stays is 1."""
+    if len(rates) != len(stays) or len(rates) < 2:
+        raise wrong("one stay per rate, two states or more", "Give both lists one entry per state.", at=("stay_s",))
+    mean = sum(rate * stay for rate, stay in zip(rates, stays, strict=True)) / sum(stays)
+    if abs(mean - 1) > 1e-6:
+        better = ", ".join(f"{rate / mean:.6g}" for rate in rates) if mean > 0 else "at least one above 0"
+        raise wrong(
+            f"relative rates average 1 over the stays, not {mean:g}", f"Write [{better}].", at=("relative_rates",)
+        )

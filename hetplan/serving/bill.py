@@ -13,14 +13,17 @@ __all__ = ["bill_of"]
 
 
 def bill_of(plan: Plan, inputs: Inputs) -> list[BillLine]:
-    """A line per group of workers; without a price where the profile says none."""
+    """A line per group of workers, without a price where the profile says none; nothing where it names no money."""
+    profile = inputs.profile
+    if not profile.offers and not any(run.price_per_hour for one in profile.variants.values() for run in one.runs):
+        return []  # every machine counts 1 then, which is no sum of money
     lines = []
     for worker in plan.workers:
         try:
             price = worker_price(inputs, worker)
         except (InputError, KeyError):
             price = None
-        offer = offer_of(inputs.profile, worker) or worker.hardware
+        offer = offer_of(profile, worker) or worker.hardware
         each = None if price is None else price / NANO
         lines.append(BillLine(worker.id, worker.count, worker.hardware, offer, each, worker.period))
     return lines

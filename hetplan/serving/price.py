@@ -28,6 +28,7 @@ __all__ = [
     "Price",
     "machine_price",
     "price_of",
+    "times",
 ]
 
 SLICES = ("gpu", "cpu_cores")

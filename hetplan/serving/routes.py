@@ -175,8 +175,8 @@ def _kinds(inputs: Inputs, app: App) -> tuple[dict[str, float], ...]:
 def _balancing(inputs: Inputs, app: App, dispatch: Any) -> tuple[Rule, Inner]:
     wanted = balancing_of(dispatch, inputs.slo.apps[app.id])
     if getattr(dispatch, "rule", "") == "chosen-plan/1":
-        # Each stream has a device for itself.
-        return Rule.SHARES, Inner.SHORTEST
+        # Each stream has a device, and on each machine an operator, for itself.
+        return Rule.SHORTEST, Inner.SHORTEST
     if wanted == "shortest_queue":
         return (Rule.SHORTEST if getattr(dispatch, "rule", "") == "queue-slack/1" else Rule.SHARES), Inner.SHORTEST
     if wanted == "round_robin":

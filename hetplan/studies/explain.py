@@ -19,6 +19,7 @@ from typing import Any
 
 from hetplan.front_door import Source
 from hetplan.planner.answer import Limits
+from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -31,7 +32,6 @@ from hetplan.profiles.state import State
 from hetplan.studies.axes import Files
 from hetplan.studies.comparison import per_million
 from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried
-from hetplan.studies.spread import Spread
 from hetplan.studies.whatif import study_digest
 
 __all__ = ["Absent", "Bound", "Explanation", "Other", "explain", "explain_for"]

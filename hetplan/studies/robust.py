@@ -8,11 +8,11 @@ added.
 
 **A box.** Each rate and each hardware's times may be off by a part, at most `gamma` of them at once (budgeted
 uncertainty, Bertsimas and Sim 2004). More demand and longer times are never easier, so the corners with `gamma` of them
-at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner, each with ways of
-its own. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a corner gets
-what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that holds, so it is
-said how far from the best the found one may be. With errors of prices too, fleets are compared by their bills with the
-`gamma` worst of these errors.
+at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner; queries may take
+other ways in each. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a
+corner gets what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that
+holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by their
+bills with the `gamma` worst of these errors.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.front_door import Source
+from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -36,7 +37,6 @@ from hetplan.profiles.state import State
 from hetplan.serving.price import machine_price
 from hetplan.studies.axes import Files
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
-from hetplan.studies.spread import Spread
 from hetplan.studies.whatif import study_digest
 
 __all__ = ["Box", "InBox", "Margin", "Robustness", "robust", "robust_for"]

@@ -26,6 +26,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.front_door import Source
+from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -34,7 +35,6 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.studies.axes import Axis, Files, axis_of
 from hetplan.studies.points import Asked, Task, fleet_text, is_price, solved
-from hetplan.studies.spread import Spread
 
 __all__ = ["Breakpoint", "Segment", "WhatIf", "whatif", "whatif_for"]
 

@@ -23,7 +23,7 @@ from hetplan.profiles.plan import Claim, Plan, Solve
 from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
-from hetplan.profiles.workers import Serve
+from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
@@ -259,23 +259,37 @@ def _operators(
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
         ]
         times = sum(load.instances * worker.count for load, worker in here)
-        if times != streams or len(here) != 1:
-            text = f"operator {node} runs {times} times at {len(here)} places, not {streams} times at one"
+        if times != streams or not here:
+            text = f"operator {node} runs {times} times, not {streams} times"
             yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")
             continue
-        load, worker = here[0]
-        if load.serve != Serve():
-            yield Violation("operator", at, f"{node} does not serve one query at a time, as it was measured")
-        if [route.to for route in plan.routing.get(name, ()) if route.node == node] != [{load.id: 1.0}]:
-            yield Violation("operator", at, f"not all queries at {node} go to {load.id}")
-        tier = inputs.profile.hardware[worker.hardware].tier
-        if rule.placement.get(node) != tier:
-            yield Violation("operator", at, f"{node} is placed on {rule.placement.get(node)} and runs on {tier}")
-        share = load.share.gpu if load.share is not None else None
-        if rule.share.get(node) != share:
-            yield Violation("operator", at, f"{node} has the share {rule.share.get(node)} and runs with {share}")
-        if any(load.knobs.get(knob) != rule.knobs.get(knob) for knob in pipeline.nodes[node].reads):
-            yield Violation("operator", at, f"{node} runs with other knobs than the plan's")
+        wanted = {load.id: load.instances * worker.count / streams for load, worker in here}
+        routes = [route.to for route in plan.routing.get(name, ()) if route.node == node]
+        if len(routes) != 1 or not _same(routes[0], wanted):
+            yield Violation("operator", at, f"queries at {node} do not go to {', '.join(wanted)} by their streams")
+        for load, worker in here:
+            yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker))
+
+
+def _same(to: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    return to.keys() == wanted.keys() and all(abs(to[load] - share) <= VALUE for load, share in wanted.items())
+
+
+def _as_chosen(
+    inputs: Inputs, pipeline: Pipeline, rule: ChosenPlanDispatch, where: tuple[str, str], seat: tuple[Load, Worker]
+) -> Iterator[Violation]:
+    """A load runs its operator as the chosen plan says."""
+    (node, at), (load, worker) = where, seat
+    if load.serve != Serve():
+        yield Violation("operator", at, f"{node} does not serve one query at a time, as it was measured")
+    tier = inputs.profile.hardware[worker.hardware].tier
+    if rule.placement.get(node) != tier:
+        yield Violation("operator", at, f"{node} is placed on {rule.placement.get(node)} and runs on {tier}")
+    share = load.share.gpu if load.share is not None else None
+    if rule.share.get(node) != share:
+        yield Violation("operator", at, f"{node} has the share {rule.share.get(node)} and runs with {share}")
+    if any(load.knobs.get(knob) != rule.knobs.get(knob) for knob in pipeline.nodes[node].reads):
+        yield Violation("operator", at, f"{node} runs with other knobs than the plan's")
 
 
 def _wished(

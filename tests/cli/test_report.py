@@ -47,10 +47,16 @@ def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], 
     curves = tmp_path / "whatif.json"
     line_of = {"label": "rate", "x": [1, 2], "y": [3, 4]}
     curves.write_text(json.dumps({"curves": [{"title": "budget", "x": "USD", "y": "qps", "lines": [line_of]}]}))
+    ways = tmp_path / "ways.json"
+    played_at = {"setting": "3 replicas", "cost_per_hour": 4.8, "cost_per_month": 3504.0, "late": 0.002}
+    other = {"way": "autoscaled", "reached": True, "best": played_at, "tried": [played_at, {**played_at, "late": 0.1}]}
+    ways.write_text(json.dumps({"comparison": {"ways": [other], "currency": "USD"}}))
     page = tmp_path / "report.html"
-    assert run("report", plan, "--simulation", played, "--whatif", curves, "-o", page).code == 0
+    given = "--simulation", played, "--whatif", curves, "--compare", ways
+    assert run("report", plan, *given, "-o", page).code == 0
     text = page.read_text()
     shown = "Promised and simulated", "wish: ranking: response", "static-peak", "4.8 per hour", "What if", "budget"
+    shown += "autoscaled", "3 replicas", "3,504", "money against lateness"
     for words in shown:
         assert words in text
 

@@ -213,6 +213,7 @@ def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
     pinned = {**SLO, "limits": {**SLO["limits"], "instances": {"t4": [4, 4]}}}
     _, other = server.ask("/desk/look", {**FILES, "slo": pinned})
     assert "4 x t4" in other["html"]
+    assert re.search(r"Pinned: 4 of t4. rate_qps is 5[\d.]+; without pins it is 580", other["html"])
     body = {**FILES, "path": ["limits", "cost_per_hour"], "values": ["2", "3", "4"]}
     code, curve = server.ask("/desk/curve", body)
     assert code == 200
@@ -272,3 +273,6 @@ def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
     assert 'data-path="limits/cost_per_hour"' in shown
     assert "6 x cpu4" in shown
     assert shown.count("<svg ") >= 3
+    sliders = [float(at) for at in re.findall(r'data-at="([\d.]+)"', shown)]
+    assert len(sliders) >= 6
+    assert all(abs(at - 0.5) < 0.02 for at in sliders), "each begins in the middle"

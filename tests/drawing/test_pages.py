@@ -151,6 +151,19 @@ def test_the_report_says_what_the_documents_say(document: dict[str, Any]) -> Non
     assert document["digest"] in page
 
 
+def test_a_plan_over_the_day_shows_its_largest_fleet_and_its_course() -> None:
+    periods = [{"id": f"t{hour}", "start_s": 3600.0 * hour} for hour in range(3)]
+    workers = [
+        {"id": f"w{hour}", "period": f"t{hour}", "hardware": "a10g", "count": count, "loads": [{"id": f"l{hour}"}]}
+        for hour, count in enumerate((2, 7, 3))
+    ]
+    page = report_page(Documents(plan={"question": "fleet", "periods": periods, "workers": workers}))
+    assert "The fleet of t1, the largest of 3." in page
+    assert "7 x a10g" in page
+    assert ">2 x a10g" not in page
+    assert "machines over the day" in page
+
+
 def test_a_distribution_is_that_of_all_responses() -> None:
     random = np.random.default_rng(3)
     runs = [np.sort(random.exponential(40.0, 5000)) for _ in range(3)]

@@ -15,7 +15,7 @@ from cases.deployments import Client, make_hosts, make_plan, make_worker, proces
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked
-from hetplan.executor.serving.http_model import joined, split_outputs
+from hetplan.executor.serving.open_inference import joined, split_outputs
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.workers import Worker
 

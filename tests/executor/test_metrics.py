@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cases.deployments import Client, make_plan, make_worker, wait_for
@@ -91,3 +93,14 @@ def test_prometheus_is_known_by_what_it_accepts(accept: str, text: bool) -> None
     from hetplan.executor.serving.metrics import wants_prometheus
 
     assert wants_prometheus("", accept) is text
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are(deploy: Callable[..., Deployment]) -> None:
+    board = json.loads((Path(__file__).resolve().parents[2] / "examples" / "grafana.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) == 8
+    endpoint = deploy(models=[{"kind": "sleep", "ms": 1.0}]).apply(make_plan(make_worker("w1", 1))).endpoint
+    assert Client(endpoint).post()[0] == 200
+    there = {name for name, _ in scraped(f"{endpoint}/metrics")}
+    streams = {"hetplan_first_token_seconds_bucket", "hetplan_token_seconds_bucket"}
+    assert {name for one in asked for name in re.findall(r"hetplan_[a-z_]+", one)} <= there | streams

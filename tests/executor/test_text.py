@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,10 @@ def test_a_client_that_goes_frees_the_engine(endpoint: str) -> None:
         connection.close()
         wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 0, 5.0)
     counts = Client(endpoint).get("/metrics")
+    with urllib.request.urlopen(f"{endpoint}/metrics?format=prometheus", timeout=60) as page:
+        text = page.read().decode()
+    assert 'hetplan_first_token_seconds_count{app="assistant"}' in text
+    assert 'hetplan_token_seconds_count{app="assistant"}' in text
     for part, name, key in (("apps", "assistant", "left"), ("loads", "l-gpu", "failed")):
         assert counts[part][name][key] == before[part][name].get(key, 0) + 2
 

@@ -189,7 +189,9 @@ class Manifests:
             asked["cpu"] = f"{round(1000 * cpu_cores)}m"
         if chosen.mem_gib:
             asked["memory"] = f"{round(1024 * chosen.mem_gib)}Mi"
-        gpu_units = (sum(slices) if slices else chosen.gpu) * settings.gpu_slices
+        # Where nobody says, an engine that makes text has the GPUs that its degrees of parallelism take.
+        engines = sum(load.model.get("gpus", 0) * load.instances for load in unit.loads)
+        gpu_units = (sum(slices) if slices else chosen.gpu or engines) * settings.gpu_slices
         if gpu_units:
             asked[settings.gpu_resource] = str(round(gpu_units))
         return asked

@@ -176,6 +176,9 @@ class Application:
         lanes = self.lanes_of(node)
         if rule == "queue-slack/1":
             return self._by_policy(node, lanes)
+        if rule == "chosen-plan/1" and len({lane.name for lane in lanes}) > 1:
+            # Streams of one operator on several machines: each finds an operator that is free, as it has one.
+            return TurnChooser(None, lanes, "shortest_queue", self.random)
         if rule not in ("matching/1", "fcfs/1", "threshold/1", "earliest/1"):
             return self._by_share(node, lanes, sheds=rule == "most-accurate-first/1")
         # numpy and the compiled kernels are loaded only for the rules that use them.

@@ -19,7 +19,7 @@ from hetplan.serving.tokens import TokenLaw
 
 __all__ = ["NOT_SO", "EmbeddedEngines"]
 
-_LATE_S = 0.01
+_LATE_S = 0.1
 """An iteration that follows at once begins when the one before was due to end, up to this long ago: what this process
 woke up late, or took to write tokens, is not the machine's."""
 

@@ -21,11 +21,12 @@ from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
 from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.open_inference import joined, split_outputs
 from hetplan.executor.serving.openai_words import Asked
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.relay import Relay
 
-__all__ = ["HttpModel", "OtherServer", "as_model", "joined", "split_outputs", "tensor"]
+__all__ = ["HttpModel", "OtherServer", "as_model"]
 
 _LOOK_S, _READY_S = 0.1, 5.0
 _JSON = "application/json"
@@ -178,77 +179,6 @@ def _as_result(status: int, content: bytes) -> Result:
     except ValueError:
         content = json.dumps(content.decode(errors="replace")).encode()
     return Result(SERVED, b"", content or b"null")
-
-
-# The Open Inference Protocol
-
-
-def joined(inputs: Sequence[Any]) -> tuple[dict[str, Any], list[int]]:
-    """Queries as one request, and how many rows each has; ValueError says what is wrong with one.
-
-    >>> joined([{"x": [[1, 2]]}, {"x": [[3, 4], [5, 6]]}])[1]
-    [1, 2]
-    >>> joined([{"x": [[1, 2]]}])[0]["inputs"]
-    [{'name': 'x', 'shape': [1, 2], 'datatype': 'INT64', 'data': [1, 2]}]
-    """
-    first = inputs[0]
-    if not all(isinstance(one, dict) and one.keys() == first.keys() and one for one in inputs):
-        raise ValueError(
-            'the inputs of this load are tensors by name: {"x": [[1.0, 2.0]]}, the same names in each query'
-        )
-    rows = []
-    for one in inputs:
-        lengths = {len(value) if isinstance(value, list) else 0 for value in one.values()}
-        if len(lengths) != 1 or lengths == {0}:
-            raise ValueError("the tensors of a query have one first axis, of the same length")
-        rows.append(lengths.pop())
-    return {"inputs": [tensor(name, [row for one in inputs for row in one[name]]) for name in first]}, rows
-
-
-def tensor(name: str, value: list[Any]) -> dict[str, Any]:
-    """A nested list as a tensor, row by row.
-
-    >>> tensor("x", [[1.5, 2], [3, 4]])
-    {'name': 'x', 'shape': [2, 2], 'datatype': 'FP32', 'data': [1.5, 2, 3, 4]}
-    """
-    shape: list[int] = []
-    data: list[Any] = [value]
-    while data and isinstance(data[0], list):
-        shape.append(len(data[0]))
-        if any(not isinstance(one, list) or len(one) != shape[-1] for one in data):
-            raise ValueError(f"{name}: the rows differ in length")
-        data = [item for one in data for item in one]
-    kinds = {type(item) for item in data}
-    datatype = {bool: "BOOL", int: "INT64", str: "BYTES"}.get(kinds.pop() if len(kinds) == 1 else float, "FP32")
-    return {"name": name, "shape": shape, "datatype": datatype, "data": data}
-
-
-def split_outputs(answer: Any, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """What each query gets of the outputs: its rows of each tensor.
-
-    >>> said = {"outputs": [{"name": "y", "shape": [3, 2], "datatype": "FP32", "data": [1, 2, 3, 4, 5, 6]}]}
-    >>> split_outputs(said, [1, 2])
-    [{'y': [[1, 2]]}, {'y': [[3, 4], [5, 6]]}]
-    """
-    outputs = answer.get("outputs") if isinstance(answer, dict) else None
-    if not isinstance(outputs, list) or not all(isinstance(one, dict) and "data" in one for one in outputs):
-        raise ValueError("the server's answer has no outputs with data")
-    found: list[dict[str, Any]] = [{} for _ in rows]
-    for one in outputs:
-        nested = _nested(one["data"], one["shape"])
-        if len(nested) != sum(rows):
-            raise ValueError(f"{one['name']} has {len(nested)} rows for {sum(rows)}")
-        at = 0
-        for place, count in enumerate(rows):
-            found[place][one["name"]] = nested[at : at + count]
-            at += count
-    return found
-
-
-def _nested(data: list[Any], shape: Sequence[int]) -> list[Any]:
-    for length in reversed(list(shape)[1:]):
-        data = [data[at : at + length] for at in range(0, len(data), length)]
-    return data
 
 
 def _free_port() -> int:

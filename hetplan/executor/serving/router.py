@@ -36,6 +36,7 @@ from hetplan.executor.serving.replies import Counted, reply
 from hetplan.executor.tls import client_context, own_folder, server_context
 
 if TYPE_CHECKING:
+    from hetplan.executor.serving.open_inference import Inference
     from hetplan.executor.serving.stream_router import StreamRouter
 
 __all__ = ["Router", "main"]
@@ -203,6 +204,12 @@ class Router:
         elif path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._arrive(exchange, self.apps.get(path[4:].lower()))
+        elif path.startswith("/v2"):
+            from hetplan.executor.serving.open_inference import answer_v2
+
+            answer_v2(
+                exchange, self.apps, lambda one, name: self._arrive(one, self.apps[name]), ready=not self.draining
+            )
         else:
             self.look(exchange)
 
@@ -226,7 +233,7 @@ class Router:
             kind, body = counted.prometheus() if asked else counted.json()
             exchange.answer(200, body, kind=kind)
 
-    def _arrive(self, exchange: Exchange, app: Application | None) -> None:
+    def _arrive(self, exchange: Exchange | Inference, app: Application | None) -> None:
         if app is None:
             exchange.answer(404, b'{"why": "the plan has no such application"}')
             return

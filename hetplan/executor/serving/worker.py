@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.frames import (  # fmt: skip
@@ -44,6 +44,9 @@ from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, 
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 from hetplan.executor.tls import own_folder, server_context
+
+if TYPE_CHECKING:
+    from hetplan.executor.serving.open_inference import Inference
 
 __all__ = ["Worker", "main", "model_of"]
 
@@ -182,6 +185,11 @@ class Worker:
         elif path.startswith("/v1/"):
             if exchange.allows("POST"):
                 self._query(exchange, path[4:])
+        elif path.startswith("/v2"):
+            from hetplan.executor.serving.open_inference import answer_v2
+
+            names = {name.lower(): name for name in self.lanes}
+            answer_v2(exchange, names, lambda one, name: self._query(one, names[name]), ready=not self.draining)
         else:
             self.look(exchange)
 
@@ -248,7 +256,7 @@ class Worker:
         )  # fmt: skip
         return page.bytes()
 
-    def _query(self, exchange: Exchange, name: str) -> None:
+    def _query(self, exchange: Exchange | Inference, name: str) -> None:
         place = self.lanes.get(name)
         if place is None or self.draining:
             why = b'{"why": "this worker is stopping"}' if self.draining else b'{"why": "no such load"}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,23 +76,27 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
             continue
         place = {tier: iter(machines) for tier, machines in chosen.machines.items()}
         for node, tier in way.found.placement.items():
-            number += 1
             share = way.found.share.get(node)
             own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
-            key = (tier, query.app_id if own else f"{next(place[tier]):06d}")
             pipeline = asked.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
             reads = pipeline.nodes[node].reads if pipeline is not None else ()
             knobs = {knob: way.found.knobs[knob] for knob in reads}
-            on[key].append(
-                Load(
-                    id=f"l{number}",
-                    app=query.app_id,
-                    node=node,
-                    knobs=knobs,
-                    share=None if share is None else Share(gpu=share, enforce="mps"),
-                    instances=1 if own else way.found.streams,
+            streams_at: Counter[str] = Counter({query.app_id: 1} if own else {})
+            for item in way.items if not own else ():
+                if item.node == node:
+                    streams_at[f"{next(place[tier]):06d}"] += item.streams
+            for machine, instances in sorted(streams_at.items()):
+                number += 1
+                on[tier, machine].append(
+                    Load(
+                        id=f"l{number}",
+                        app=query.app_id,
+                        node=node,
+                        knobs=knobs,
+                        share=None if share is None else Share(gpu=share, enforce="mps"),
+                        instances=instances,
+                    )
                 )
-            )
     workers = []
     streams = {query.app_id: way.found.streams for query, way, _ in served if way.found is not None}
     tiers = {tier.name: tier for tier in asked.tiers}
@@ -108,11 +112,18 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
 
 
 def _routes(workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
-    routes: dict[str, list[Route]] = defaultdict(list)
+    """All queries of an operator to its one load; where its streams are on several machines, as many to each."""
+    loads: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     for worker in workers:
         for load in worker.loads:
-            routes[str(load.app)].append(Route(node=load.node, to={load.id: 1.0}))
-    return {app: tuple(sorted(found, key=lambda route: str(route.node))) for app, found in sorted(routes.items())}
+            loads[str(load.app)][str(load.node)][load.id] = load.instances * worker.count
+    return {
+        app: tuple(
+            Route(node=node, to={load: count / sum(to.values()) for load, count in to.items()})
+            for node, to in sorted(nodes.items())
+        )
+        for app, nodes in sorted(loads.items())
+    }
 
 
 def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:

@@ -308,7 +308,7 @@ def _sought(
         metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
         metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(app, pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        _placements(pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
     )  # fmt: skip
 
 
@@ -387,22 +387,20 @@ def _placed(
 
 
 def _placements(
-    app: App,
     pipeline: Pipeline,
     order: tuple[str, ...],
     tiers: tuple[Tier, ...],
     names: tuple[str, str],
     faults: Faults,
 ) -> np.ndarray:
-    """Every tier for every operator that it has room for, once per stream."""
-    (app_id, pipeline_id), streams = names, app.demand.streams or 1
+    """Every tier for every operator that one machine of it has room for."""
+    app_id, pipeline_id = names
     smallest = min(pipeline.share_grid, default=0.125)
     allowed = []
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        wanted = {kind: amount * streams for kind, amount in {**needs, **gpu}.items()}
-        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu} if tier.own else wanted)]
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
             remedy = "Lower what it needs, or add a larger machine."

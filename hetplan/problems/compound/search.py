@@ -38,6 +38,8 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+MOST_ITEMS = 48
+"""Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 MOST_ON_FRONT = 200
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
@@ -285,9 +287,8 @@ def _way(
             share[name] = share_of.get(name, 1.0)
             size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-        size = {kind: amount * sought.streams for kind, amount in size.items()}
-        demand.update(size)
-        items += [] if tier.own else [Item(tier.name, name, size)]
+        demand.update({kind: amount * sought.streams for kind, amount in size.items()})
+        items += [] if tier.own else _items(tier, name, size, sought.streams)
     rows, where = found.rows, form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
@@ -299,6 +300,15 @@ def _way(
         at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
     )  # fmt: skip
     return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
+
+
+def _items(tier: Tier, name: str, size: Mapping[str, float], streams: int) -> list[Item]:
+    """An operator's streams in bundles, each on one machine: single streams, of very many as few as fit together."""
+    bundle = -(-streams // MOST_ITEMS)
+    fits = [int(tier.room.get(k, 0.0) / a + 1e-9) for k, a in size.items() if a > 0 and k not in tier.elsewhere]
+    bundle = max(1, min([bundle, *fits]))
+    counts = [bundle] * (streams // bundle) + ([streams % bundle] if streams % bundle else [])
+    return [Item(tier.name, name, {kind: n * amount for kind, amount in size.items()}, n) for n in counts]
 
 
 def _interval(found: Measured) -> tuple[float, float]:
@@ -432,11 +442,6 @@ def _why(form: BlackBox, sought: Sought) -> str:
     done = form.complete
     known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
     passing = [found for found in known if found.passes]
-    if sought.streams > 1 and any(float(form.at_full(found).min()) <= form.limit_s for found in passing):
-        return (
-            f"its {sought.streams} streams take {sought.streams} times what one takes, of one machine per operator, "
-            f"which none has; write them as {sought.streams} applications, or add larger machines"
-        )
     scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)

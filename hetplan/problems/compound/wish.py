@@ -89,11 +89,12 @@ class Tier:
 
 @dataclass(frozen=True)
 class Item:
-    """What one operator takes of one machine of a tier."""
+    """What one operator takes of one machine of a tier; `streams` that it serves there each take a part of it."""
 
     tier: str
     node: str | None
     size: Mapping[str, float]
+    streams: int = 1
 
 
 @dataclass(frozen=True)

@@ -242,13 +242,13 @@ class Rows:
     labels: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, what: Program) -> Rows:
-        """The rows of a program, counts on one side and all else on the other."""
+    def of(cls, what: Program, *, iterations: bool = False) -> Rows:
+        """The rows of a program, counts on one side and all else on the other; with rows (5) on request."""
         form = what.build(rate=0.0)
         rows = [
             (block.start + place, (block.name, block.label(place)))
             for block in form.rows
-            if block.name not in _NOT_OF_COUNTS
+            if block.name not in _NOT_OF_COUNTS or (iterations and block.name == "iteration")
             for place in range(block.size)
         ]
         keep, matrix = [number for number, _ in rows], form.matrix.tocsr()

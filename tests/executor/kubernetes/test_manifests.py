@@ -138,6 +138,13 @@ def test_what_a_worker_gets_comes_from_its_shares_or_its_hardware() -> None:
     assert container["resources"]["limits"] == container["resources"]["requests"]
 
 
+def test_engines_that_make_text_have_the_gpus_of_each_instance() -> None:
+    engine = LoadSpec("w1.a", variant="m", instances=2, model={"kind": "openai", "gpus": 4})
+    assert maker(hosts_for(["t4"])).resources(group(loads=(engine,)))["nvidia.com/gpu"] == "8"
+    stated = maker(hosts_for(["t4"]), hardware={"t4": {"gpu": 2}})
+    assert stated.resources(group(loads=(engine,)))["nvidia.com/gpu"] == "2"
+
+
 def test_a_share_that_the_device_plugin_does_not_give_is_named() -> None:
     uneven = group(loads=(LoadSpec("a", share_gpu=0.3),))
     told = maker(hosts_for(["t4"]), gpu_slices=4).unenforced(uneven)

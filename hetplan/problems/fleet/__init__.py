@@ -1,0 +1,31 @@
+r"""Machines of several applications over time: what to commit, what to rent in which period, where, for whom.
+
+It joins other questions as parts (`planner/part.py`), over periods, zones, failures and ways to buy, and writes none of
+their mathematics again.
+
+==============  ==============================  =======================================================================
+letter          in the code                     meaning
+==============  ==============================  =======================================================================
+a               `Wish.apps`                     application, by its question
+o               `Wish.offers`                   offer: a hardware in a zone, on demand or spot
+p, l            period, `Wish.hours`            period, and its length in hours; L = all of them
+f, d_f          `Wish.situations`, `keep`       situation (nothing failed; zones, machines or spot gone), share kept
+lam_ap          `Application.rates`             rate of an application in a period
+R_o, N_op       `Fleet.committed`, `.rented`    machines paid for ahead, machines rented in a period
+x_aop           `Choice.machines`               whole machines that a uses in p
+==============  ==============================  =======================================================================
+
+::
+
+    min  L sum_o cR_o R_o + sum_p l sum_o c_o N_op + sum_po c_o start_o (N_op - N_o,p-1)+
+    (1)  sum_a x_aop <= R_o + N_op                              every offer and period
+    (2)  what is left in f of x_a.p carries d_f lam_ap          every application, period and situation, by a's question
+    (3)  stock, quotas of zones, budget, resources, instances, limits per offer, of R_o + N_op
+    (4)  sum (x_aop - x_ao,p-1)+ <= limits.moves                every period; the first follows the last
+
+A machine serves one application, and keeps it when others fail.
+
+The files, in the order in which they are used: `question` (the door), `wish` (reading), `menus` (the cheapest machines
+of one application), `master` (limits and prices), `search` (prices, menus and the bound), `whole` (whole machines),
+`ways` (the conversation), `bill`, `draft` (the plan), `why` (no plan, and what would give one).
+"""

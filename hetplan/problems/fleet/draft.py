@@ -1,0 +1,156 @@
+"""A fleet as a plan with periods: parts, commitments, what changes between periods, promises, the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.bill import billed
+from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.ways import Found
+from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.wish import Situation, Wish
+from hetplan.profiles.fields import money_text
+from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
+from hetplan.profiles.plan_file import PERIODS
+from hetplan.profiles.plan_parts import Commitment, Lever
+from hetplan.profiles.plan_parts import Part as PlanPart
+
+__all__ = ["drafted"]
+
+
+class _Parts:
+    """Parts by their ids, each kept once."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, PlanPart] = {}
+        self.ids: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}
+
+    def id_of(self, app: str, part: PlanPart) -> str:
+        """The id of a part, a new one where it was not seen before."""
+        text = part.model_dump_json()
+        if text not in self.ids:
+            self.numbers[app] = self.numbers.get(app, 0) + 1
+            name = f"{app[:52]}-{self.numbers[app]}"
+            self.ids[text], self.kept[name] = name, part
+        return self.ids[text]
+
+
+def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) -> Draft:
+    """The plan."""
+    wish, kept = found.wish, _Parts()
+    periods, promises = [], list[Promise]()
+    running = [_running(found, p) for p in range(wish.periods)]
+    for p in range(wish.periods):
+        names, failures = [], dict[str, tuple[str, ...]]()
+        for app in wish.apps:
+            if (app.name, p) in found.parts:
+                names.append(kept.id_of(app.name, found.parts[app.name, p]))
+            promises += _promises(found, app.name, p)
+        for situation in wish.situations[1:]:
+            failures[situation.name] = tuple(_after(found, parts, p, situation, kept))
+        actions = tuple(_actions(wish, running[p - 1], running[p])) if wish.periods > 1 else ()
+        length = wish.hours * 3600.0
+        periods.append(
+            Period(
+                id=f"p{p}",
+                start_s=p * length,
+                end_s=(p + 1) * length,
+                parts=tuple(names),
+                actions=actions or None,
+                failures=failures or None,
+            )
+        )
+    mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
+    promises.append(Promise(quantity="cost_per_hour", relation="=", value=mean, model="no-queueing"))
+    bound = min(found.bound / (wish.hours * wish.periods), mean)
+    note = (
+        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, each application on "
+        "machines of its own, which keep it after a failure"
+    )
+    commitments = tuple(
+        Commitment.model_validate(
+            {"offer": offer.name, "count": count, "term_s": offer.term_s, "upfront": money_text(offer.upfront),
+             "price_per_hour": money_text(offer.ahead)}
+        )
+        for offer, count in zip(wish.offers, found.fleet.committed, strict=True)
+        if count
+    )  # fmt: skip
+    sections: dict[str, Any] = {
+        "periods": tuple(periods),
+        "parts": kept.kept,
+        "commitments": commitments,
+        "bill": billed(found, levers),
+    }
+    return Draft(
+        workers=(),
+        promises=tuple(promises),
+        reported=(Reported("cost_per_hour", "min", "problem", value=mean, bound=bound, vouched="claimed", note=note),),
+        requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
+        valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
+        warnings=tuple(_warnings(kept.kept)),
+        sections=sections,
+    )
+
+
+def _running(found: Found, p: int) -> dict[str, tuple[str, int]]:
+    """Workers of a period: their offer and how many."""
+    workers = [worker for (_, period), part in found.parts.items() if period == p for worker in part.workers]
+    return {worker.id: (worker.offer or worker.hardware, worker.count) for worker in workers}
+
+
+def _actions(
+    wish: Wish, before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
+) -> Iterator[Action]:
+    """What starts ahead of a period, and then what stops when it begins."""
+    profile, started = wish.inputs.profile, list[int]()
+    number = 0
+    for name, (offer, count) in sorted(after.items()):
+        more = count - before.get(name, (offer, 0))[1]
+        if more > 0:
+            number += 1
+            started.append(number)
+            ahead = profile.hardware[profile.offers[offer].hardware].startup_s
+            yield Action(id=number, do="start", worker=name, count=more, ahead_s=ahead)
+    for name, (offer, count) in sorted(before.items()):
+        fewer = count - after.get(name, (offer, 0))[1]
+        if fewer > 0:
+            number += 1
+            yield Action(id=number, do="stop", worker=name, count=fewer, after=tuple(started))
+
+
+def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
+    part = found.parts.get((app, p))
+    rate = next(one for one in found.wish.apps if one.name == app).rates[p]
+    said = {promise.quantity: promise.model for promise in part.promises} if part is not None else {}
+    model = said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
+    for situation in found.wish.situations:
+        name = situation.name if situation.name != found.wish.situations[0].name else None
+        yield Promise(app=app, period=f"p{p}", situation=name, quantity="rate_qps", relation=">=",
+                      value=rate * situation.keep, model=model)  # fmt: skip
+
+
+def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation, kept: _Parts) -> Iterator[str]:
+    """The parts that run after a failure: each application on what is left of its machines, at the rate kept."""
+    wish = found.wish
+    for app in wish.apps:
+        choice = found.fleet.choices[app.name, p]
+        offers = left_of(wish, parts[app.name], choice.machines, situation)
+        if not offers:
+            continue
+        settled = parts[app.name].settle(offers, wish.rate(app, p) * situation.keep)
+        if settled.part is not None:
+            yield kept.id_of(app.name, settled.part)
+
+
+def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+    """What parts warn of, each code and place once."""
+    seen: set[tuple[str, str]] = set()
+    for part in parts.values():
+        for notice in part.warnings:
+            if notice.code != "W-interruptions" and (notice.code, notice.at) not in seen:
+                seen.add((notice.code, notice.at))
+                yield notice

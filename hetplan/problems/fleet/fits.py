@@ -1,0 +1,21 @@
+"""Whether files ask for a fleet, beside what the ladder sees at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hetplan.planner.contract import Obstacle
+from hetplan.profiles.inputs import Inputs
+
+__all__ = ["obstacles"]
+
+
+def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+    """Applications that can be no part of a fleet."""
+    for name, app in inputs.slo.apps.items():
+        pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+        device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
+        if app.candidates or app.demand.streams is not None or device:
+            text = f"{name} asks for compound plans, which are no part of a fleet"
+            remedy = "Take it out, or name another question with --question."
+            yield Obstacle(text, f"$.apps.{name}", remedy, essential=True)

@@ -1,0 +1,191 @@
+"""What each application may be given in each period: menus of machines per offer, grown by prices.
+
+A *menu* of an application at a rate is a list of choices, each so many machines of every offer, that carry the rate,
+and the kept share of it in every situation. Machines keep their application when others fail, so a choice can be judged
+by itself. The cheapest choice at given prices is a small whole-number program over the rows of the part, one set of
+rows per situation::
+
+    min  sum_o price_o x_o
+    rows of the part on  m_h = sum_{o of h} x_o                       at the rate
+    rows of the part on  m_h = sum_{o of h, not gone in f} x_o        at keep x rate, every situation f
+    where k machines of h are lost: min(k, m_h) fewer, whichever they are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.answer import Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.wish import Application, Situation, Wish
+
+__all__ = ["Choice", "Menus", "add_part", "left_of", "surviving"]
+
+Counts = tuple[int, ...]
+Floats = NDArray[np.float64]
+PRICE_GAP = 1e-6
+LARGEST = 2000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """So many machines of each offer."""
+
+    machines: Counts
+
+    @property
+    def array(self) -> Floats:
+        """As numbers."""
+        return np.array(self.machines, dtype=float)
+
+
+def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> Counts:
+    """Machines per hardware of the part that are left in a situation."""
+    left = dict.fromkeys(part.hardware, 0)
+    for offer, count in zip(wish.offers, machines, strict=True):
+        if count and offer.name not in situation.gone:
+            left[offer.hardware] = left.get(offer.hardware, 0) + count
+    if situation.hardware in left:
+        left[situation.hardware] = max(0, left[situation.hardware] - situation.count)
+    return tuple(left[hardware] for hardware in part.hardware)
+
+
+def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> dict[str, int]:
+    """What is left to a part of each offer; of a hardware that loses machines, the first offers lose them."""
+    left, lost = dict[str, int](), situation.count
+    for offer, count in zip(wish.offers, machines, strict=True):
+        if not count or offer.name in situation.gone or offer.hardware not in part.hardware:
+            continue
+        if offer.hardware == situation.hardware:
+            taken = min(lost, count)
+            lost, count = lost - taken, count - taken
+        if count:
+            left[offer.name] = count
+    return left
+
+
+def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: float) -> None:
+    """Rows of a part over its machines x per offer, in every situation."""
+    for situation in wish.situations:
+        wanted = rate * situation.keep
+        if wanted <= 0:
+            continue
+        machines = [
+            np.array([x[n] for n in wish.on(h) if wish.offers[n].name not in situation.gone], dtype=np.int64)
+            for h in part.hardware
+        ]
+        if situation.hardware is not None:
+            if situation.hardware not in part.hardware:
+                continue
+            place = part.hardware.index(situation.hardware)
+            lost = _lost(m, machines[place], situation, part.app)
+            machines[place] = np.concatenate([machines[place], lost])
+        part.rows(m, machines, wanted, situation.name)
+
+
+def _lost(m: Builder, machines: NDArray[np.int64], situation: Situation, app: str) -> NDArray[np.int64]:
+    """A column of 0 or less: at most -min(k, machines)."""
+    k, name = float(situation.count), f"{app} {situation.name}"
+    lost = m.columns(f"lost of {name}", ["machines"], lower=-k, upper=0.0)
+    if situation.count == 0:
+        return lost
+    many = m.columns(f"more than lost of {name}", ["yes"], upper=1.0, whole=True)
+    rows = m.rows(f"losing {name}", ["all k", "all there are", "few"], upper=[0.0, 0.0, k])
+    m.add(rows[0], [*lost, *many], [1.0, k])  # where there are more, k are lost
+    m.add(rows[1], [*lost, *machines, *many], [1.0, *np.ones(len(machines)), -float(LARGEST)])  # else all
+    m.add(rows[2], [*machines, *many], [*np.ones(len(machines)), -float(LARGEST)])
+    return lost
+
+
+@dataclass
+class Menus:
+    """Menus of all applications, and what prices have shown of them."""
+
+    wish: Wish
+    parts: Mapping[str, Part]
+    found: dict[tuple[str, float], dict[Counts, Choice]] = field(default_factory=dict)
+    priced: dict[tuple[str, float, Counts], tuple[float, Choice | None]] = field(default_factory=dict)
+    refused: set[tuple[str, float, Counts]] = field(default_factory=set)
+
+    def of(self, app: Application, period: int) -> list[Choice]:
+        """The choices known for an application in a period."""
+        return list(self.found.get((app.name, self.wish.rate(app, period)), {}).values())
+
+    def drop(self, name: str, period: int, choice: Choice) -> None:
+        """Forget a choice that its own question does not settle."""
+        app = next(app for app in self.wish.apps if app.name == name)
+        self.refused.add((name, self.wish.rate(app, period), choice.machines))
+        self.found[name, self.wish.rate(app, period)].pop(choice.machines, None)
+        self.add(app, self.wish.rate(app, period), choice.machines)
+
+    def add(self, app: Application, rate: float, machines: Counts) -> Choice:
+        """A choice, kept once; one that did not settle gets a machine more of each offer that it has."""
+        while (app.name, rate, machines) in self.refused:
+            machines = tuple(count + (count > 0) for count in machines)
+        return self.found.setdefault((app.name, rate), {}).setdefault(machines, Choice(machines))
+
+    def price(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats]]) -> list[tuple[float, Choice | None]]:
+        """For each application, rate and prices: a lower bound on the cost of any choice, and the cheapest choice.
+
+        None where there is no choice at all. Prices are rounded down to a grid, so equal questions are asked once.
+        """
+        keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
+        missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
+        while missing:
+            forms = [self.form(app, rate, grid) for (_, rate, grid), app in missing.items()]
+            answers = ask.all(forms, gap=PRICE_GAP, about="cheapest machines of applications at prices")
+            left: dict[tuple[str, float, Counts], Application] = {}
+            for (key, app), answer in zip(missing.items(), answers, strict=True):
+                if answer.status is Status.INFEASIBLE:
+                    self.priced[key] = (np.inf, None)
+                    continue
+                if answer.point is None or answer.bound is None:
+                    self.priced[key] = (0.0, None)
+                    continue
+                machines = tuple(int(n) for n in np.rint(answer.point[: len(self.wish.offers)]))
+                if self.holds(app, key[1], machines):
+                    self.priced[key] = (answer.bound, self.add(app, key[1], machines))
+                else:
+                    left[key] = app
+            missing = left
+        return [self.priced[key] for key in keys]
+
+    def form(self, app: Application, rate: float, grid: Counts) -> Milp:
+        """The cheapest choice at prices, as far as the rows known say."""
+        m = Builder("min", name=f"machines of {app.name}")
+        x = self.columns(m, app, cost=np.array(grid) * STEP)
+        add_part(m, self.wish, self.parts[app.name], x, rate)
+        return m.build()
+
+    def columns(
+        self, m: Builder, app: Application, *, cost: Floats | float = 0.0, stocked: bool = True
+    ) -> NDArray[np.int64]:
+        """Columns for the machines of an application, per offer."""
+        hardware = self.parts[app.name].hardware
+        if (only := self.wish.only.get(app.name)) is not None:
+            hardware = (only,)
+        stock = [offer.stock if stocked else LARGEST for offer in self.wish.offers]
+        offers = zip(self.wish.offers, stock, strict=True)
+        most = [min(count, LARGEST) if offer.hardware in hardware else 0 for offer, count in offers]
+        names = [offer.name for offer in self.wish.offers]
+        return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
+
+    def holds(self, app: Application, rate: float, machines: Counts) -> bool:
+        """Whether machines carry what they should in every situation; where not, the part knows why from now on."""
+        part = self.parts[app.name]
+        found = [part.carries(surviving(self.wish, part, machines, f), rate * f.keep) for f in self.wish.situations]
+        return all(found)
+
+
+STEP = 1e-6
+"""Prices are counted in so much per hour, rounded down: a lower bound stays one, and equal prices are found equal."""
+
+
+def _grid(prices: Floats) -> Counts:
+    return tuple(int(n) for n in np.floor(np.maximum(prices, 0.0) / STEP + 1e-9))

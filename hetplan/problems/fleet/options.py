@@ -1,0 +1,28 @@
+"""What may be set about a fleet."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hetplan.planner.contract import Options
+
+__all__ = ["FleetOptions"]
+
+
+class FleetOptions(Options):
+    """How a fleet is planned."""
+
+    size: Literal["planned", "auto"] = Field(
+        default="planned",
+        description="planned: parts by the programs of their questions; auto: as each question sizes itself by default",
+    )
+    headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
+    parts: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="options of the question of an application, by application"
+    )
+    gap: float = Field(default=0.003, ge=0, le=1, description="how near to the bound whole machines are looked for")
+    rounds: int = Field(default=30, ge=1, le=1000, description="rounds of prices")
+    levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
+    recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")

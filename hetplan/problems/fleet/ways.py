@@ -1,0 +1,137 @@
+"""How a fleet is answered: parts, prices, whole machines, each part settled, and the bill with its levers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.planner.draft import Infeasible
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.whole import best_fleet
+from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.serving.runs import variants_of
+
+__all__ = ["Found", "parts_of", "searched"]
+
+CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
+PLANNED: Mapping[str, Mapping[str, Any]] = {
+    "pool": {"size": "planned"},
+    "llm": {"size": "planned"},
+    "pipeline": {"size": "planned"},
+    "variants": {"size": "planned"},
+    "policy": {},
+}
+MOST_RETRIES = 12
+
+
+@dataclass(frozen=True)
+class Found:
+    """A whole fleet, its settled parts by application and period, and the bound that the search proved."""
+
+    wish: Wish
+    fleet: Fleet
+    parts: Mapping[tuple[str, int], PlanPart]
+    bound: float
+    rounds: int
+
+
+def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
+    """Each application as a part, by its question."""
+    return {app.name: _part(wish, app, tools) for app in wish.apps}
+
+
+def _part(wish: Wish, app: Application, tools: Tools) -> Part:
+    inputs, options = wish.inputs, wish.options
+    own = dict(options.parts.get(app.name, {}))
+    planned = {**PLANNED[app.question], **own} if options.size == "planned" else own
+    solve = tools.extra.get("plan_for")
+    if solve is None:
+        raise InputError.one(
+            file="options", path="size", why="a fleet asks the questions of its parts, and no way to ask was handed in",
+            remedy='Hand in Tools(extra={"plan_for": hetplan.front_door.plan_for}).',
+        )  # fmt: skip
+    sold = {offer.hardware for offer in wish.offers}
+    hardware = tuple(name for name in _hardware(wish, app) if name in sold)
+    what: dict[str, Any] = {
+        "app": app.name, "question": app.question, "hardware": hardware, "inputs": inputs, "options": planned,
+        "solve": solve,
+    }  # fmt: skip
+    if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
+        made: Part = import_module(CONES[app.question]).cone(Cone, **what)
+        return made
+    return Table(**what, recipes=options.recipes)
+
+
+def _several(wish: Wish, app: Application) -> bool:
+    """Whether a hardware may run more than one variant of the application."""
+    runs = wish.inputs.slo.apps[app.name].runs
+    seen: set[str] = set()
+    for name in variants_of(wish.inputs.profile, runs):
+        own = {run.hardware for run in wish.inputs.profile.variants[name].runs}
+        if own & seen:
+            return True
+        seen |= own
+    return False
+
+
+def _hardware(wish: Wish, app: Application) -> list[str]:
+    """The hardware that any variant of the application runs on."""
+    profile, runs = wish.inputs.profile, wish.inputs.slo.apps[app.name].runs
+    names = list(variants_of(profile, runs))
+    pipeline = profile.pipelines.get(runs.pipeline or "") if runs is not None else None
+    if pipeline is not None:
+        tasks = {node.task for node in pipeline.nodes.values()}
+        names += [name for name, variant in profile.variants.items() if variant.task in tasks]
+    return list(dict.fromkeys(run.hardware for name in names for run in profile.variants[name].runs))
+
+
+def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasible:
+    """The cheapest fleet that is found, each part settled by its own question."""
+    from hetplan.problems.fleet.why import explained
+
+    search = Search.of(wish, parts, ask)
+    if not search.begin():
+        return explained(search)
+    for _ in range(MOST_RETRIES):
+        relaxed = search.converge(wish.options.gap / 3)
+        if relaxed.missing > 1e-6:
+            return explained(search)
+        fleet = best_fleet(search, relaxed)
+        if fleet is None:
+            return explained(search)
+        settled, refused = _settled(search, fleet)
+        if not refused:
+            return Found(wish, fleet, settled, search.bound, search.rounds)
+        ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
+        for (name, p), _ in refused.items():
+            search.menus.drop(name, p, fleet.choices[name, p])
+    return Infeasible(why=("machines that carry the rates by their rows do not settle into plans",), proved=False)
+
+
+def _settled(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
+    wish, done, refused = search.wish, {}, {}
+    for app, p in search.pairs:
+        choice = fleet.choices[app.name, p]
+        offers = {offer.name: n for offer, n in zip(wish.offers, choice.machines, strict=True) if n}
+        if not offers:
+            continue
+        part, rate = search.menus.parts[app.name], wish.rate(app, p)
+        found = part.settle(offers, rate)
+        after = [
+            part.settle(left, rate * situation.keep)
+            for situation in wish.situations[1:]
+            if (left := left_of(wish, part, choice.machines, situation))
+        ]
+        if found.part is None or any(one.part is None for one in after):
+            refused[app.name, p] = next(one.why for one in (found, *after) if one.part is None)
+        else:
+            done[app.name, p] = found.part
+    return done, refused

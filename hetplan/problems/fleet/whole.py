@@ -1,0 +1,189 @@
+"""Whole fleets from menus: which machines are committed, and hour by hour what each application gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.fleet.master import add_machines
+from hetplan.problems.fleet.menus import Choice
+from hetplan.problems.fleet.search import Fleet, Relaxed, Search
+from hetplan.problems.fleet.wish import Wish
+
+__all__ = ["best_fleet", "cost_of", "starts_of"]
+
+Floats = NDArray[np.float64]
+TRIES = 4
+
+
+def cost_of(wish: Wish, fleet: Fleet) -> float:
+    """What a fleet costs over the horizon: committed, rented, and while machines start."""
+    committed = np.array(fleet.committed, dtype=float)
+    pay = np.where(committed > 0, np.where(np.isfinite(wish.committed), wish.committed, 0.0), 0.0)
+    total = float(pay @ committed) * wish.hours * wish.periods
+    for rented in fleet.rented:
+        total += float(wish.prices @ np.array(rented, dtype=float)) * wish.hours
+    return total + float(sum(wish.prices @ started for started in starts_of(wish, fleet)))
+
+
+def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
+    """Hours that machines are paid while they start, before each period, per offer; the first follows the last."""
+    if wish.periods == 1:
+        return [np.zeros(len(wish.offers))]
+    hours = np.array([offer.start_hours for offer in wish.offers])
+    rented = [np.array(one, dtype=float) for one in fleet.rented]
+    return [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
+
+
+def best_fleet(search: Search, relaxed: Relaxed) -> Fleet | None:
+    """The cheapest whole fleet found from the menus: each hour by itself at committed counts near the relaxed ones."""
+    wish, best, best_cost = search.wish, None, np.inf
+    for committed in _tries(search, relaxed):
+        found = _hours(search, committed)
+        if found is None:
+            continue
+        cost = cost_of(wish, found)
+        if cost < best_cost - 1e-9:
+            best, best_cost = found, cost
+    if (
+        best is None
+        or best_cost - search.bound > wish.options.gap * best_cost
+        or wish.inputs.slo.limits.moves is not None
+    ):
+        together = _together(search, best)
+        if together is not None and cost_of(wish, together) < best_cost - 1e-9:
+            best = together
+    return best
+
+
+def _tries(search: Search, relaxed: Relaxed) -> list[Floats]:
+    """Whole committed counts: the relaxed ones rounded down, to the nearest, and up."""
+    found: list[Floats] = []
+    for shift in (0.5, 0.25, 0.75, 0.0):
+        counts = np.floor(relaxed.committed + shift + 1e-6)
+        counts = np.minimum(counts, [offer.stock for offer in search.wish.offers])
+        if not any(np.array_equal(counts, one) for one in found):
+            found.append(counts)
+    return found[:TRIES]
+
+
+def _hours(search: Search, committed: Floats) -> Fleet | None:
+    """Each period by itself, where so much is committed."""
+    wish = search.wish
+    rented: list[tuple[int, ...]] = []
+    choices: dict[tuple[str, int], Choice] = {}
+    forms = [_program(search, [p], committed=committed) for p in range(wish.periods)]
+    if any(form is None for form in forms):
+        return None
+    answers = search.ask.all(
+        [form[0] for form in forms if form], gap=wish.options.gap / 3, about="periods by themselves"
+    )
+    for p, (form, answer) in enumerate(zip(forms, answers, strict=True)):
+        if answer.point is None or form is None:
+            return None
+        rented.append(_rounded(answer.point[form[1][p]]))
+        for app in wish.apps:
+            choices[app.name, p] = _chosen(search, app.name, p, answer.point[form[2][app.name, p]])
+    return _tight(wish, Fleet(_rounded(committed), choices, tuple(rented)))
+
+
+def _together(search: Search, first: Fleet | None) -> Fleet | None:
+    """All periods in one program, with starts and moves."""
+    wish = search.wish
+    del first
+    made = _program(search, list(range(wish.periods)), committed=None)
+    if made is None:
+        return None
+    form, rented, taken, committed = made
+    answer = search.ask(form, gap=wish.options.gap, about="all periods together")
+    if answer.point is None:
+        return None
+    choices = {key: _chosen(search, *key, answer.point[columns]) for key, columns in taken.items()}
+    counts = tuple(_rounded(answer.point[rented[p]]) for p in range(wish.periods))
+    return _tight(wish, Fleet(_rounded(answer.point[committed]), choices, counts))
+
+
+def _tight(wish: Wish, fleet: Fleet) -> Fleet:
+    """The same without rented machines that nobody takes, unless a limit asks for them."""
+    limits = wish.inputs.slo.limits
+    if limits.offers or any(least for least, _ in limits.instances.values()):
+        return fleet
+    rented = []
+    for p, counts in enumerate(fleet.rented):
+        taken = sum((fleet.choices[app.name, p].array for app in wish.apps), np.zeros(len(wish.offers)))
+        needed = np.maximum(taken - np.array(fleet.committed), 0.0)
+        rented.append(_rounded(np.minimum(needed, np.array(counts, dtype=float))))
+    return Fleet(fleet.committed, fleet.choices, tuple(rented))
+
+
+def _rounded(counts: Floats) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.rint(counts))
+
+
+def _chosen(search: Search, name: str, period: int, y: Floats) -> Choice:
+    app = next(app for app in search.wish.apps if app.name == name)
+    return search.menus.of(app, period)[int(np.argmax(y))]
+
+
+Made = tuple[
+    Milp, Mapping[int, NDArray[np.int64]], dict[tuple[str, int], NDArray[np.int64]], NDArray[np.int64]
+]  # fmt: skip
+
+
+def _program(search: Search, periods: Sequence[int], *, committed: Floats | None) -> Made | None:
+    """Whole machines and one choice each in these periods; where nothing is committed yet, with starts and moves."""
+    wish, m = search.wish, Builder("min", name="fleet")
+    fixed, rented, cover = add_machines(m, wish, search.limits, periods, whole=True)
+    taken: dict[tuple[str, int], NDArray[np.int64]] = {}
+    if committed is not None:
+        row = m.rows("committed before", [offer.name for offer in wish.offers], lower=committed, upper=committed)
+        m.add(row, fixed, 1.0)
+    for p in periods:
+        for app in wish.apps:
+            choices = search.menus.of(app, p)
+            if not choices:
+                return None
+            y = m.columns(f"{app.name} in {p}", str, size=len(choices), upper=1.0, whole=True)
+            m.add(m.rows(f"one for {app.name} in {p}", ["all"], lower=1.0, upper=1.0), y, 1.0)
+            for column, choice in zip(y, choices, strict=True):
+                used = np.flatnonzero(choice.machines)
+                m.add(cover[p][used], column, -choice.array[used])
+            taken[app.name, p] = y
+    if committed is None and wish.periods > 1:
+        _couple(m, search, rented, taken)
+    return m.build(), rented, taken, fixed
+
+
+def _couple(
+    m: Builder,
+    search: Search,
+    rented: Mapping[int, NDArray[np.int64]],
+    taken: Mapping[tuple[str, int], NDArray[np.int64]],
+) -> None:
+    """What starts from one period to the next is paid while it starts; no more machines change than may."""
+    wish, names = search.wish, [offer.name for offer in search.wish.offers]
+    hours = np.array([offer.start_hours for offer in wish.offers])
+    most = wish.inputs.slo.limits.moves
+    for p in range(wish.periods):
+        before = (p - 1) % wish.periods
+        if hours.any():
+            start = m.columns(f"started before {p}", names, cost=hours * wish.prices)
+            row = m.rows(f"starts before {p}", names, lower=0.0)
+            m.add(row, start, 1.0)
+            m.add(row, rented[p], -1.0)
+            m.add(row, rented[before], 1.0)
+        if most is None:
+            continue
+        moved = m.rows(f"moves before {p}", ["all"], upper=float(most))
+        for app in wish.apps:
+            change = m.columns(f"moved {app.name} {p}", names)
+            m.add(moved, change, 1.0)
+            row = m.rows(f"moving {app.name} {p}", names, lower=0.0)
+            m.add(row, change, 1.0)
+            for when, sign in ((p, -1.0), (before, 1.0)):
+                for column, choice in zip(taken[app.name, when], search.menus.of(app, when), strict=True):
+                    used = np.flatnonzero(choice.machines)
+                    m.add(row[used], column, sign * choice.array[used])

@@ -1,0 +1,137 @@
+"""Why there is no fleet: which period, which application or limit, in which situation, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.answer import Status
+from hetplan.planner.draft import Edit, Infeasible, Repair
+from hetplan.planner.elastic import explain
+from hetplan.planner.forms.milp import Builder
+from hetplan.problems.fleet.master import add_machines
+from hetplan.problems.fleet.menus import Choice, Menus, add_part
+from hetplan.problems.fleet.search import Search
+from hetplan.problems.fleet.wish import Application, Wish
+
+__all__ = ["explained"]
+
+Floats = NDArray[np.float64]
+
+
+def explained(search: Search) -> Infeasible:
+    """The first thing that cannot be: an application alone, then a period with all of them, then all together."""
+    for app, p in search.impossible:
+        return _alone(search, app, p)
+    wish = search.wish
+    busiest = sorted(range(wish.periods), key=lambda p: -sum(app.rates[p] for app in wish.apps))
+    for p in busiest:
+        found = _period(search, p)
+        if found is not None:
+            return found
+    why = ("each period can be had by itself, and all together cannot: commitments or limits.moves are in the way",)
+    return Infeasible(why=why, proved=False)
+
+
+def _alone(search: Search, app: Application, p: int) -> Infeasible:
+    """An application that no machines on offer carry: without a failure, or in which one."""
+    wish, rate = search.wish, search.wish.rate(app, p)
+    for number, situation in enumerate(wish.situations):
+        shown = wish.situations[0], situation
+        less = replace(wish, situations=shown if number else shown[:1])
+        ((_, choice),) = Menus(less, search.menus.parts).price(search.ask, [(app, rate, wish.prices)])
+        if choice is None:
+            when = "" if not number else f" when {situation.name}"
+            kept = f"{situation.keep:g} of {rate:g}" if situation.keep != 1 else f"{rate:g}"
+            why = f"p{p}: no machines on offer carry {kept} qps of {app.name}{when}"
+            return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=tuple(_repairs(search, app, p)))
+    why = f"p{p}: {app.name} survives each situation by itself, and not all of them"
+    return Infeasible(why=(why,), repairs=tuple(_repairs(search, app, p)))
+
+
+def _stocks(wish: Wish, search: Search, app: Application) -> Iterator[str]:
+    hardware = search.menus.parts[app.name].hardware
+    sold = [offer for offer in wish.offers if offer.hardware in hardware]
+    if not sold:
+        yield f"no offer sells {', '.join(hardware) or 'hardware that it runs on'}"
+    elif limited := [f"{o.name} has {o.stock}" for o in sold if wish.inputs.profile.offers[o.name].stock is not None]:
+        yield f"in stock: {', '.join(limited)}"
+
+
+def _repairs(search: Search, app: Application, p: int) -> Iterator[Repair]:
+    """Each by itself: more of one offer, or less that is kept or asked for; the smallest that would do."""
+    wish, rate = search.wish, search.wish.rate(app, p)
+
+    def choice_of(tried: Wish, wanted: float, cost: Floats) -> Choice | None:
+        ((_, choice),) = Menus(tried, search.menus.parts).price(search.ask, [(app, wanted, cost)])
+        return choice
+
+    for place, offer in enumerate(wish.offers):
+        if wish.inputs.profile.offers[offer.name].stock is not None:
+            rest = wish.offers[:place], wish.offers[place + 1 :]
+            more = replace(wish, offers=(*rest[0], replace(offer, stock=10**6), *rest[1]))
+            cost = np.full(len(wish.offers), 1e-6)
+            cost[place] = 1.0
+            if (choice := choice_of(more, rate, cost)) is not None:
+                field, to = f"profile.offers.{offer.name}.stock", float(choice.machines[place])
+                yield Repair(field, "raise", to - offer.stock, to, "machines", f"raise {field} to {to:g}")
+    if len(wish.situations) > 1:
+        keep = _most(lambda part: choice_of(_keeping(wish, part), rate, wish.prices) is not None)
+        if keep > 0:
+            kept, field = wish.situations[1].keep * keep, "slo.limits.survive.keep"
+            yield Repair(field, "lower", wish.situations[1].keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+    part = _most(lambda part: choice_of(wish, rate * part, wish.prices) is not None)
+    if part > 0:
+        to = app.rates[p] * part
+        stated = wish.inputs.slo.apps[app.name].demand.series is not None
+        where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
+        edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
+        field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")
+        yield Repair(field, "lower", app.rates[p] - to, to, "qps", f"lower {field} to {to:.6g}", edits)
+
+
+def _keeping(wish: Wish, part: float) -> Wish:
+    first, *rest = wish.situations
+    return replace(wish, situations=(first, *(replace(one, keep=one.keep * part) for one in rest)))
+
+
+def _most(can: Callable[[float], bool]) -> float:
+    """The largest share up to 1 that can be, to a thousandth; 0 where none can."""
+    low, high = 0, 1000
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if can(middle / 1000) else (low, middle)
+    return low / 1000
+
+
+def _period(search: Search, p: int) -> Infeasible | None:
+    """One period with all its applications: None where it has a fleet."""
+    wish = search.wish
+    while True:
+        m = Builder("min", name=f"period p{p}")
+        _, _, cover = add_machines(m, wish, search.limits, [p], whole=True, stocked=False)
+        columns = {}
+        for app in wish.apps:
+            x = search.menus.columns(m, app, stocked=False)
+            m.add(cover[p], x, -1.0)
+            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
+            columns[app.name] = x
+        form = m.build()
+        answer = search.ask(form, gap=0.01, about=f"p{p} by itself")
+        if answer.status is Status.INFEASIBLE:
+            found = explain(form, search.ask)
+            load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
+            when = ", ".join(situation.name for situation in wish.situations)
+            first = f"p{p} ({load}) cannot be had, in these situations: {when}"
+            return replace(found, why=(first, *found.why))
+        if answer.point is None:
+            return None
+        held = [
+            search.menus.holds(app, wish.rate(app, p), tuple(int(n) for n in np.rint(answer.point[columns[app.name]])))
+            for app in wish.apps
+        ]
+        if all(held):
+            return None

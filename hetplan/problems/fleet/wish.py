@@ -1,0 +1,276 @@
+"""What an SLO and a profile say of a fleet: applications with their questions, offers, situations, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.problems.faults import Faults
+from hetplan.problems.fields import refuse_only
+from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.ladder import LADDER
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan_periods import inputs_of_part
+from hetplan.serving.price import machine_price, times
+
+if TYPE_CHECKING:
+    from hetplan.profiles.slo import App
+
+__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "read_wish"]
+
+PARTS = ("llm", "pool", "pipeline", "variants", "policy")
+"""Questions that can be parts of a fleet."""
+
+REFUSED = {
+    "change.slack": ("parts keep room by options of their own", "Set option headroom instead."),
+    "change.slack_qps": ("parts keep room by options of their own", "Set option headroom instead."),
+    "change.load_weight_per_s": ("machines are paid while they start", "Leave it out."),
+    "apps.*.weight": ("every application is served whole", "Leave it out."),
+    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
+    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
+    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.demand.history_qps": ("a fleet is planned for stated rates", 'Write "series", a rate per period.'),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps" or "series".'),
+}
+"""Fields of the SLO that a fleet does not keep, beside what the questions of its parts refuse."""
+
+HUGE = 10**6
+MONTH_HOURS = 730.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bought:
+    """One offer: a machine of a hardware in a zone; prices per hour in currency units."""
+
+    name: str
+    hardware: str
+    zone: str | None
+    price: float
+    spot: bool
+    stock: int
+    committed: float | None
+    """What a machine costs per hour that is paid for ahead, its upfront spread over the term; None: not sold so."""
+    start_hours: float
+    term_s: float = 0.0
+    upfront: int = 0
+    ahead: int = 0
+    """What a committed machine costs per hour besides its upfront, a count of 1e-9."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What may fail at once: the offers of which nothing is left, or `count` machines of a hardware."""
+
+    name: str
+    keep: float
+    gone: frozenset[str] = frozenset()
+    hardware: str | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Application:
+    """One application, its question, and its rate in each period."""
+
+    name: str
+    question: str
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """All that a fleet is asked for."""
+
+    inputs: Inputs
+    options: FleetOptions
+    apps: tuple[Application, ...]
+    offers: tuple[Bought, ...]
+    situations: tuple[Situation, ...]
+    hours: float
+    """How long a period is."""
+    commits: bool = True
+    spot: bool = True
+    flat: bool = False
+    """The same machines in all periods: planned as one."""
+    only: Mapping[str, str] = field(default_factory=dict)
+    """The one hardware that an application may use."""
+
+    @property
+    def periods(self) -> int:
+        """How many periods there are."""
+        return 1 if self.flat else self.inputs.slo.horizon.periods
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Where an offer is in the list."""
+        return {offer.name: number for number, offer in enumerate(self.offers)}
+
+    @cached_property
+    def prices(self) -> Floats:
+        """Price per hour of each offer, rented."""
+        return np.array([offer.price for offer in self.offers])
+
+    @cached_property
+    def committed(self) -> Floats:
+        """Price per hour of each offer, committed; infinite where it is not sold so."""
+        return np.array([np.inf if offer.committed is None else offer.committed for offer in self.offers])
+
+    def on(self, hardware: str) -> NDArray[np.int64]:
+        """The offers of a hardware."""
+        return np.array([n for n, offer in enumerate(self.offers) if offer.hardware == hardware], dtype=np.int64)
+
+    def rate(self, app: Application, period: int) -> float:
+        """The rate that is planned for, with headroom."""
+        return app.rates[period] * (1.0 + self.options.headroom)
+
+    def alone(self) -> bool:
+        """Whether this is one application in one period that nothing concerns but its own question."""
+        limits = self.inputs.slo.limits
+        free = not (limits.offers or limits.moves is not None or len(self.situations) > 1)
+        zones = any(zone.quota for zone in self.inputs.profile.zones.values())
+        commits = any(offer.committed is not None for offer in self.offers)
+        return len(self.apps) == 1 and self.periods == 1 and free and not zones and not commits
+
+
+def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
+    """The wish, with every fault collected."""
+    refuse_only(inputs.slo, REFUSED, faults)
+    slo = inputs.slo
+    for number, term in enumerate(slo.objective):
+        if term.min != "cost":
+            faults.in_slo(f"$.objective[{number}]", "a fleet is planned at least cost", 'Write [{"min": "cost"}].')
+    apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
+    offers = tuple(_offers(inputs, faults))
+    zones = sorted({offer.zone for offer in offers if offer.zone is not None})
+    if slo.limits.survive.zones:
+        for offer in offers:
+            if offer.zone is None:
+                why = "an offer without a zone, where zones may be lost"
+                faults.in_profile(f"$.offers.{offer.name}", why, 'Add its "zone".')
+    horizon_s = slo.horizon.period_s * slo.horizon.periods * slo.horizon.repeats
+    for name, sold in inputs.profile.offers.items():
+        if sold.commit is not None and sold.commit.term_s > horizon_s * (1 + 1e-9):
+            repeats = int(np.ceil(sold.commit.term_s / (slo.horizon.period_s * slo.horizon.periods)))
+            why = f"a term of at most the horizon, which is {horizon_s:g} s with its repeats"
+            remedy = f'Write "repeats": {repeats} under horizon, or a shorter term.'
+            faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
+    faults.settle()
+    situations = tuple(_situations(inputs, offers, zones))
+    return Wish(inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0)
+
+
+def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Application:
+    demand, periods, at = app.demand, inputs.slo.horizon.periods, f"$.apps.{name}"
+    rates: tuple[float, ...] = ()
+    if demand.trace is not None and demand.trace.period_s is not None:
+        rates = _rates_of_trace(inputs, name, app, faults)
+    elif demand.series is not None:
+        rates = demand.series
+    elif isinstance(demand.rate_qps, int | float):
+        rates = (float(demand.rate_qps),) * periods
+    else:
+        why = "a rate in each period"
+        faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
+        rates = (1.0,) * periods
+    question = app.question or _inferred(inputs, name, max(max(rates), 1e-9), faults)
+    if question not in PARTS:
+        why = f"one of {', '.join(PARTS)}"
+        faults.in_slo(f"{at}.question", why, "Name one of these, or leave it out.", value=question)
+    return Application(name, question, tuple(float(rate) for rate in rates))
+
+
+def _inferred(inputs: Inputs, name: str, rate: float, faults: Faults) -> str:
+    """The most specific question that the application's own files ask."""
+    own = inputs_of_part(inputs, {name: rate})
+    found = {question: LADDER[question](own) for question in PARTS if question != "policy"}
+    for question, obstacles in found.items():
+        if not obstacles:
+            return question
+    nearest = min(found, key=lambda one: (sum(o.essential for o in found[one]), len(found[one])))
+    first = found[nearest][0]
+    say = faults.in_profile if first.file == "profile" else faults.in_slo
+    say(first.path, f"{name} fits no question. The nearest is {nearest}, but {first.why}", first.remedy)
+    return nearest
+
+
+def _rates_of_trace(inputs: Inputs, name: str, app: App, faults: Faults) -> tuple[float, ...]:
+    """A trace cut into windows: for each period that percentile of the rates of its windows, over all repeats."""
+    trace, horizon, times = app.demand.trace, inputs.slo.horizon, inputs.traces.get(name)
+    assert trace is not None
+    assert trace.period_s is not None
+    if times is None or len(times) < 2:
+        return (1.0,) * horizon.periods
+    windows = int(np.floor(times[-1] / trace.period_s))
+    if trace.period_s > horizon.period_s * (1 + 1e-9):
+        why = f"windows of at most a period, {horizon.period_s:g} s"
+        faults.in_slo(f"$.apps.{name}.demand.trace.period_s", why, "Write a shorter one.", value=trace.period_s)
+        return (1.0,) * horizon.periods
+    counts, _ = np.histogram(times, bins=max(windows, 1), range=(0.0, max(windows, 1) * trace.period_s))
+    rates = counts / trace.period_s
+    begins = np.arange(len(rates)) * trace.period_s
+    period = (begins // horizon.period_s).astype(int) % horizon.periods
+    if len(np.unique(period)) < horizon.periods:
+        why = f"a trace of at least the {horizon.periods} periods planned"
+        faults.in_slo(f"$.apps.{name}.demand.trace.file", why, "Record longer, or plan fewer periods.")
+        return (1.0,) * horizon.periods
+    percentile = 100.0 if trace.percentile is None else trace.percentile
+    return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))
+
+
+def _offers(inputs: Inputs, faults: Faults) -> Iterator[Bought]:
+    profile, limits, used = inputs.profile, inputs.slo.limits, set[str]()
+    for variant in profile.variants.values():
+        for run in variant.runs:
+            used.add(run.hardware)
+    for name, variant in profile.variants.items():
+        for number, run in enumerate(variant.runs):
+            if run.price_per_hour is not None:
+                why = "a price of its own, where whole machines are bought"
+                faults.in_profile(f"$.variants.{name}.runs[{number}].price_per_hour", why, "Give offers the price.")
+    if not profile.offers:
+        faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
+    for name, offer in profile.offers.items():
+        if offer.hardware not in used or (limits.only_listed and offer.hardware not in limits.instances):
+            continue
+        hardware = profile.hardware[offer.hardware]
+        nanos = machine_price(offer, hardware)
+        committed, term_s, upfront, ahead = None, 0.0, 0, 0
+        if offer.commit is not None:
+            own, term_s, upfront = offer.commit.price_per_hour, offer.commit.term_s, offer.commit.upfront
+            ahead = own if own is not None else times(nanos, 1.0 - (offer.commit.discount or 0.0))
+            committed = (ahead + upfront * 3600.0 / term_s) / NANO
+        spot = offer.interruptions_per_hour is not None
+        stock = HUGE if offer.stock is None else offer.stock
+        starts = hardware.startup_s / 3600.0 if inputs.slo.horizon.starts else 0.0
+        yield Bought(
+            name, offer.hardware, offer.zone, nanos / NANO, spot, stock, committed, starts, term_s, upfront, ahead
+        )
+
+
+def _situations(inputs: Inputs, offers: Sequence[Bought], zones: Sequence[str]) -> Iterator[Situation]:
+    survive = inputs.slo.limits.survive
+    yield Situation("nothing failed", 1.0)
+    for lost in combinations(zones, survive.zones) if survive.zones else ():
+        gone = frozenset(offer.name for offer in offers if offer.zone in lost)
+        yield Situation(f"zone {' and '.join(lost)} lost", survive.keep, gone)
+    if survive.spot == "all":
+        yield Situation("all spot gone", survive.keep, frozenset(offer.name for offer in offers if offer.spot))
+    elif survive.spot == "zone":
+        for zone in zones or (None,):
+            gone = frozenset(offer.name for offer in offers if offer.spot and offer.zone == zone)
+            if gone:
+                yield Situation(f"spot of {zone or 'everywhere'} gone", survive.keep, gone)
+    if survive.hosts:
+        for hardware in dict.fromkeys(offer.hardware for offer in offers):
+            name = f"{survive.hosts} {hardware} lost"
+            yield Situation(name, survive.keep, hardware=hardware, count=survive.hosts)

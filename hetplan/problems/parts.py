@@ -1,0 +1,275 @@
+"""Questions as parts of a fleet, in two shapes: cones of machines, and tables of the fewest machines.
+
+Where the rate that machines carry is that of a linear program with the machines as its capacities (`Cone`), its prices
+are rows: ``sum of w_h m_h >= rate`` for all machines that carry a rate. Few such rows say everything; they are found
+one by one, where machines do not carry what they should. Where a question is no such program (`Table`), it is asked
+itself: which are the least machines for a rate? More machines are never worse, so few are asked.
+
+Either settles in the same way: the question is asked for a plan on exactly these machines.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import InputError
+from hetplan.planner.answer import Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.milp import Builder
+from hetplan.planner.part import Cheapest, Settled
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.plan_periods import inputs_of_part
+from hetplan.profiles.slo import Objective
+
+__all__ = ["Asked", "Cone", "Table", "named_apart"]
+
+Solve = Callable[..., Any]
+"""`hetplan.front_door.plan_for`, handed in."""
+
+SAME = 1e-9
+MOST = 10_000
+
+OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
+    "policy": (Objective(min="servers"),),
+    "pipeline": (Objective(min="cost"),),
+}
+"""By what a question is asked for the fewest machines, where it has no default that does."""
+
+
+@dataclass
+class Asked(ABC):
+    """What both shapes have: the files of one application, and the way to ask its question."""
+
+    app: str
+    question: str
+    hardware: tuple[str, ...]
+    inputs: Inputs
+    options: Mapping[str, Any]
+    solve: Solve
+    settled: dict[tuple[float, tuple[tuple[str, int], ...]], Settled] = field(default_factory=dict)
+
+    @abstractmethod
+    def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
+        """See `hetplan.planner.part`."""
+
+    @abstractmethod
+    def carries(self, machines: Sequence[int], rate: float) -> bool:
+        """See `hetplan.planner.part`."""
+
+    def cheapest(self, prices: Sequence[float], rate: float, ask: Ask) -> Cheapest:
+        """Whole machines at least cost: the rows known, until what they allow carries the rate."""
+        while True:
+            m = Builder("min", name=f"fewest machines of {self.app}")
+            count = m.columns("machines", list(self.hardware), upper=MOST, cost=list(prices), whole=True)
+            self.rows(m, [count[number : number + 1] for number in range(len(self.hardware))], rate, "carries")
+            answer = ask(m.build(), gap=0.0, about=f"fewest machines of {self.app}")
+            if answer.status is Status.INFEASIBLE or answer.point is None or answer.value is None:
+                return Cheapest(np.inf, ())
+            machines = tuple(int(n) for n in np.rint(answer.point[count]))
+            if self.carries(machines, rate):
+                return Cheapest(float(answer.value), machines)
+
+    def files(self, rate: float, machines: Mapping[str, tuple[int, int]], stock: Mapping[str, int] | None) -> Inputs:
+        """The files of the question for this application alone, with so many machines, of these offers."""
+        own = inputs_of_part(self.inputs, {self.app: rate})
+        limits = own.slo.limits.model_copy(update={"instances": dict(machines), "only_listed": True})
+        slo = own.slo.model_copy(update={"limits": limits, "objective": OBJECTIVES.get(self.question, ())})
+        offers = own.profile.offers
+        if stock is not None:
+            offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
+        return replace(own, slo=slo, profile=own.profile.model_copy(update={"offers": offers, "hosts": {}}))
+
+    def asked(self, files: Inputs) -> Plan | str:
+        """The question's own plan, or why there is none."""
+        try:
+            found = self.solve(files, question=self.question, options=self.options, try_repairs=False)
+        except InputError as error:
+            return str(error)
+        if found.plan is None or found.exit_code not in (0, 1, 4):
+            return "; ".join(found.why or found.violations) or found.status
+        plan: Plan = found.plan
+        return plan
+
+    def settle(self, offers: Mapping[str, int], rate: float) -> Settled:
+        """The question's own plan on exactly these machines."""
+        bought = {name: count for name, count in offers.items() if count}
+        key = (rate, tuple(sorted(bought.items())))
+        if key not in self.settled:
+            machines = dict.fromkeys(self.hardware, 0)
+            for name, count in bought.items():
+                machines[self.inputs.profile.offers[name].hardware] += count
+            plan = self.asked(self.files(rate, {h: (n, n) for h, n in machines.items() if n}, bought))
+            self.settled[key] = (
+                Settled(None, plan) if isinstance(plan, str) else Settled(named_apart(plan, self.app, rate))
+            )
+        return self.settled[key]
+
+
+@dataclass
+class Cone(Asked):
+    """Machines whose rate is that of a linear program: no more than ``w @ machines`` for each of its prices w.
+
+    `most` gives the most that machines carry, and prices that hold for all machines.
+    """
+
+    most: Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]] | None = None
+    cuts: list[NDArray[np.float64]] = field(default_factory=list)
+    known: dict[tuple[int, ...], float] = field(default_factory=dict)
+
+    def carried(self, machines: Sequence[int]) -> float:
+        """The most that these machines carry; its prices are kept as a row."""
+        key = tuple(int(count) for count in machines)
+        if key not in self.known:
+            assert self.most is not None
+            self.known[key], weights = self.most([float(count) for count in key])
+            weights = np.maximum(weights, 0.0)
+            if not any(np.allclose(weights, cut, rtol=1e-9, atol=1e-12) for cut in self.cuts):
+                self.cuts.append(weights)
+        return self.known[key]
+
+    def carries(self, machines: Sequence[int], rate: float) -> bool:
+        """Whether the program says so."""
+        return self.carried(machines) >= rate * (1.0 - SAME)
+
+    def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
+        """One row per price found so far; to begin with those of one machine of each hardware, and of all together."""
+        if not self.cuts:
+            count = len(self.hardware)
+            for number in range(count):
+                self.carried([int(number == other) for other in range(count)])
+            self.carried([1] * count)
+        rows = m.rows(f"rate {self.app} {about}", str, size=len(self.cuts), lower=rate, unit="qps")
+        for row, weights in zip(rows, self.cuts, strict=True):
+            for columns, weight in zip(machines, weights, strict=True):
+                if weight > 0:
+                    m.add(row, columns, weight)
+
+
+@dataclass
+class Table(Asked):
+    """Machines whose rate only the question itself can say: the least machines for each rate, found by asking it."""
+
+    recipes: int = 400
+    answers: dict[float, dict[tuple[int, ...], bool]] = field(default_factory=dict)
+    least: dict[float, list[tuple[int, ...]]] = field(default_factory=dict)
+    asks: int = 0
+
+    def carries(self, machines: Sequence[int], rate: float) -> bool:
+        """Whether the question has a plan on at most these machines."""
+        if rate <= 0:
+            return True
+        wanted = tuple(int(count) for count in machines)
+        if not any(wanted):
+            return False
+        for other, answers in self.answers.items():
+            for there, is_enough in answers.items():
+                if is_enough and other >= rate and all(a <= b for a, b in zip(there, wanted, strict=True)):
+                    return True
+                if not is_enough and other <= rate and all(a >= b for a, b in zip(there, wanted, strict=True)):
+                    return False
+        self.asks += 1
+        limits = {
+            h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
+        }
+        found = not isinstance(self.asked(self.files(rate, limits, None)), str)
+        self.answers.setdefault(rate, {})[wanted] = found
+        return found
+
+    def minimal(self, rate: float) -> list[tuple[int, ...]]:
+        """All least machines for a rate: one fewer of any hardware does not carry it."""
+        if rate not in self.least:
+            alone = [self._alone(number, rate) for number in range(len(self.hardware))]
+            found: list[tuple[int, ...]] = []
+            before = self.asks
+            for some in product(*(range(most + 1) for most in alone[:-1])):
+                if any(all(a <= b for a, b in zip(one[:-1], some, strict=True)) and one[-1] == 0 for one in found):
+                    continue
+                count = min([alone[-1], *(one[-1] for one in found if _below(one[:-1], some))])
+                if not self.carries((*some, count), rate):
+                    continue
+                while count > 0 and self.carries((*some, count - 1), rate):
+                    count -= 1
+                if not any(_below(one, (*some, count)) for one in found):
+                    found.append((*some, count))
+                if self.asks - before > self.recipes:
+                    break
+            self.least[rate] = found
+        return self.least[rate]
+
+    def _alone(self, number: int, rate: float) -> int:
+        """The fewest machines of one hardware alone; where none do, as many as the rate could ever need."""
+
+        def only(count: int) -> bool:
+            return self.carries([count * (other == number) for other in range(len(self.hardware))], rate)
+
+        high = 1
+        while not only(high):
+            high *= 2
+            if high > 64:
+                return 0 if len(self.hardware) == 1 else 8
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if only(middle) else (middle, high)
+        return high
+
+    def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
+        """One of the least machines, of which there are enough."""
+        if rate <= 0:
+            return
+        least = self.minimal(rate)
+        name = f"{self.app} {about}"
+        one = m.rows(f"one of {name}", ["all"], lower=1.0, upper=1.0)
+        chosen = m.columns(f"which of {name}", str, size=len(least), upper=1.0, whole=True)
+        m.add(one, chosen, 1.0)
+        rows = m.rows(f"enough {name}", list(self.hardware), lower=0.0, unit="machines")
+        for number, row in enumerate(rows):
+            m.add(row, machines[number], 1.0)
+            m.add(row, chosen, [-float(counts[number]) for counts in least])
+
+
+def _below(one: Sequence[int], other: Sequence[int]) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def named_apart(plan: Plan, app: str, rate: float) -> PlanPart:
+    """A question's plan as a part: workers named by application and offer, so that names are alike in all periods."""
+    names: dict[str, str] = {}
+    workers, used = [], dict[str, int]()
+    for worker in plan.workers:
+        stem = f"{app}-{worker.offer or worker.hardware}"[:50]
+        used[stem] = used.get(stem, 0) + 1
+        own = stem if used[stem] == 1 else f"{stem}-{used[stem]}"
+        names |= {load.id: f"{own}.{number}" for number, load in enumerate(worker.loads, start=1)}
+        loads = tuple(load.model_copy(update={"id": names[load.id]}) for load in worker.loads)
+        workers.append(worker.model_copy(update={"id": own, "period": "t0", "loads": loads}))
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, str):
+            return names.get(value, value)
+        if isinstance(value, Mapping):
+            return {names.get(key, key): renamed(one) for key, one in value.items()}
+        return [renamed(one) for one in value] if isinstance(value, list | tuple) else value
+
+    data = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return PlanPart.model_validate(
+        {
+            "question": plan.question, "method": plan.method, "rate_qps": {app: float(rate)}, "valid": plan.valid,
+            "workers": tuple(workers), "routing": renamed(data["routing"]), "dispatch": renamed(data["dispatch"]),
+            "policies": plan.policies, "tables": plan.tables, "promises": plan.promises,
+            "warnings": tuple(one for one in plan.warnings if one.code in KEPT),
+        }
+    )  # fmt: skip
+
+
+KEPT = {"W-interruptions", "W-queueing", "W-extrapolated", "W-overlap", "W-statistic", "W-latency-unchecked"}
+"""Warnings of a question's own plan that say something of the part; others are of how it was asked."""

@@ -1,0 +1,509 @@
+"""Plans with periods checked: parts by the checks of their questions, and by hand what joins them.
+
+Money over the horizon, machines against stock and limits in each period, who survives which failure, and every promise.
+Nothing here reads a plan or a file by the code that made the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from itertools import combinations
+from typing import Any
+
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Period, Plan
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.plan_periods import of_part
+from hetplan.profiles.slo import App, Horizon, Objective, Survive, WishLimits
+from hetplan.verifier.check import verify_plan
+from hetplan.verifier.references import check_header, check_inputs
+from hetplan.verifier.report import Report, Violation
+
+__all__ = ["check", "check_parts", "verify_fleet"]
+
+CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline", "policy", "variants")}
+"""Where the check of each question that may be a part is."""
+
+SLIP = 1e-6
+MONTH_HOURS = 730.0
+
+
+def check(plan: Plan, inputs: Inputs) -> list[Violation]:
+    """A fleet has parts; `verify_fleet` checks them."""
+    del inputs
+    return [] if plan.parts is not None else [Violation("fleet", "parts", "a fleet has parts that run in periods")]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A plan with parts beside its files, read once."""
+
+    plan: Plan
+    inputs: Inputs
+
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """Its parts."""
+        return self.plan.parts or {}
+
+    @cached_property
+    def hours(self) -> float:
+        """Length of a period."""
+        return self.inputs.slo.horizon.period_s / 3600.0
+
+    @cached_property
+    def ahead(self) -> Mapping[str, int]:
+        """Machines of each offer that are paid for ahead."""
+        return {one.offer: one.count for one in self.plan.commitments or ()}
+
+    @cached_property
+    def rates(self) -> Mapping[str, tuple[float, ...]]:
+        """What each application asks for, period by period, read from the files."""
+        return {name: _rates(self.inputs, name, app) for name, app in self.inputs.slo.apps.items()}
+
+    def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
+        """Machines of each offer that these parts take, by application."""
+        found: dict[str, Counter[str]] = {}
+        for name in names:
+            part = self.parts[name]
+            for worker in part.workers:
+                for app in part.rate_qps:
+                    found.setdefault(app, Counter())[worker.offer or ""] += worker.count + worker.standby
+        return found
+
+    def price(self, offer: str) -> float:
+        """What a machine costs per hour by the hour."""
+        sold = self.inputs.profile.offers[offer]
+        amount = 1.0 if sold.per is None else self.inputs.profile.hardware[sold.hardware].provides.get(sold.per, 0.0)
+        return sold.price_per_hour * amount / NANO
+
+    def price_ahead(self, offer: str) -> float:
+        """What a machine costs per hour that is paid for ahead, its upfront spread over the term."""
+        commit = self.inputs.profile.offers[offer].commit
+        if commit is None:
+            return math.nan
+        own = commit.price_per_hour
+        per_hour = own / NANO if own is not None else self.price(offer) * (1.0 - (commit.discount or 0.0))
+        return per_hour + commit.upfront / NANO * 3600.0 / commit.term_s
+
+    @cached_property
+    def totals(self) -> dict[str, Counter[str]]:
+        """Machines of each offer that are had in each period, used or not, as the bill says."""
+        found: dict[str, Counter[str]] = {period.id: Counter() for period in self.plan.periods}
+        for line in self.plan.bill.lines if self.plan.bill is not None else ():
+            if line.period in found:
+                found[line.period][line.offer] += round(line.committed + line.rented, 6)  # type: ignore[assignment]
+        return found
+
+
+def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:
+    demand, horizon = app.demand, inputs.slo.horizon
+    trace = demand.trace
+    if trace is not None and trace.period_s is not None:
+        times, windows = inputs.traces.get(name, ()), Counter[int]()
+        for time in times:
+            windows[int(time // trace.period_s)] += 1
+        whole = int(times[-1] // trace.period_s) if len(times) else 0
+        held: dict[int, list[float]] = {}
+        for window in range(max(whole, 1)):
+            period = int(window * trace.period_s // horizon.period_s) % horizon.periods
+            held.setdefault(period, []).append(windows[window] / trace.period_s)
+        share = (100.0 if trace.percentile is None else trace.percentile) / 100.0
+        return tuple(_quantile(sorted(held.get(p, [math.inf])), share) for p in range(horizon.periods))
+    if demand.series is not None:
+        return demand.series
+    return (float(demand.rate_qps) if isinstance(demand.rate_qps, int | float) else math.nan,) * horizon.periods
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
+    """All that such a plan says, recomputed from the files."""
+    fleet = Fleet(plan, inputs)
+    found = [*check_inputs(plan, inputs), *check_header(plan)]
+    broken = list(_references(fleet))
+    if broken:
+        return Report((*found, *broken), ("inputs", "references"))
+    found += check_parts(fleet)
+    found += _demand(fleet)
+    found += _machines(fleet)
+    found += _money(fleet)
+    found += _failures(fleet)
+    found += _promises(fleet)
+    found += _changes(fleet)
+    checked = (
+        "inputs",
+        "references",
+        "parts",
+        "demand",
+        "resources",
+        "cost",
+        "failures",
+        "promises",
+        "actions",
+        "fleet",
+    )
+    return Report(tuple(dict.fromkeys(found)), checked)
+
+
+def _references(fleet: Fleet) -> Iterator[Violation]:
+    plan, profile, horizon = fleet.plan, fleet.inputs.profile, fleet.inputs.slo.horizon
+    if plan.bill is None:
+        yield Violation("bill", "bill", "there is none")
+    if plan.workers or plan.routing:
+        yield Violation("fleet", "workers", "workers are in parts, and nowhere else")
+    if len(plan.periods) != horizon.periods:
+        yield Violation("periods", "periods", f"{len(plan.periods)} of them, wanted are {horizon.periods}")
+    ids = Counter(period.id for period in plan.periods)
+    for number, period in enumerate(plan.periods):
+        at, start = f"periods.{period.id}", number * horizon.period_s
+        if ids[period.id] > 1:
+            yield Violation("duplicate-id", at, "two periods have this id")
+        if period.start_s != start or period.end_s != start + horizon.period_s:
+            text = f"{period.start_s:g} to {period.end_s} s, not {start:g} to {start + horizon.period_s:g}"
+            yield Violation("periods", at, text)
+        for name in (*(period.parts or ()), *(one for names in (period.failures or {}).values() for one in names)):
+            if name not in fleet.parts:
+                yield Violation("unknown-reference", at, f"there is no part {name}")
+    for name, part in fleet.parts.items():
+        if part.question not in CHECKS:
+            yield Violation("unknown-reference", f"parts.{name}", f"no part may be of the question {part.question}")
+        for app in part.rate_qps.keys() - fleet.inputs.slo.apps.keys():
+            yield Violation("unknown-reference", f"parts.{name}", f"there is no application {app}")
+        for worker in part.workers:
+            if worker.offer not in profile.offers:
+                yield Violation("unknown-reference", f"parts.{name}", f"there is no offer {worker.offer}")
+    for offer in fleet.ahead:
+        if offer not in profile.offers or profile.offers[offer].commit is None:
+            yield Violation("commitment", f"commitments.{offer}", "it is no offer that is sold ahead")
+    for line in plan.bill.lines if plan.bill is not None else ():
+        if line.offer not in profile.offers or line.period not in ids:
+            yield Violation("unknown-reference", "bill.lines", f"{line.offer} in {line.period}")
+
+
+def check_parts(fleet: Fleet) -> list[Violation]:
+    """Each part by the generic check, and by that of its question, against the files for its rates."""
+    found = []
+    for name, part in fleet.parts.items():
+        again = import_module(CHECKS[part.question]).check
+        report = verify_plan(of_part(fleet.plan, name), _files(fleet.inputs, part), again, proofs=False)
+        found += [
+            Violation(one.code, f"parts.{name}.{one.at}", one.text)
+            for one in report.violations
+            if one.code not in ("no-claim", "claim")
+        ]
+    return found
+
+
+def _files(inputs: Inputs, part: Part) -> Inputs:
+    """The files that ask for this part alone: its applications at its rates, in one period, with no other limit."""
+    slo = inputs.slo
+    apps = {}
+    for name, rate in part.rate_qps.items():
+        demand = slo.apps[name].demand
+        trace = None if demand.trace is None or demand.trace.period_s is not None else demand.trace
+        alone = demand.model_copy(update={"rate_qps": rate, "series": None, "history_qps": None, "trace": trace})
+        apps[name] = slo.apps[name].model_copy(update={"demand": alone, "question": None})
+    counts: Counter[str] = Counter()
+    for worker in part.workers:
+        counts[worker.hardware] += worker.count + worker.standby
+    instances: dict[str, tuple[int, int | None]] = {name: (0, count) for name, count in counts.items()}
+    aim = {"policy": (Objective(min="servers"),), "pipeline": (Objective(min="cost"),)}.get(part.question, ())
+    limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=True, survive=Survive())
+    wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
+    offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
+    profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})
+    return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
+
+
+def _demand(fleet: Fleet) -> Iterator[Violation]:
+    """Each application is served in each period, once, at its rate at least."""
+    for number, period in enumerate(fleet.plan.periods):
+        yield from _served(fleet, f"periods.{period.id}", period.parts or (), number, 1.0)
+
+
+def _served(fleet: Fleet, at: str, names: tuple[str, ...], number: int, keep: float) -> Iterator[Violation]:
+    given: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for name in names:
+        for app, rate in fleet.parts[name].rate_qps.items():
+            given[app] += rate  # type: ignore[assignment]
+            times[app] += 1
+    for app, rates in fleet.rates.items():
+        wanted = rates[number] * keep
+        if given[app] < wanted * (1.0 - SLIP):
+            yield Violation("demand", at, f"{app} gets {given[app]:g} qps, and asks for {wanted:g}")
+        if times[app] > 1:
+            yield Violation("demand", at, f"{times[app]} parts serve {app}")
+
+
+def _machines(fleet: Fleet) -> Iterator[Violation]:
+    """Machines in each period: those used are had, and those had are within every limit."""
+    profile, limits = fleet.inputs.profile, fleet.inputs.slo.limits
+    for period in fleet.plan.periods:
+        at, had = f"periods.{period.id}", fleet.totals[period.id]
+        used: Counter[str] = Counter()
+        for counts in fleet.used(period.parts or ()).values():
+            used.update(counts)
+        for offer in used.keys() | had.keys():
+            if used[offer] > had[offer] + SLIP:
+                yield Violation("machines", at, f"{used[offer]} of {offer} run, and {had[offer]:g} are paid for")
+            stock = profile.offers[offer].stock
+            if stock is not None and max(had[offer], used[offer]) > stock + SLIP:
+                yield Violation("stock", at, f"{had[offer]:g} of {offer}, and {stock} are there")
+        by_hardware: Counter[str] = Counter()
+        for offer, count in had.items():
+            by_hardware[profile.offers[offer].hardware] += count
+        for hardware, (least, most) in limits.instances.items():
+            count = by_hardware[hardware]
+            if count < least - SLIP or (most is not None and count > most + SLIP):
+                yield Violation("instances", at, f"{count:g} of {hardware}, not [{least}, {most}]")
+        if limits.only_listed and (others := [name for name in by_hardware if name not in limits.instances]):
+            yield Violation("instances", at, f"{', '.join(others)} may not be used")
+        yield from _quotas(fleet, at, had)
+        yield from _kinds(fleet, at, had)
+
+
+def _quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
+    profile = fleet.inputs.profile
+
+    def taken(resource: str, zone: str | None) -> float:
+        total = 0.0
+        for name, count in had.items():
+            offer = profile.offers[name]
+            if zone is None or offer.zone == zone:
+                provides = profile.hardware[offer.hardware].provides
+                total += count * (1.0 if resource == "machines" else provides.get(resource, 0.0))
+        return total
+
+    for zone, held in profile.zones.items():
+        for resource, quota in held.quota.items():
+            if taken(resource, zone) > quota * (1 + SLIP) + SLIP:
+                yield Violation("quota", at, f"{taken(resource, zone):g} {resource} in {zone}, and {quota:g} may be")
+    for resource, total in fleet.inputs.slo.limits.resources.items():
+        if taken(resource, None) > total * (1 + SLIP) + SLIP:
+            yield Violation("resources", at, f"{taken(resource, None):g} {resource}, and {total:g} may be")
+
+
+def _kinds(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
+    offers = fleet.inputs.profile.offers
+    spot = sum(count for name, count in had.items() if offers[name].interruptions_per_hour is not None)
+    total = sum(had.values())
+    counts = {"spot": spot, "on-demand": total - spot, "committed": float(sum(fleet.ahead.values()))}
+    for name, limit in fleet.inputs.slo.limits.offers.items():
+        count = counts.get(name, had.get(name, 0.0))
+        if count < limit.least - SLIP or (limit.most is not None and count > limit.most + SLIP):
+            yield Violation("offers", at, f"{count:g} of {name}, not {limit.least} to {limit.most}")
+        if limit.share is not None and total:
+            low, high = limit.share
+            if not low - SLIP <= count / total <= high + SLIP:
+                yield Violation(
+                    "offers", at, f"{count / total:.3g} of all machines are {name}, not {low:g} to {high:g}"
+                )
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-8, abs_tol=1e-9)
+
+
+def _money(fleet: Fleet) -> Iterator[Violation]:
+    """What the machines cost, from the files; that bill, promise and claim say so."""
+    plan, limits = fleet.plan, fleet.inputs.slo.limits
+    bill = plan.bill
+    assert bill is not None
+    total = 0.0
+    rented = [_rented(fleet, period) for period in plan.periods]
+    upkeep = sum(count * fleet.price_ahead(offer) for offer, count in fleet.ahead.items())
+    for number, period in enumerate(plan.periods):
+        by_hour = sum(count * fleet.price(offer) for offer, count in rented[number].items())
+        starting = _starting(fleet, rented[number - 1], rented[number]) if len(plan.periods) > 1 else 0.0
+        said = sum(line.cost_per_hour for line in bill.lines if line.period == period.id)
+        if not _same(said, upkeep + by_hour + starting / fleet.hours):
+            text = (
+                f"the bill says {said:.9g} per hour, the machines cost {upkeep + by_hour + starting / fleet.hours:.9g}"
+            )
+            yield Violation("cost", f"periods.{period.id}", text)
+        if limits.cost_per_hour is not None and upkeep + by_hour > limits.cost_per_hour / NANO * (1 + SLIP):
+            text = f"{upkeep + by_hour:.9g} per hour is above the budget of {limits.cost_per_hour / NANO:g}"
+            yield Violation("budget", f"periods.{period.id}", text)
+        total += (upkeep + by_hour) * fleet.hours + starting
+    hours = fleet.hours * len(plan.periods)
+    mean, repeats = total / hours, fleet.inputs.slo.horizon.repeats
+    stated = {
+        "cost_per_hour": mean, "cost_per_day": 24 * mean, "cost_per_month": MONTH_HOURS * mean,
+        "total": total * repeats, "hours": hours, "repeats": repeats,
+    }  # fmt: skip
+    for field, value in stated.items():
+        if not _same(getattr(bill, field), value):
+            yield Violation("bill", f"bill.{field}", f"{getattr(bill, field):.9g}, and it is {value:.9g}")
+    yield from _shares_of(fleet)
+    for number, promise in enumerate(plan.promises):
+        if promise.quantity == "cost_per_hour" and not _same(promise.value, mean):
+            yield Violation(
+                "promise", f"promises[{number}]", f"costs {promise.value:.9g} per hour, and it is {mean:.9g}"
+            )
+    for number, claim in enumerate(plan.claims):
+        if claim.about == "cost_per_hour" and not _same(claim.value, mean):
+            yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
+        if claim.bound is not None and claim.bound > claim.value * (1 + SLIP):
+            yield Violation("claim", f"claims[{number}]", "the bound is above the value")
+
+
+def _shares_of(fleet: Fleet) -> Iterator[Violation]:
+    """Sums of the bill per application and offer; its lines are of machines that run, and of those committed."""
+    bill, periods = fleet.plan.bill, len(fleet.plan.periods)
+    assert bill is not None
+    apps: Counter[str] = Counter()
+    offers: Counter[str] = Counter()
+    ahead: dict[tuple[str, str], float] = {}
+    for line in bill.lines:
+        offers[line.offer] += line.cost_per_hour / periods  # type: ignore[assignment]
+        if line.app is not None:
+            apps[line.app] += line.cost_per_hour / periods  # type: ignore[assignment]
+        key = (line.period, line.offer)
+        ahead[key] = ahead.get(key, 0.0) + line.committed
+    for kind, said, found in (("apps", bill.apps, apps), ("offers", bill.offers, offers)):
+        for name in said.keys() | found.keys():
+            if not _same(said.get(name, 0.0), found[name]):
+                text = f"{said.get(name, 0.0):.9g}, and its lines are {found[name]:.9g}"
+                yield Violation("bill", f"bill.{kind}.{name}", text)
+    for (period, offer), count in ahead.items():
+        if not _same(count, fleet.ahead.get(offer, 0)):
+            text = f"{count:g} of {offer} are committed there, and {fleet.ahead.get(offer, 0)} are"
+            yield Violation("commitment", f"periods.{period}", text)
+    for one in fleet.plan.commitments or ():
+        commit = fleet.inputs.profile.offers[one.offer].commit
+        horizon = fleet.inputs.slo.horizon
+        if commit is None:
+            continue
+        per_hour = fleet.price_ahead(one.offer) - commit.upfront / NANO * 3600.0 / commit.term_s
+        alike = one.term_s == commit.term_s and one.upfront == commit.upfront
+        if not alike or not _same(one.price_per_hour / NANO, per_hour):
+            yield Violation("commitment", f"commitments.{one.offer}", "not at the terms of the offer")
+        if commit.term_s > horizon.period_s * horizon.periods * horizon.repeats * (1 + SLIP):
+            yield Violation("commitment", f"commitments.{one.offer}", "its term is longer than the horizon")
+
+
+def _rented(fleet: Fleet, period: Period) -> dict[str, float]:
+    had = fleet.totals[period.id]
+    return {offer: max(count - fleet.ahead.get(offer, 0), 0.0) for offer, count in had.items()}
+
+
+def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    """What machines cost while they start, once."""
+    if not fleet.inputs.slo.horizon.starts:
+        return 0.0
+    profile = fleet.inputs.profile
+    return sum(
+        max(count - before.get(offer, 0.0), 0.0)
+        * fleet.price(offer) * profile.hardware[profile.offers[offer].hardware].startup_s / 3600.0
+        for offer, count in after.items()
+    )  # fmt: skip
+
+
+def _lost(fleet: Fleet) -> dict[str, Any]:
+    """Each situation: which offers are gone, or which hardware loses how many machines."""
+    survive, offers = fleet.inputs.slo.limits.survive, fleet.inputs.profile.offers
+    zones = sorted({offer.zone for offer in offers.values() if offer.zone is not None})
+    spot = {name for name, offer in offers.items() if offer.interruptions_per_hour is not None}
+    found: dict[str, Any] = {}
+    if survive.zones:
+        for lost in combinations(zones, survive.zones):
+            found[f"zone {' and '.join(lost)} lost"] = {name for name, one in offers.items() if one.zone in lost}
+    if survive.spot == "all":
+        found["all spot gone"] = spot
+    elif survive.spot == "zone":
+        for zone in (*zones, *(() if zones else (None,))):
+            gone = {name for name in spot if offers[name].zone == zone}
+            if gone:
+                found[f"spot of {zone or 'everywhere'} gone"] = gone
+    if survive.hosts:
+        used = {worker.hardware for part in fleet.parts.values() for worker in part.workers}
+        for hardware in used:
+            found[f"{survive.hosts} {hardware} lost"] = (hardware, survive.hosts)
+    return found
+
+
+def _failures(fleet: Fleet) -> Iterator[Violation]:
+    """After each failure each application gets what is to be kept, on machines that it had and that are left."""
+    keep, situations = fleet.inputs.slo.limits.survive.keep, _lost(fleet)
+    profile = fleet.inputs.profile
+    for number, period in enumerate(fleet.plan.periods):
+        before = fleet.used(period.parts or ())
+        for name, lost in situations.items():
+            at = f"periods.{period.id}.failures.{name}"
+            parts = (period.failures or {}).get(name)
+            if parts is None:
+                yield Violation("survive", at, "nothing is planned for it")
+                continue
+            yield from _served(fleet, at, parts, number, keep)
+            for app, counts in fleet.used(parts).items():
+                had = before.get(app, Counter())
+                for offer, count in counts.items():
+                    left = 0 if isinstance(lost, set) and offer in lost else had[offer]
+                    if count > left:
+                        yield Violation("survive", at, f"{app} runs on {count} of {offer}, and {left} of its are left")
+                if isinstance(lost, tuple):
+                    hardware, less = lost
+                    mine = {one for one in profile.offers if profile.offers[one].hardware == hardware}
+                    held = sum(had[one] for one in mine)
+                    if sum(counts[one] for one in mine) > max(held - less, 0):
+                        yield Violation("survive", at, f"{app} runs on more {hardware} than the {held - less} left")
+
+
+def _promises(fleet: Fleet) -> Iterator[Violation]:
+    """Each rate is promised, as it is asked for, in each period and situation."""
+    keep = fleet.inputs.slo.limits.survive.keep
+    situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(_lost(fleet), keep)}
+    said = {(one.app, one.period, one.situation): one for one in fleet.plan.promises if one.quantity == "rate_qps"}
+    number = {period.id: place for place, period in enumerate(fleet.plan.periods)}
+    for (app, when, situation), promise in said.items():
+        rates = fleet.rates.get(app or "")
+        known = rates is not None and when in number and situation in (*situations, None)
+        if not known and not (situation or "").endswith(" lost"):
+            yield Violation("promise", "promises", f"of {app} in {when} when {situation}: there is no such thing")
+        elif known and rates is not None:
+            wanted = rates[number[when or ""]] * situations[situation]
+            if not _same(promise.value, wanted):
+                yield Violation(
+                    "promise", "promises", f"{promise.value:g} qps of {app} in {when}, and {wanted:g} is asked"
+                )
+    for app in fleet.rates:
+        for period in fleet.plan.periods:
+            for situation in situations:
+                if (app, period.id, situation) not in said:
+                    yield Violation("promise", "promises", f"no rate of {app} in {period.id} when {situation}")
+
+
+def _changes(fleet: Fleet) -> Iterator[Violation]:
+    """Actions lead from each period to the next, and no more machines change than may."""
+    periods, most = fleet.plan.periods, fleet.inputs.slo.limits.moves
+    if len(periods) == 1:
+        return
+    for number, period in enumerate(periods):
+        before, after = _counts(fleet, periods[number - 1]), _counts(fleet, period)
+        for action in period.actions or ():
+            count = action.count or 0
+            before[action.worker or ""] += count if action.do == "start" else -count
+        wrong = [name for name in before.keys() | after.keys() if before[name] != after[name]]
+        if wrong:
+            yield Violation("actions", f"periods.{period.id}.actions", f"they do not lead to its {', '.join(wrong)}")
+        if most is not None:
+            moved = sum((_counts(fleet, period) - _counts(fleet, periods[number - 1])).values())
+            if moved > most:
+                yield Violation("moves", f"periods.{period.id}", f"{moved} machines start, and {most} may")
+
+
+def _counts(fleet: Fleet, period: Period) -> Counter[str]:
+    return Counter({worker.id: worker.count for name in period.parts or () for worker in fleet.parts[name].workers})

@@ -1,0 +1,91 @@
+"""Demand read from a Prometheus, and what it may not say."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cases.deployments import make_hosts
+
+from hetplan.cli.watch import _Deployed
+from hetplan.errors import InputError
+from hetplan.executor.prometheus import arrived_by_prometheus
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Gives what the test says, and keeps what it was asked."""
+
+    said: Any = None
+    asked: ClassVar[list[str]]
+
+    def do_GET(self) -> None:
+        self.asked.append(parse_qs(urlsplit(self.path).query)["query"][0])
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.said).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def prometheus() -> Iterator[tuple[str, type[Answers]]]:
+    class Mine(Answers):
+        asked: ClassVar[list[str]] = []
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Mine)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", Mine
+    server.shutdown()
+    server.server_close()
+
+
+def vector(*rows: tuple[dict[str, str], str]) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [1.7e9, value]} for labels, value in rows]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def test_the_counters_of_each_application_are_read(prometheus: tuple[str, type[Answers]]) -> None:
+    url, answers = prometheus
+    answers.said = vector(({"app": "chat"}, "120"), ({"app": "rank"}, "7.0"), ({"app": "gone"}, "NaN"))
+    assert arrived_by_prometheus(f"{url}/", "sum by (app) (x)") == {"chat": 120, "rank": 7}
+    assert answers.asked == ["sum by (app) (x)"]
+
+
+def test_what_is_no_counter_per_application_is_said(prometheus: tuple[str, type[Answers]]) -> None:
+    url, answers = prometheus
+    for said, part in (
+        (vector(({"route": "/"}, "1")), "sum by"),
+        (vector(({"app": "a", "pod": "1"}, "1"), ({"app": "a", "pod": "2"}, "1")), "sum by"),
+        ({"status": "error", "error": "bad query"}, "no vector"),
+        ({"status": "success", "data": {"resultType": "matrix", "result": []}}, "no vector"),
+        ([], "no vector"),
+    ):
+        answers.said = said
+        with pytest.raises(OSError, match=part):
+            arrived_by_prometheus(url, "q")
+    with pytest.raises(OSError, match="does not answer"):
+        arrived_by_prometheus("http://127.0.0.1:9", "q")
+
+
+def test_watch_asks_it_in_place_of_the_router(prometheus: tuple[str, type[Answers]], tmp_path: Path) -> None:
+    url, answers = prometheus
+    answers.said = vector(({"app": "chat"}, "120"), ({"app": "stream"}, "9"))
+    hosts = make_hosts(tmp_path, watch={"prometheus": url, "query": "mine"})
+    deployment: Any = SimpleNamespace(hosts=hosts, observe=lambda: [1], endpoint=lambda: "http://127.0.0.1:9")
+    assert _Deployed(deployment, 0.0, frozenset({"stream"})).arrived() == {"chat": 120}
+    assert answers.asked == ["mine"]
+
+
+def test_hosts_toml_names_it(tmp_path: Path) -> None:
+    assert make_hosts(tmp_path).watch.query == "sum by (app) (hetplan_queries_arrived_total)"
+    for watch in ({"prometheus": "here"}, {"prometheus": "http://h", "promql": "x"}):
+        with pytest.raises(InputError, match=r"watch"):
+            make_hosts(tmp_path, watch=watch)

@@ -1,0 +1,216 @@
+"""Fleets: equal to their parts where nothing joins them, equal to brute force where they are tiny, invariant else."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.outcome import Outcome
+from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_periods import machines_of, of_period
+
+Json = dict[str, Any]
+
+PROFILE: Json = {
+    "format": "hetplan/profile/1.3",
+    "hardware": {
+        "big": {"kind": "gpu", "provides": {"gpu": 1}, "startup_s": 120},
+        "small": {"kind": "cpu", "provides": {"cpu_cores": 4}},
+    },
+    "offers": {
+        "big-a": {"hardware": "big", "zone": "a", "price_per_hour": "1.0", "stock": 6},
+        "big-b": {"hardware": "big", "zone": "b", "price_per_hour": "1.0", "stock": 6},
+        "small-a": {"hardware": "small", "zone": "a", "price_per_hour": "0.3", "stock": 9},
+        "small-b": {"hardware": "small", "zone": "b", "price_per_hour": "0.3", "stock": 9},
+    },
+    "tasks": {"rank": {}},
+    "variants": {"m": {"task": "rank", "runs": [{"hardware": "big", "latency": "t-big"},
+                                                {"hardware": "small", "latency": "t-small"}]}},
+    "tables": {
+        "t-big": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 15]},
+        "t-small": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [12, 70]},
+    },
+}  # fmt: skip
+
+
+def app(rate: float | list[float], small: float = 0.5) -> Json:
+    mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [small, 1 - small]}
+    amount = {"series": rate} if isinstance(rate, list) else {"rate_qps": rate}
+    return {
+        "question": "pool",
+        "runs": {"variants": ["m"]},
+        "latency": [{"percentile": 99, "max_ms": 50}],
+        "demand": {**amount, "mix": mix},
+    }
+
+
+def wish(*apps: Json, periods: int = 1, **more: Any) -> Json:
+    limits = more.pop("limits", {})
+    return {
+        "format": "hetplan/slo/1.2",
+        "limits": limits,
+        "horizon": {"period_s": 3600, "periods": periods, **more},
+        "apps": {f"app{number}": one for number, one in enumerate(apps)},
+    }
+
+
+def solved(slo: Json, profile: Json = PROFILE, **options: Any) -> Outcome:
+    return hp.solve(profile, slo, question="fleet", options={"levers": False, "gap": 0.0, **options})
+
+
+def cost(outcome: Outcome) -> float:
+    assert outcome.violations == ()
+    plan = outcome.require()
+    assert plan.bill is not None
+    return float(plan.bill.cost_per_hour)
+
+
+def test_one_application_in_one_period_is_its_own_question() -> None:
+    slo = wish(app(220.0))
+    outcome = solved(slo)
+    own = copy.deepcopy(slo)
+    del own["apps"]["app0"]["question"], own["horizon"]
+    alone = hp.solve(PROFILE, own, question="pool", options={"size": "planned"}).require()
+    one = of_period(outcome.require(), "p0")
+    counts = {worker.offer: worker.count for worker in alone.workers}
+    by_hardware = {
+        name: sum(n for offer, n in counts.items() if str(offer).startswith(name)) for name in ("big", "small")
+    }
+    found = machines_of(outcome.require(), "p0")
+    assert by_hardware == {
+        name: sum(n for offer, n in found.items() if offer.startswith(name)) for name in ("big", "small")
+    }
+    assert cost(outcome) == pytest.approx(alone.claims[0].value)
+    assert one.question == "pool"
+    assert outcome.claims[0].gap == pytest.approx(0.0, abs=1e-3)
+
+
+def _carried(big: int, small: int, share: float) -> float:
+    """The most that these machines carry, by hand: big serves both sizes, small the small one only (70 ms is late)."""
+    busy_small, busy_big = 12 / 1000, (5 / 1000, 15 / 1000)
+    best = 0.0
+    for part in range(101):  # the share of small queries on small machines, in hundredths and where it is full
+        x = part / 100
+        best = max(best, _rate(big, small, share, x, busy_small, busy_big))
+    # where small machines are exactly full together with big ones
+    if small:
+        full = small / busy_small
+        left = big + full * busy_big[0]
+        rate = left / (share * busy_big[0] + (1 - share) * busy_big[1])
+        if share * rate >= full:
+            best = max(best, rate)
+    return 0.8 * best
+
+
+def _rate(big: int, small: int, share: float, x: float, busy_small: float, busy_big: tuple[float, float]) -> float:
+    work_small = share * x * busy_small
+    work_big = share * (1 - x) * busy_big[0] + (1 - share) * busy_big[1]
+    limits = [count / work for count, work in ((small, work_small), (big, work_big)) if work > 0]
+    return min(limits)
+
+
+@pytest.mark.parametrize(("rates", "survive"), [((90.0, 140.0, 60.0), False), ((70.0, 40.0, 90.0), True)])
+def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
+    rates: tuple[float, ...], survive: bool
+) -> None:
+    other = [50.0, 80.0, 30.0]
+    limits = {"survive": {"zones": 1, "keep": 0.8}} if survive else {}
+    outcome = solved(wish(app([*rates]), app(other, small=0.9), periods=3, limits=limits, starts=False))
+    total = 0.0
+    for name, share in ((rates, 0.5), (other, 0.9)):
+        for rate in name:
+            best = float("inf")
+            for a, b, c, d in itertools.product(range(5), range(5), range(5), range(5)):
+                if not survive and (b or d):
+                    continue
+                money = (a + b) * 1.0 + (c + d) * 0.3
+                if money >= best - 1e-9 or _carried(a + b, c + d, share) < rate - 1e-9:
+                    continue
+                if survive and min(_carried(a, c, share), _carried(b, d, share)) < 0.8 * rate - 1e-9:
+                    continue
+                best = money
+            total += best
+    assert cost(outcome) == pytest.approx(total / 3)
+
+
+def test_twice_the_repeats_are_twice_the_bill_and_no_more_per_hour() -> None:
+    once, twice = (solved(wish(app([90.0, 40.0]), periods=2, repeats=repeats)).require().bill for repeats in (1, 2))
+    assert once is not None
+    assert twice is not None
+    assert twice.total == pytest.approx(2 * once.total)
+    assert twice.cost_per_hour == pytest.approx(once.cost_per_hour)
+
+
+def test_a_zone_more_never_costs_more() -> None:
+    slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1, "keep": 1.0}})
+    more = copy.deepcopy(PROFILE)
+    for name in ("big", "small"):
+        more["offers"][f"{name}-c"] = {**more["offers"][f"{name}-a"], "zone": "c"}
+    assert cost(solved(slo, more)) <= cost(solved(slo)) + 1e-9
+
+
+def test_without_failures_and_commitments_hours_add_up() -> None:
+    rates = [90.0, 40.0, 130.0]
+    whole = cost(solved(wish(app(rates), periods=3, starts=False)))
+    assert whole == pytest.approx(sum(cost(solved(wish(app(rate)))) for rate in rates) / 3)
+
+
+def test_commitments_pay_where_machines_run_all_day() -> None:
+    profile = copy.deepcopy(PROFILE)
+    profile["offers"]["big-a"]["commit"] = {"term_s": 86400, "discount": 0.5, "upfront": "1.2"}
+    slo = wish(app([90.0, 85.0]), periods=2, repeats=24, starts=False)
+    outcome = solved(slo, profile)
+    (one,) = outcome.require().commitments or ()
+    assert (one.offer, one.upfront, one.price_per_hour) == ("big-a", 1_200_000_000, 500_000_000)
+    assert cost(outcome) < cost(solved(slo))
+    short = copy.deepcopy(slo)
+    short["horizon"]["repeats"] = 2
+    with pytest.raises(hp.InputError, match='"repeats": 12'):
+        solved(short, profile)
+
+
+def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
+    outcome = solved(wish(app([90.0, 2000.0]), periods=2))
+    assert outcome.plan is None
+    assert outcome.why[0] == "p1: no machines on offer carry 2000 qps of app0"
+    assert "big-a has 6" in outcome.why[1]
+    slo = wish(app([90.0, 900.0]), periods=2, limits={"survive": {"zones": 1}})
+    outcome = solved(slo)
+    assert outcome.why[0] == "p1: no machines on offer carry 900 qps of app0 when zone a lost"
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.keep")
+    slo["limits"]["survive"]["keep"] = repair.to
+    assert solved(slo).plan is not None
+
+
+def test_applications_that_want_the_same_stock_are_explained_together() -> None:
+    outcome = solved(wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2))
+    assert outcome.plan is None
+    assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) cannot be had")
+    assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
+
+
+def test_the_verifier_sees_what_was_changed_by_hand() -> None:
+    slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1}})
+    plan = solved(slo).require()
+    assert plan.bill is not None
+    assert plan.parts is not None
+    name, part = next(iter(plan.parts.items()))
+    fewer = part.model_copy(
+        update={"workers": tuple(one.model_copy(update={"count": one.count + 1}) for one in part.workers)}
+    )
+    spoilt = {
+        "bill": plan.model_copy(update={"bill": plan.bill.model_copy(update={"total": plan.bill.total / 2})}),
+        "machines": plan.model_copy(update={"parts": {**plan.parts, name: fewer}}),
+        "survive": plan.model_copy(
+            update={"periods": tuple(one.model_copy(update={"failures": None}) for one in plan.periods)}
+        ),
+        "promise": plan.model_copy(update={"promises": plan.promises[1:]}),
+    }
+    for code, changed in spoilt.items():
+        report = hp.verify(with_digest(changed), PROFILE, slo)
+        assert code in {violation.code for violation in report.violations}
+    assert hp.verify(plan, PROFILE, slo).violations == ()
