@@ -1,11 +1,11 @@
-"""Two searches to compare with that hetplan does not ship: random configurations, Optuna's TPE (pip install optuna).
+"""Searches to compare with that hetplan does not ship: random configurations, Optuna's TPE and NSGA-II.
 
 python benchmarks/compound_beside.py 1000 10      seeds from 1000 on, so many of each application
 
-Both choose configurations only; where these run, and with which shares, is found by the same arithmetic as for
-`struct-ci`, so that what is compared is the choice of what to measure. TPE minimises the price of the cheapest
-compliant plan of a configuration; one that has none counts as 10 more than the dearest, and by
-how far it misses its targets.
+All choose configurations only; where these run, and with which shares, is found by the same arithmetic as for
+`struct-ci`, so that what is compared is the choice of what to measure. TPE and NSGA-II minimise the price of the
+cheapest compliant plan of a configuration; one that has none counts as 10 more than the dearest, and by how far it
+misses its targets.
 """
 
 from __future__ import annotations
@@ -45,8 +45,14 @@ class Tpe(Configurations):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=5))
+        self.study = optuna.create_study(sampler=self.sampler(seed))
         self.asked: dict[int, Any] = {}
+
+    def sampler(self, seed: int) -> Any:
+        """Of the study."""
+        import optuna
+
+        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
 
     def next(self) -> int:
         """What the sampler proposes; after ten repeats any other one."""
@@ -80,6 +86,16 @@ class Tpe(Configurations):
         return cost if np.isfinite(cost) else float(form.full_price.max()) + 10.0 + late + abs(found.mean - form.target)
 
 
+class Nsga(Tpe):
+    """Optuna's NSGA-II, of one objective, with few at a time: there are only so many steps."""
+
+    def sampler(self, seed: int) -> Any:
+        """Of the study."""
+        import optuna
+
+        return optuna.samplers.NSGAIISampler(seed=seed, population_size=8)
+
+
 class AnyConfigurations(SearchEngine):
     """Random configurations."""
 
@@ -94,9 +110,19 @@ class OptunaTpe(SearchEngine):
     search: ClassVar[type[Search]] = Tpe
 
 
+class OptunaNsga(SearchEngine):
+    """Optuna's NSGA-II."""
+
+    name: ClassVar[str] = "optuna-nsga"
+    search: ClassVar[type[Search]] = Nsga
+
+
 def main(first: int, count: int) -> None:
     """Median and 75th percentile of the steps to a compliant plan, and to one within 5 %."""
-    engines = {"struct-ci": StructCi(), "any-configurations": AnyConfigurations(), "optuna-tpe": OptunaTpe()}
+    engines: dict[str, SearchEngine] = {
+        "struct-ci": StructCi(), "any-configurations": AnyConfigurations(), "optuna-tpe": OptunaTpe(),
+        "optuna-nsga": OptunaNsga(),
+    }  # fmt: skip
     for app in APPS:
         for name, engine in engines.items():
             # All by the t-test, and set up alike: what is compared is which configurations are measured.

@@ -239,6 +239,7 @@ def _written(placed: Placed | None) -> list[Any] | None:
 
 def _operation(raw: bytes) -> dict[str, Any]:
     """What a line says; `InputError` where it says nothing."""
+    op: dict[str, Any] = {}
     try:
         op = json.loads(raw)
         kinds = {"arrive": {"arrive", "app", "weight", "pin"}, "depart": {"depart"}, "pin": {"pin"}, "unpin": {"unpin"}}

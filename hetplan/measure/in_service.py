@@ -245,6 +245,7 @@ def read_live(path: Path, begin: int = 0) -> Iterator[tuple[dict[str, Any], int]
 
 
 def _sample(raw: bytes, file: str, place: int) -> dict[str, Any]:
+    sample: dict[str, Any] = {}
     try:
         sample = json.loads(raw)
         numbers = [float(sample[key]) for key in ("score", "response_ms") if key in sample]
