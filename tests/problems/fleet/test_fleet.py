@@ -242,3 +242,32 @@ def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "keep": 0.5}}), profile)
     assert cost(all_spot) < cost(kept)
     assert (kept.require().periods[0].failures or {}).keys() == {"all spot gone"}
+
+
+REFUSALS: dict[str, object] = {
+    "change.slack": 1.9,
+    "change.slack_qps": 5.0,
+    "change.load_weight_per_s": 5.0,
+    "apps.app0.weight": 2.0,
+    "apps.app0.lifetime_s": 60.0,
+    "apps.app0.deadline_s": 5.0,
+    "apps.app0.demand.history_qps": [5.0, 6.0],
+    "apps.app0.demand.streams": 3,
+    "objective": [{"max": "rate"}],
+}
+
+
+@pytest.mark.parametrize("field", REFUSALS)
+def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
+    slo = wish(app(90.0), limits={"survive": {"zones": 1}})
+    held: Any = slo
+    *steps, last = field.split(".")
+    for step in steps:
+        held = held.setdefault(step, {})
+    if last == "history_qps":
+        del held["rate_qps"]
+    held[last] = REFUSALS[field]
+    with pytest.raises(hp.InputError) as caught:
+        solved(slo)
+    assert any(last in fault.path or "app0" in fault.path for fault in caught.value.faults)
+    assert all(fault.remedy for fault in caught.value.faults)
