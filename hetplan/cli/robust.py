@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,11 +58,10 @@ def _box(said: str | None, gamma: int | None) -> Box | None:
     parts: dict[str, float] = {}
     for one in said.split(","):
         name, sign, text = one.partition("=")
-        try:
+        value = math.nan
+        with suppress(ValueError):
             value = float(text)
-        except ValueError:
-            sign = ""
-        if not sign or name.strip() not in ("demand", "latency", "prices"):
+        if not sign or math.isnan(value) or name.strip() not in ("demand", "latency", "prices"):
             why = "parts by which demand, latency and prices may be off"
             raise InputError.one(file="--box", value=one, why=why, remedy="Write --box demand=0.2,latency=0.1.")
         parts[name.strip()] = value

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import Cancelled, InputError
@@ -170,7 +171,7 @@ class _Ray:
 
     def __init__(self, on: str, shared: Any) -> None:
         try:
-            import ray
+            ray = import_module("ray")
         except ImportError:
             raise InputError.one(
                 file="--on", value=on, why="Ray is not installed here",

@@ -1,7 +1,7 @@
 """What people ask beside one plan: what if, how sure, why these machines, which of two plans.
 
 Each study solves the same question many times, for files with small changes (`axes`), one after another or side by side
-(`spread`): `whatif` along ranges, `robust` for errors of what was measured and forecast, `explain` around one plan.
+(`Spread`): `whatif` along ranges, `robust` for errors of what was measured and forecast, `explain` around one plan.
 `comparison` sets plan files beside one another and solves nothing.
 """
 

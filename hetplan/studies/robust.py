@@ -8,11 +8,11 @@ added.
 
 **A box.** Each rate and each hardware's times may be off by a part, at most `gamma` of them at once (budgeted
 uncertainty, Bertsimas and Sim 2004). More demand and longer times are never easier, so the corners with `gamma` of them
-at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner, each with ways of
-its own. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a corner gets
-what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that holds, so it is
-said how far from the best the found one may be. With errors of prices too, fleets are compared by their bills with the
-`gamma` worst of these errors.
+at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner; queries may take
+other ways in each. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a
+corner gets what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that
+holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by their
+bills with the `gamma` worst of these errors.
 """
 
 from __future__ import annotations

@@ -273,3 +273,6 @@ def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
     assert 'data-path="limits/cost_per_hour"' in shown
     assert "6 x cpu4" in shown
     assert shown.count("<svg ") >= 3
+    sliders = [float(at) for at in re.findall(r'data-at="([\d.]+)"', shown)]
+    assert len(sliders) >= 6
+    assert all(abs(at - 0.5) < 0.02 for at in sliders), "each begins in the middle"

@@ -101,6 +101,15 @@ def test_machines_come_one_by_one_and_a_range_may_begin_without_a_plan() -> None
     assert answer.segments[1].fleet == {"small-od": int(answer.breakpoints[0].high)}
 
 
+def test_a_plan_is_kept_while_more_room_brings_nothing() -> None:
+    """Two fleets carry the same rate: the dearer one, which a larger budget would allow, is no change."""
+    folder = Path(__file__).resolve().parents[2] / "examples" / "pool"
+    answer = hp.whatif(folder / "profile.json", folder / "slo.json", "budget=1.87:1.99:5", confirm=False)
+    assert answer.breakpoints == ()
+    assert all(point["cost_per_hour"] <= point["values"][0] for point in answer.points)
+    assert len(answer.segments) == 1
+
+
 def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
     answer = found("price:small-od=0.5:1:2", "rate=100,300")
     assert {one.beside for one in answer.segments} == {100.0, 300.0}

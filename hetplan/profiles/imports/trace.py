@@ -64,6 +64,7 @@ def convert(
         raise InputError.one(file="--set", path="period_s", value=period_s, why="seconds above 0", remedy="Write 60.")
     requests: list[Request] = []
     times: Floats = np.zeros(0)
+    step, rates = 0.0, times
     origin: float | None = None
     if text.lstrip().startswith("{") and '"data"' in text.split("\n", 1)[0] + text[:2000]:
         kind, (step, rates, origin) = "prometheus", _prometheus(text, file)
@@ -76,10 +77,10 @@ def convert(
             times = np.sort(np.array([one[0] for one in requests]))
         else:
             kind, times = "arrivals", _times(text, column, file)
-        if kind in ("requests", "arrivals"):
-            origin = float(times[0]) if len(times) and times[0] > 1e8 else None
-            step = period_s or _step(times, file)
-            rates = rates_of(times, step)
+    if kind in ("requests", "arrivals"):
+        origin = float(times[0]) if len(times) and times[0] > 1e8 else None
+        step = period_s or _step(times, file)
+        rates = rates_of(times, step)
     if len(rates) < 2 or not float(rates.mean()) > 0:
         raise InputError.one(file=file, why="two steps of time or more, with demand in them",
                              remedy="Give a longer record, or a smaller --set period_s=...")  # fmt: skip
