@@ -65,7 +65,7 @@ MOST_IN_VAIN = 8
 class Search:
     """One search: `ask` for plans to measure, `tell` what they gave; `best` and `front` are of those measured so far.
 
-    Deterministic in the seed and what it was told.
+    Deterministic in the seed and in what was measured.
     """
 
     whole: ClassVar[bool] = False
