@@ -80,7 +80,7 @@ class Judged:
     """What came of one instance: of the planned plan, of the default, and of the search (ratio: default / found)."""
 
     instance: str
-    planned_kept: bool
+    planned_kept: bool | None
     code: int
     kept: bool | None
     found: bool
@@ -88,10 +88,10 @@ class Judged:
     seconds: float
 
 
-def judge(question: str, instance: Instance, *, search: bool = True) -> Judged:
-    """Solve one instance both ways, simulate, and search near by."""
+def judge(question: str, instance: Instance, *, search: bool = True, beside: bool = True) -> Judged:
+    """Solve one instance and simulate, `beside` what is planned without queues, and search near by."""
     asked = QUESTIONS[question]
-    planned = _solved(question, instance, size="planned").plan
+    planned = _solved(question, instance, size="planned").plan if beside else None
     begun = time.process_time()
     outcome = _solved(question, instance)
     seconds = time.process_time() - begun
@@ -107,7 +107,7 @@ def judge(question: str, instance: Instance, *, search: bool = True) -> Judged:
         ratio = max(1.0, asked.worth(plan) / asked.worth(best))
     return Judged(
         instance.name,
-        planned is not None and is_kept(instance, planned, noise=asked.noise),
+        (planned is not None and is_kept(instance, planned, noise=asked.noise)) if beside else None,
         outcome.exit_code,
         None if plan is None else is_kept(instance, plan, noise=asked.noise),
         best is not None,

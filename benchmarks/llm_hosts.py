@@ -7,7 +7,7 @@
 Two workers keep the law, the router sends each request to one by `least-work/1`; the very requests that are sent are
 played in the simulator. A cell is true where p95 of TTFT and of TPOT are within 10% of the simulation, and goodput
 within a point. `router`: a server that answers at once and makes a token every 20 ms is behind a worker; 50 streams at
-a time ask the worker, and ask the router, by turns.
+a time, begun one after the other, go to the worker and to the router, by turns.
 """
 
 from __future__ import annotations
@@ -220,11 +220,11 @@ def _compare(
     cpu = made = 0.0
     for _ in range(rounds):
         for way, url in (("worker", direct), ("router", endpoint)):
-            count = int(streams * (seconds / (0.02 * tokens) + 2))
+            # One begins when another ends, so that so many are open at a time and no two begin together.
+            due = np.arange(0.0, seconds, 0.02 * tokens / streams)
             body = json.dumps({"prompt": [1] * 100, "max_tokens": tokens, "stream": True}).encode()
             target = Target(
-                "chat", f"{url}/v1/completions", np.zeros(count), np.zeros(count, np.int32), [body], clients=streams,
-                until_s=seconds, streams=True,
+                "chat", f"{url}/v1/completions", due, np.zeros(len(due), np.int32), [body], streams=True
             )  # fmt: skip
             before = cpu_s(pid)
             (sent,) = send_load([target], timeout_s=60.0)

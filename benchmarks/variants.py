@@ -39,6 +39,7 @@ from hetplan.dispatch.variants import (
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
+from hetplan.planning_again import Planner
 from hetplan.problems.variants.baselines.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.collector import collector_at_rest
@@ -64,7 +65,7 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
     """One snapshot by every formulation."""
     profile, slo, state = infaas_generator.inputs(count, seed, tight)
     read_ms, inputs = cpu_ms(lambda: load_inputs(profile, slo, state=state))
-    planner = front_door.Planner(profile)
+    planner = Planner(profile)
     rows = []
     for name in FORMULATIONS:
         if name == "milp" and count > MOST_FOR_MILP:

@@ -68,6 +68,8 @@ MARGINS = (
 """(quantile of the forecast's errors, times)."""
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
+MOST_TIMES = 8
+"""The most machines that a scaler may ask for, as a multiple of what the peak would fill."""
 
 
 @dataclass(frozen=True)
@@ -392,13 +394,15 @@ class _Bench:
         made = self.chosen
         assert made is not None
         first = [replace(one, rate_qps=(one.series_qps or (one.rate_qps,))[0]) for one in self.demands]
+        peak = [replace(one, rate_qps=max(one.series_qps or (one.rate_qps,))) for one in self.demands]
+        cap = MOST_TIMES * max(made.counts(peak, 1.0, at_peak=False).values())
         batch = max(load.services[app].mean_ms.shape[1] for group in made.system.groups for load in group.loads
                     for app in load.services)  # fmt: skip
 
         def at(value: float) -> Setting:
             use = value if scaler is Hpa else min(0.9, value)
             begin = made.sized(made.counts(first, max(use, 0.2), at_peak=False))
-            control = made.scaled(lambda most: scaler(value, most=most))
+            control = made.scaled(lambda most: scaler(value, most=min(most, cap)))
             return Setting(said.format(value), value, begin, control)
 
         values = settings if scaler is Hpa else [round(value * batch**0.5, 3) for value in settings]

@@ -107,7 +107,8 @@ class Example:
         """A look at the live answers; where they have drifted, settings are searched for anew and applied."""
         words = ["watch", *FILES, *self.measuring, "--live", "live.jsonl", "--once", "--every", "0.2"]
         events = [line["event"] for line in self.hetplan(*words, allow=(0, 3)) if "event" in line]
-        said = [event["text"] for event in events if event["what"] != "look"]
+        said = [event["why"] if event["what"] == "look" else event["text"] for event in events]
+        said = list(dict.fromkeys(filter(None, said)))
         print("  " + ("; ".join(said) or "nothing has drifted"))
 
 
@@ -129,7 +130,7 @@ def whole(example: Example) -> None:
         example.load(endpoint)
         example.serve(endpoint, first=2_000_000)
         example.watched()
-        (example.folder / "mistyped").write_text("0.22")
+        (example.folder / "mistyped").write_text("0.3" if example.quick else "0.22")
         print("people type worse from now on")
         example.serve(endpoint, first=3_000_000)
         example.watched()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hetplan.drawing.charts import Bar, Curve, Judged, bars, curves, judged, timeline_picture
 from hetplan.drawing.fleet import (
@@ -18,8 +19,27 @@ from hetplan.drawing.fleet import (
     machines_in,
     of_period,
 )
+from hetplan.drawing.page import Html
+from hetplan.drawing.svg import clipped, colour_class, short
+
+__all__ = [
+    "BillLine",
+    "Documents",
+    "claim_words",
+    "outcome_fragment",
+    "plan_fragment",
+    "report_page",
+    "simulation_fragment",
+    "verdict_fragment",
+    "wish_words",
+]
+
+Document = Mapping[str, Any]
+HOURS_OF_A_MONTH = 730
+MOST_ROWS = 60
 
 
+@dataclass(frozen=True)
 class BillLine:
     """What one group of workers costs per hour."""
 
@@ -81,9 +101,8 @@ def plan_fragment(plan: Document) -> str:
     page = Html("")
     page.text(f"{plan.get('question')} plan by {_method(plan)}: {plan.get('status')}")
     if len(plan.get("periods") or ()) > 1:
-        page.picture(
-            fleet_picture(plan, period=largest_period(plan)), f"The fleet of {largest_period(plan)}, the largest."
-        )
+        most = largest_period(plan)
+        page.picture(fleet_picture(plan, period=most), f"The fleet of {most}, the largest.")
     elif plan.get("workers"):
         page.picture(fleet_picture(plan))
     _promise_table(page, plan)

@@ -84,7 +84,8 @@ class Setup:
     `shares` are those of the strata. Where samples are numbered things (rows of a feature file), `strata_of` and
     `samples` say of which stratum and which of them each is that is drawn. `seconds` after its beginning nothing
     more is measured. What the journal says was set aside stays so, unless `retry`. `settled` says of samples whether
-    they settle the wishes of latency: a configuration that is accurate enough is sampled until they do.
+    they settle the wishes of latency: a configuration that is accurate enough is sampled until they do. `futile` says
+    of samples of a configuration why more of them would change nothing.
     """
 
     app: str
@@ -102,6 +103,7 @@ class Setup:
     seconds: float | None = None
     retry: bool = False
     settled: Callable[[Runs], bool] | None = None
+    futile: Callable[[Runs], str] | None = None
 
     @classmethod
     def of(
@@ -156,14 +158,18 @@ class Setup:
 class _Seen(Seen):
     """Scores with what each sample took, and how many were asked for again."""
 
-    def __init__(self, setup: Setup, rule: Rule) -> None:
+    def __init__(self, setup: Setup, rule: Rule, futile: Callable[[Runs], str] | None = None) -> None:
         super().__init__(replace(rule, low=setup.low, span=setup.high - setup.low), np.array(setup.shares))
-        self._setup = setup
+        self._setup, self._futile, self.stopped = setup, futile, ""
         self._rows: list[tuple[float, ...]] = []
         self.again, self.again_why = 0, ""
 
     def goal(self) -> int:
         """How many samples there are to be when it is looked again."""
+        if self._futile is not None and self.n and not (self.latest.decided and not self.rule.passes(self.latest.mean)):
+            self.stopped = self.stopped or self._futile(self.runs)
+        if self.stopped:
+            return self.n
         if not self.latest.decided or not self.rule.passes(self.latest.mean) or self._setup.settled is None:
             return self.n + self.next_look()
         if self.n >= self.rule.n_max or self._setup.settled(self.runs):
@@ -226,7 +232,7 @@ class Profiler:
         if confirm:
             most = CONFIRM * rule.n_max
             rule = replace(rule, kind="betting", n_max=min(most, len(self.setup.samples) or most))
-        seen = _Seen(self.setup, rule)
+        seen = _Seen(self.setup, rule, None if confirm else self.setup.futile)
         known = deque(self.journal.samples(self.setup.app, knobs))
         used = {batch.get("index", batch["from"]) for batch in known}
         while (goal := seen.goal()) > seen.n:
@@ -295,7 +301,8 @@ class Profiler:
     def _conclude(self, configuration: int, knobs: Mapping[str, Any], seen: _Seen) -> Measured:
         n, latest, rule, runs = seen.n, seen.latest, seen.rule, seen.runs
         sign = rule.passes(latest.mean)
-        verdict = (Verdict.PASS if sign else Verdict.FAIL) if latest.decided else Verdict.UNDECIDED
+        known = latest.decided and not seen.stopped
+        verdict = (Verdict.PASS if sign else Verdict.FAIL) if known else Verdict.UNDECIDED
         seconds = dict(zip(self.setup.operators, runs.seconds.mean(axis=0).tolist(), strict=True))
         charged = self.setup.charged or self.setup.operators
         with self._lock:
@@ -305,12 +312,12 @@ class Profiler:
         constant = all(bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in))
         found = Measured(
             configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict,
-            passes=sign if latest.decided or rule.undecided == "sign" else False, seconds=tuple(seconds.values()),
+            passes=sign and not seen.stopped and (known or rule.undecided == "sign"), seconds=tuple(seconds.values()),
             bytes_out=tuple(runs.bytes_out.mean(axis=0).tolist()), bytes_in=float(runs.bytes_in.mean()), gpu_s=gpu_s,
             low=low, high=high, alike=seen.burst(n), again=seen.again, again_why=seen.again_why,
             runs=None if constant else runs, constant=constant,
         )  # fmt: skip
-        self._write(knobs, found)
+        self._write(knobs, found, stopped=seen.stopped)
         return found
 
     def _set_aside(self, configuration: int, knobs: Mapping[str, Any], samples: int, reason: str) -> Measured:
@@ -318,9 +325,11 @@ class Profiler:
         self._write(knobs, found)
         return found
 
-    def _write(self, knobs: Mapping[str, Any], found: Measured) -> None:
+    def _write(self, knobs: Mapping[str, Any], found: Measured, *, stopped: str = "") -> None:
         """The line of a measured plan: what verification and simulation need of it."""
         line: dict[str, Any] = {"verdict": str(found.verdict), "passes": found.passes, "samples": found.samples}
+        if stopped:
+            line["stopped"] = stopped
         if found.reason:
             line["reason"] = found.reason
         else:

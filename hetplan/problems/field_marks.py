@@ -27,22 +27,32 @@ from pydantic import BaseModel
 
 from hetplan.problems.compound import wish as compound
 from hetplan.problems.fields import OF_FLEETS
+from hetplan.problems.llm import wish as llm
 from hetplan.problems.pipeline import wish as pipeline
 from hetplan.problems.policy import wish as policy
 from hetplan.problems.pool import wish as pool
 from hetplan.problems.variants import wish as variants
+from hetplan.profiles.fields import Later
 from hetplan.profiles.slo import Slo
 
 __all__ = ["QUESTIONS", "Mark", "fields_of_slo", "mark_of", "table"]
 
 Mark = Literal["kept", "played", "holds", "refused", "-"]
 
+_RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
+_NOT_OF_TEXT = (
+    "limits.moves", "limits.only_listed", "limits.resources", "limits.survive.hosts", "limits.survive.zones",
+    "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
+    "apps.*.violations", "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
+)  # fmt: skip
+"""What keeps files from asking for a fleet that makes text (`llm.fits`)."""
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "pool": {**OF_FLEETS, **pool.REFUSED},
     "pipeline": {**OF_FLEETS, **pipeline.REFUSED},
     "variants": {**OF_FLEETS, **variants.REFUSED},
     "policy": {**OF_FLEETS, **policy.REFUSED},
     "compound": {**OF_FLEETS, **compound.REFUSED},
+    "llm": {**OF_FLEETS, **llm.REFUSED, **dict.fromkeys(_NOT_OF_TEXT, ("", ""))},
 }
 QUESTIONS = tuple(_REFUSED)
 ALL = " ".join(QUESTIONS)
@@ -52,10 +62,7 @@ _PLAYED = {
     "apps.*.latency.*.percentile": "pool compound",
     "apps.*.demand.rate_qps": "compound",
     "apps.*.demand.arrivals": "pool pipeline variants compound",
-    **dict.fromkeys(
-        (f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress")),
-        "pool pipeline variants compound",
-    ),
+    **dict.fromkeys(_RECORDED, "pool pipeline variants compound"),
     "apps.*.lifetime_s": "compound",
 }
 _HOLDS = {"limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound"}
@@ -72,7 +79,7 @@ def fields_of_slo() -> tuple[str, ...]:
 
 
 WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
-         "apps.*.runs", "objective")  # fmt: skip
+         "apps.*.runs", "limits.offers", "objective")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 
@@ -92,7 +99,8 @@ def _section(kind: Any) -> tuple[type[BaseModel] | None, bool]:
         return kind, False
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _section(inside[0])
+        later = next((one for one in inside[1:] if isinstance(one, Later)), None)
+        return _section(inside[0] if later is None else later.model)
     if origin in (Union, UnionType):
         found = [_section(one) for one in inside]
         models = [one for one in found if one[0] is not None]

@@ -81,7 +81,9 @@ class Asked(ABC):
     def files(self, rate: float, machines: Mapping[str, tuple[int, int]], stock: Mapping[str, int] | None) -> Inputs:
         """The files of the question for this application alone, with so many machines, of these offers."""
         own = inputs_of_part(self.inputs, {self.app: rate})
-        limits = own.slo.limits.model_copy(update={"instances": dict(machines), "only_listed": True})
+        listed = self.question != "llm"  # which refuses that field: there, what may not be used is none at most
+        instances = dict(machines) if listed else {**dict.fromkeys(self.hardware, (0, 0)), **machines}
+        limits = own.slo.limits.model_copy(update={"instances": instances, "only_listed": listed})
         slo = own.slo.model_copy(update={"limits": limits, "objective": OBJECTIVES.get(self.question, ())})
         offers = own.profile.offers
         if stock is not None:

@@ -344,13 +344,13 @@ class WideSearch(Search):
         left, full = form.limit_s - (latency - paid), form.full_price[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = np.clip(np.where(left > 0, root**2 / left, np.inf), min(form.placed.shares) * full, full)
-        budget = form.aim.budget
+        budget, first = form.aim.budget, form.aim.of[0]
         pays = np.ones_like(cost) if np.isinf(budget) else normal_below((budget - cost) / (0.15 * max(budget, 1e-9)))
         if len(form.aim.of) > 1:
             return pays * self._front_worth(mean, passes, cost, latency + paid * (1.0 / self._share - 1.0))
-        if form.aim.of[0] == "quality":
+        if first == "quality":
             return pays * gain[:, None]
-        figure = cost if form.aim.of[0] == "cost" else latency
+        figure = cost if first == "cost" else latency
         known = np.isfinite(self.best_value)
         reference = self.best_value if known else 1.3 * float(np.where(np.isfinite(figure), figure, 0.0).max())
         return np.asarray(pays * passes[:, None] * np.maximum(reference - figure, LEAST * max(reference, LEAST)))

@@ -220,7 +220,8 @@ def _files(inputs: Inputs, part: Part) -> Inputs:
         counts[worker.hardware] += worker.count + worker.standby
     instances: dict[str, tuple[int, int | None]] = {name: (0, count) for name, count in counts.items()}
     aim = {"policy": (Objective(min="servers"),), "pipeline": (Objective(min="cost"),)}.get(part.question, ())
-    limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=True, survive=Survive())
+    listed = part.question != "llm"  # which refuses that field
+    limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
     wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
     offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
     profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})

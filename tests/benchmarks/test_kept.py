@@ -17,7 +17,9 @@ KEPT_AT_LEAST = 0.95
 @pytest.mark.slow
 @pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
 def test_default_plans_keep_their_word(question: str) -> None:
-    judged = [kept.judge(question, kept.QUESTIONS[question].make(seed), search=False) for seed in range(20)]
+    judged = [
+        kept.judge(question, kept.QUESTIONS[question].make(seed), search=False, beside=False) for seed in range(20)
+    ]
     plans = [one for one in judged if one.kept is not None]
     assert len(plans) >= 10
     assert sum(one.kept for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]

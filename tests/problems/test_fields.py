@@ -60,6 +60,8 @@ def _text(question: str) -> tuple[Any, ...]:
         options = {"simulate": False, "queue_max": 6}
     if question == "compound":
         measured = _read("compound/measured.json")
+    if question == "llm":
+        options = {"size": "planned", "requests": 400, "seeds": 2}
     return _read(f"{question}/profile.json"), _read(f"{question}/slo.json"), state, measured, options
 
 
@@ -105,9 +107,12 @@ def played(files: Files, plan: Plan) -> str:
     return repr((of_plan(plan, inputs), demands_of(plan, inputs)))
 
 
-HARDWARE = {"pool": "t4", "pipeline": "t4", "policy": "cpu4", "variants": "cpu", "compound": "a100"}
-LEAST = {"pool": [3, 4], "pipeline": [0, 5], "policy": [4, 4], "variants": [3, 4], "compound": [1, 1]}
-HIGH = {"pool": 45.0, "pipeline": 30.0, "policy": 60.0, "variants": 35.0, "compound": 1.0}
+HARDWARE = {"pool": "t4", "pipeline": "t4", "policy": "cpu4", "variants": "cpu", "compound": "a100",
+            "llm": "l4"}  # fmt: skip
+LEAST = {"pool": [3, 4], "pipeline": [0, 5], "policy": [4, 4], "variants": [3, 4], "compound": [1, 1],
+         "llm": [2, 3]}  # fmt: skip
+HIGH = {"pool": 45.0, "pipeline": 30.0, "policy": 60.0, "variants": 35.0, "compound": 1.0,
+        "llm": 250.0}  # fmt: skip
 """Milliseconds of network that leave too little for something."""
 LIMIT = {"variants": 12.0}
 
@@ -151,7 +156,7 @@ def _candidates(files: Files) -> None:
 def _runs(files: Files) -> None:
     runs: Json = {
         "pool": {"variants": ["ranker-s"]}, "policy": {"variants": ["net-nano", "net-base"]},
-        "variants": {"families": ["mobilenet"]},
+        "variants": {"families": ["mobilenet"]}, "llm": {"variants": ["llama-8b", "other"]},
     }.get(files.question, {"pipeline": "other"})  # fmt: skip
     if "pipeline" in runs:
         name = files.app["runs"]["pipeline"]
@@ -167,6 +172,9 @@ def _runs(files: Files) -> None:
 
 
 def _mix(files: Files) -> None:
+    if files.question == "llm":
+        files.app["demand"]["mix"]["share"] = [0.05, 0.15, 0.15, 0.2, 0.25, 0.2]
+        return
     axis, bins = ("resolution", [[320.0]]) if files.question == "variants" else ("batch", [[16.0], [64.0]])
     files.app["demand"]["mix"] = {"axes": [axis], "bins": bins, "share": [1.0 / len(bins)] * len(bins)}
 
@@ -190,7 +198,7 @@ def _only_listed(files: Files) -> None:
 def _objective(files: Files) -> None:
     terms: Any = {
         "pool": [{"max": "rate"}, {"min": "cost"}], "pipeline": [{"min": "servers"}], "policy": [{"max": "served"}],
-        "variants": [{"max": "rate"}], "compound": [{"min": "cost"}],
+        "variants": [{"max": "rate"}], "compound": [{"min": "cost"}], "llm": [{"max": "rate"}],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -299,6 +307,10 @@ SCENES: dict[tuple[str, str], Try] = {
     ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
+    ("llm", "apps.*.latency.*.of"): _app("latency.0.of", "response"),
+    ("llm", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), put(files.options, "size", "auto"))[-1],
+    ("llm", "apps.*.demand.arrivals"): lambda files: put(files.options, "size", "auto"),
+    ("llm", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "auto"),
 }
 """Where the example has no use for a field, what is set before."""
 

@@ -48,6 +48,9 @@ class CompoundOptions(Options):
         default=200, ge=2, description="samples of a configuration at least, where the most quality is sought"
     )
     points: int = Field(default=20, ge=2, description="the most points of a front")
+    early: bool = Field(
+        default=True, description="stop sampling what is late everywhere, or no cheaper than what complies already"
+    )
     strata: int = Field(default=8, ge=1, description="groups of alike samples made of a feature file")
     undecided: Literal["sign", "reject"] = Field(
         default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"

@@ -27,6 +27,7 @@ from hetplan.planner.forms.black_box import (
     traded,
     unbeaten,
 )
+from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
@@ -88,12 +89,16 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
         return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
-    measure = evaluate(**sought.setup(options), seconds=seconds)
+    early = Early(alone=len(asked.inputs.slo.apps) == 1)
+    # What is measured beside each other ends in any order: the same journal would not lead to the same proposals.
+    futile = early if options.early and options.parallel == 1 else None
+    measure = evaluate(**sought.setup(options), seconds=seconds, futile=futile)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
     )  # fmt: skip
+    early.form = form
     confirmed, chance = False, None
     try:
         running = _incumbent(asked.start, sought, form)

@@ -114,8 +114,18 @@ class Menus:
     refused: set[tuple[str, float, Counts]] = field(default_factory=set)
 
     def of(self, app: Application, period: int) -> list[Choice]:
-        """The choices known for an application in a period."""
-        return list(self.found.get((app.name, self.wish.rate(app, period)), {}).values())
+        """The choices known for an application in a period; where moves are limited, also those of higher rates."""
+        rate = self.wish.rate(app, period)
+        if self.wish.inputs.slo.limits.moves is None:
+            return list(self.found.get((app.name, rate), {}).values())
+        held = {
+            choice.machines: choice
+            for (name, other), choices in sorted(self.found.items())
+            if name == app.name and other >= rate
+            for choice in choices.values()
+            if (name, rate, choice.machines) not in self.refused
+        }
+        return list(held.values())
 
     def drop(self, name: str, period: int, choice: Choice) -> None:
         """Forget a choice that its own question does not settle."""

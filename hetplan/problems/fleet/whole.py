@@ -39,8 +39,13 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
 
 
 def best_fleet(search: Search, relaxed: Relaxed) -> Fleet | None:
-    """The cheapest whole fleet found from the menus: each hour by itself at committed counts near the relaxed ones."""
+    """The cheapest whole fleet found from the menus: each hour by itself at committed counts near the relaxed ones.
+
+    Where moves are limited, all hours are one program from the start.
+    """
     wish, best, best_cost = search.wish, None, np.inf
+    if wish.inputs.slo.limits.moves is not None and wish.periods > 1:
+        return _together(search)
     for committed in _tries(search, relaxed):
         found = _hours(search, committed)
         if found is None:
@@ -48,12 +53,8 @@ def best_fleet(search: Search, relaxed: Relaxed) -> Fleet | None:
         cost = cost_of(wish, found)
         if cost < best_cost - 1e-9:
             best, best_cost = found, cost
-    if (
-        best is None
-        or best_cost - search.bound > wish.options.gap * best_cost
-        or wish.inputs.slo.limits.moves is not None
-    ):
-        together = _together(search, best)
+    if best is None or best_cost - search.bound > wish.options.gap * best_cost:
+        together = _together(search)
         if together is not None and cost_of(wish, together) < best_cost - 1e-9:
             best = together
     return best
@@ -90,10 +91,9 @@ def _hours(search: Search, committed: Floats) -> Fleet | None:
     return _tight(wish, Fleet(_rounded(committed), choices, tuple(rented)))
 
 
-def _together(search: Search, first: Fleet | None) -> Fleet | None:
+def _together(search: Search) -> Fleet | None:
     """All periods in one program, with starts and moves."""
     wish = search.wish
-    del first
     made = _program(search, list(range(wish.periods)), committed=None)
     if made is None:
         return None

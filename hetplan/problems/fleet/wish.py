@@ -133,14 +133,6 @@ class Wish:
         """The rate that is planned for, with headroom."""
         return app.rates[period] * (1.0 + self.options.headroom)
 
-    def alone(self) -> bool:
-        """Whether this is one application in one period that nothing concerns but its own question."""
-        limits = self.inputs.slo.limits
-        free = not (limits.offers or limits.moves is not None or len(self.situations) > 1)
-        zones = any(zone.quota for zone in self.inputs.profile.zones.values())
-        commits = any(offer.committed is not None for offer in self.offers)
-        return len(self.apps) == 1 and self.periods == 1 and free and not zones and not commits
-
 
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""

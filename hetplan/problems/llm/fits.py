@@ -110,7 +110,7 @@ def _limits(inputs: Inputs) -> Iterator[Obstacle]:
         text = "fleets that make text are rented, not placed on listed machines"
         yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
     for field in ("resources", "moves"):
-        if getattr(slo.limits, field):
+        if getattr(slo.limits, field) not in (None, {}):
             yield Obstacle(
                 f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."
             )

@@ -22,7 +22,7 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
     part = asked(**what)
     options = LlmOptions.model_validate({**part.options, "size": "planned"})
     files = part.files(1.0, {}, None)
-    limits = files.slo.limits.model_copy(update={"only_listed": False})
+    limits = files.slo.limits.model_copy(update={"only_listed": False, "instances": {}})
     inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})
     wish = read_wish(inputs, options)
     slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]

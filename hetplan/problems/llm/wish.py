@@ -40,6 +40,7 @@ REFUSED = {
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "change.offline_below": ("no offline work is placed beside fleets that make text", "Leave it out."),
     "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),

@@ -214,3 +214,60 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
         report = hp.verify(with_digest(changed), PROFILE, slo)
         assert code in {violation.code for violation in report.violations}
     assert hp.verify(plan, PROFILE, slo).violations == ()
+
+
+def test_without_moves_machines_stay_and_limits_are_kept() -> None:
+    free = solved(wish(app([90.0, 40.0]), periods=2))
+    still = solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))
+    assert cost(still) > cost(free)
+    assert machines_of(still.require(), "p0") == machines_of(still.require(), "p1")
+    profile = copy.deepcopy(PROFILE)
+    profile["zones"] = {"a": {"quota": {"machines": 1}}, "b": {}}
+    quota = solved(wish(app([90.0, 40.0]), periods=2), profile)
+    assert cost(quota) == pytest.approx(cost(free))
+    for name in ("p0", "p1"):
+        assert sum(n for offer, n in machines_of(quota.require(), name).items() if offer.endswith("-a")) <= 1
+
+
+def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
+    profile = copy.deepcopy(PROFILE)
+    spot = {"price_per_hour": "0.1", "interruptions_per_hour": 0.1}
+    profile["offers"]["big-spot"] = {"hardware": "big", "zone": "a", **spot}
+    rates = [200.0, 90.0]
+    all_spot = solved(wish(app(rates), periods=2), profile)
+    assert set(machines_of(all_spot.require(), "p0")) == {"big-spot"}
+    half = solved(wish(app(rates), periods=2, limits={"offers": {"spot": {"share": [0, 0.5]}}}), profile)
+    counts = machines_of(half.require(), "p0")
+    assert counts["big-spot"] <= sum(counts.values()) / 2
+    kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "keep": 0.5}}), profile)
+    assert cost(all_spot) < cost(kept)
+    assert (kept.require().periods[0].failures or {}).keys() == {"all spot gone"}
+
+
+REFUSALS: dict[str, object] = {
+    "change.slack": 1.9,
+    "change.slack_qps": 5.0,
+    "change.load_weight_per_s": 5.0,
+    "apps.app0.weight": 2.0,
+    "apps.app0.lifetime_s": 60.0,
+    "apps.app0.deadline_s": 5.0,
+    "apps.app0.demand.history_qps": [5.0, 6.0],
+    "apps.app0.demand.streams": 3,
+    "objective": [{"max": "rate"}],
+}
+
+
+@pytest.mark.parametrize("field", REFUSALS)
+def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
+    slo = wish(app(90.0), limits={"survive": {"zones": 1}})
+    held: Any = slo
+    *steps, last = field.split(".")
+    for step in steps:
+        held = held.setdefault(step, {})
+    if last == "history_qps":
+        del held["rate_qps"]
+    held[last] = REFUSALS[field]
+    with pytest.raises(hp.InputError) as caught:
+        solved(slo)
+    assert any(last in fault.path or "app0" in fault.path for fault in caught.value.faults)
+    assert all(fault.remedy for fault in caught.value.faults)

@@ -1,0 +1,94 @@
+"""What a question must keep that can be a part of a fleet (`hetplan.planner.part`).
+
+    for name, check in checks(part, rate=100.0, ask=ask, offers={"gpu-od": 3}):
+        check()
+
+`part` is the part, `offers` are machines that carry the rate, as settling takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from hetplan.planner.answer import Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.forms.milp import Builder
+from hetplan.planner.part import Part
+
+__all__ = ["checks"]
+
+Check = Callable[[], None]
+
+
+def checks(part: Part, *, rate: float, ask: Ask, offers: Mapping[str, int]) -> Iterator[tuple[str, Check]]:
+    """Every check, with its name."""
+    yield "it is a part", lambda: _is_part(part)
+    yield "more machines are never worse", lambda: _monotone(part, rate, ask)
+    yield "a lower rate is never harder", lambda: _lower(part, rate, ask)
+    yield "the cheapest machines carry the rate, and one fewer does not", lambda: _cheapest(part, rate, ask)
+    yield "rows hold for machines that carry the rate", lambda: _rows(part, rate, ask)
+    yield "nothing carries nothing", lambda: _nothing(part, rate)
+    yield "it settles on machines that carry the rate", lambda: _settles(part, rate, offers)
+
+
+def _is_part(part: Part) -> None:
+    assert isinstance(part, Part)
+    assert part.hardware, "it says on which hardware it may run"
+
+
+def _found(part: Part, rate: float, ask: Ask) -> tuple[int, ...]:
+    found = part.cheapest([1.0] * len(part.hardware), rate, ask)
+    assert np.isfinite(found.cost), "some machines carry the rate"
+    return found.machines
+
+
+def _monotone(part: Part, rate: float, ask: Ask) -> None:
+    machines = _found(part, rate, ask)
+    for place in range(len(machines)):
+        more = [count + (number == place) for number, count in enumerate(machines)]
+        assert part.carries(more, rate), f"{machines} carry it, and {more} do not"
+
+
+def _lower(part: Part, rate: float, ask: Ask) -> None:
+    prices = [1.0] * len(part.hardware)
+    assert part.carries(_found(part, rate, ask), rate / 2)
+    assert part.cheapest(prices, rate / 2, ask).cost <= part.cheapest(prices, rate, ask).cost + 1e-9
+
+
+def _cheapest(part: Part, rate: float, ask: Ask) -> None:
+    machines = _found(part, rate, ask)
+    assert part.carries(machines, rate)
+    for place, count in enumerate(machines):
+        if count:
+            fewer = [n - (number == place) for number, n in enumerate(machines)]
+            assert not part.carries(fewer, rate), f"{fewer} would do, and {machines} were called cheapest"
+
+
+def _rows(part: Part, rate: float, ask: Ask) -> None:
+    """Fixed at machines that carry the rate, a program with the rows has a solution."""
+    machines = _found(part, rate, ask)
+    m = Builder("min", name="rows of a part")
+    counts = [float(count) for count in machines]
+    columns = m.columns("machines", list(part.hardware), lower=counts, upper=counts, whole=True)
+    m.add(m.rows("any", ["any"], lower=0.0), columns, 1.0)
+    part.rows(m, [columns[place : place + 1] for place in range(len(counts))], rate, "checked")
+    assert ask(m.build(), about="rows of a part").status is not Status.INFEASIBLE, f"rows cut {machines} off"
+
+
+def _nothing(part: Part, rate: float) -> None:
+    assert not part.carries([0] * len(part.hardware), rate)
+
+
+def _settles(part: Part, rate: float, offers: Mapping[str, int]) -> None:
+    found = part.settle(offers, rate)
+    assert found.part is not None, found.why
+    assert found.part.question == part.question
+    assert found.part.rate_qps == {part.app: rate}
+    counts: dict[str, int] = {}
+    for worker in found.part.workers:
+        counts[worker.offer or ""] = counts.get(worker.offer or "", 0) + worker.count
+    assert counts == {name: count for name, count in offers.items() if count}, "on exactly these machines"
+    again = part.settle(offers, rate)
+    assert again.part == found.part, "the same machines settle alike"

@@ -1,0 +1,72 @@
+"""The contract of parts, kept by each question that may be one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetplan import registry
+from hetplan.planner.ask import Asking
+from hetplan.problems.faults import Faults
+from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.fleet.ways import parts_of
+from hetplan.problems.fleet.wish import read_wish
+from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.load import load_inputs
+from hetplan.testing.part_checks import checks
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+Json = dict[str, Any]
+
+
+def _files(question: str) -> tuple[Json, Json, str, float]:
+    profile = json.loads((EXAMPLES / "fleet" / "profile.json").read_text())
+    slo = json.loads((EXAMPLES / "fleet" / "slo.json").read_text())
+    slo["limits"], slo["horizon"] = {}, {}
+    for offer in profile["offers"].values():
+        offer.pop("commit", None)
+    names = {"pool": "ranking", "variants": "photos", "llm": "assistant"}
+    if question in names:
+        app = slo["apps"][names[question]]
+        rate = {"pool": 250.0, "variants": 600.0, "llm": 10.0}[question]
+        app["demand"] = {**app["demand"], "rate_qps": rate}
+        del app["demand"]["series"]
+        slo["apps"] = {names[question]: app}
+        return profile, slo, names[question], rate
+    profile = json.loads((EXAMPLES / question / "profile.json").read_text())
+    own = json.loads((EXAMPLES / question / "slo.json").read_text())
+    (name,) = own["apps"]
+    app, rate = own["apps"][name], 150.0
+    app |= {"question": question, "demand": {"rate_qps": rate}}
+    if question == "policy":
+        app |= {"quality": {"min": 0.6}, "violations": {"max": 0.01}}
+    else:
+        profile["offers"] = {h: {"hardware": h, "price_per_hour": "1"} for h in ("t4", "l4")}
+    slo["apps"] = {name: app}
+    return profile, slo, name, rate
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "options"),
+    [
+        ("pool", Cone, {}),
+        ("llm", Cone, {}),
+        ("variants", Table, {}),
+        pytest.param("pipeline", Table, {}, marks=pytest.mark.slow),
+        pytest.param("policy", Table, {"simulate": False, "queue_max": 6}, marks=pytest.mark.slow),
+    ],
+)
+def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, options: Json) -> None:
+    profile, slo, name, rate = _files(question)
+    inputs = load_inputs(profile, slo)
+    wish = read_wish(inputs, FleetOptions(parts={name: options}), Faults.of(inputs))
+    part = parts_of(wish, registry.tools_of("fleet"))[name]
+    assert isinstance(part, kind)
+    ask = Asking(registry.Engines())
+    machines = part.cheapest([1.0] * len(part.hardware), rate, ask).machines
+    first = {wish.offers[int(wish.on(h)[0])].name: n for h, n in zip(part.hardware, machines, strict=True)}
+    for _, check in checks(part, rate=rate, ask=ask, offers=first):
+        check()
