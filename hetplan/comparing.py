@@ -1,7 +1,7 @@
 """Ways to serve one demand, side by side: one simulator, one share of queries in time, each at its cheapest setting.
 
 ==============================  ======================================================================================
-``plan``                        the plan as it is, hour by hour where it has periods
+``plan``                        the plan as it is, all the time
 ``static, one type``            the cheapest type of machine, enough of it all day
 ``static, best mix``            the plan's own question at one rate, all day
 ``HPA``                         that type, by Kubernetes' horizontal pod autoscaler; its target is tuned
@@ -186,10 +186,10 @@ def compare_ways(
         raise InputError.one(
             file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
         )
-    if plan.question not in (*PLAYED, "fleet"):
+    if plan.question not in PLAYED or plan.parts is not None:
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare plans of {', '.join(PLAYED)}.",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}; play a plan with periods with `hetplan simulate`.",
         )  # fmt: skip
     bench = _Bench(plan, inputs, what, cancel)
     if spread is not None:
@@ -247,7 +247,7 @@ class _Bench:
         self.course = Course(
             self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel
         )
-        self.recipes = Recipes(_first_part(plan), inputs, noise=what.noise)
+        self.recipes = Recipes(plan, inputs, noise=what.noise)
         self.chosen: OneType | None = None
 
     def row(self, way: str) -> Tuned | None:
@@ -357,7 +357,7 @@ class _Bench:
                 [kind for kind in kinds if kind.longest_ms <= limits[place[0]]] or kinds,
                 key=lambda kind: (kind.work_price, kind.price),
             )
-            for place, kinds in kinds_of(_first_part(self.plan), self.inputs).items()
+            for place, kinds in kinds_of(self.plan, self.inputs).items()
         }  # fmt: skip
         most = max(map(len, ranked.values()))
         return [
@@ -382,7 +382,7 @@ class _Bench:
     def _one_type(self, way: str) -> Tuned:
         found = list[tuple[Tuned, OneType]]()
         for chosen in self._types():
-            made = one_type(_first_part(self.plan), self.inputs, chosen, noise=self.what.noise)
+            made = one_type(self.plan, self.inputs, chosen, noise=self.what.noise)
             found.append((self._static(made, way), made))
         best = min(found, key=lambda one: one[0].best.cost_per_hour if one[0].best is not None else math.inf)
         self.chosen = best[1]
@@ -429,15 +429,6 @@ def _same(setting: Setting) -> Setting:
     return setting
 
 
-def _first_part(plan: Plan) -> Plan:
-    """The plan of the first period, by a question that plans one: what other rates are planned like."""
-    if getattr(plan, "parts", None) is None:
-        return plan
-    from hetplan.profiles.plan_periods import of_period
-
-    return of_period(plan, plan.periods[0])
-
-
 def _asked(inputs: Inputs, app: str) -> float:
     """The share in time that the strictest limit of an application asks."""
     wanted = inputs.slo.apps[app]
@@ -450,7 +441,7 @@ def _asked(inputs: Inputs, app: str) -> float:
 def _demands(plan: Plan, inputs: Inputs, what: Compared) -> list[AppDemand]:
     """What each application asks for, with the rates that are compared under in place of its own."""
     found = []
-    for demand in demands_of(_first_part(plan), inputs):
+    for demand in demands_of(plan, inputs):
         rates = what.series.get(demand.app)
         if rates is None:
             raise InputError.one(

@@ -179,9 +179,10 @@ def text_report(
         LoadLine(app, "goodput", None, ">=", goodput, by, beside.get(("goodput", None)), shares, goodput_verdict)
     )  # fmt: skip
     for promise in plan.promises:
-        key = (promise.quantity.removesuffix("_ms"), promise.percentile)
-        if promise.app != app or key not in figures or key[1] is None:
+        at = promise.percentile
+        if promise.app != app or at is None or (promise.quantity.removesuffix("_ms"), at) not in figures:
             continue
+        key = (promise.quantity.removesuffix("_ms"), at)
         verdict = judge(figures[key], promise.relation, promise.value)
         lines.append(
             LoadLine(

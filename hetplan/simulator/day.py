@@ -7,7 +7,7 @@ What is in time is weighted: the first minute after a change by itself, the rest
 segment. Intervals are over the seeds.
 
 The parts of a period's failures are in force `notice_s` after a failure; until then queries go where they went. Parts
-whose queries are text are played token by token, hour by hour, without the changes between them.
+whose queries are text are not played, and named.
 """
 
 from __future__ import annotations
@@ -484,7 +484,8 @@ class _Day:
         hours = tuple(self._hour(number, segments, shares) for number in range(len(self.plan.periods)))
         worst = tuple(self._worst(name, failures, shares) for name in dict.fromkeys(one.situation for one in failures))
         total = {app: shares.over(segments, app) for app in sorted({app for hour in hours for app in hour.in_time})}
-        stands_for = sum(sum(rate for _, rate in one.now.rates) * one.length_s for one in segments)
+        text = self._text_apps()
+        stands_for = sum(rate * one.length_s for one in segments for app, rate in one.now.rates if app not in text)
         bill = getattr(self.plan, "bill", None)
         return DayReport(
             plan=self.plan.digest, hours=hours, failures=worst, in_time=total,

@@ -101,7 +101,7 @@ def ask(endpoint: str, said: Any, path: str = "/v1/completions", **headers: str)
 
 
 def events(answer: http.client.HTTPResponse) -> list[Any]:
-    """What came piece by piece; the end is told by [DONE]."""
+    """What came piece by piece; the end is [DONE]."""
     lines = [line for line in answer.read().split(b"\n\n") if line]
     assert lines[-1] == b"data: [DONE]"
     return [json.loads(line.removeprefix(b"data: ")) for line in lines[:-1]]
