@@ -12,7 +12,15 @@ from typing import Any
 
 from hetplan.drawing.svg import Picture, clipped, colour_class, letters_in, short
 
-__all__ = ["MOST_GROUPS", "fleet_picture", "hardware_colours", "load_words"]
+__all__ = [
+    "MOST_GROUPS",
+    "fleet_picture",
+    "hardware_colours",
+    "largest_period",
+    "load_words",
+    "machines_in",
+    "of_period",
+]
 
 Document = Mapping[str, Any]
 
@@ -107,7 +115,10 @@ def fleet_picture(plan: Document, slo: Document | None = None, *, period: str | 
     >>> "3 x t4" in svg, "rank: 50 queries/s" in svg
     (True, True)
     """
-    workers = [one for one in plan.get("workers", ()) if period is None or one.get("period", "t0") == period]
+    if period is None and len(plan.get("periods") or ()) > 1:
+        period = largest_period(plan)
+    plan = plan if period is None else of_period(plan, period)
+    workers = list(plan.get("workers") or ())
     flows = _Flows()
     routed = _chained(plan)
     last = max(routed.values(), default=0) + 1 if routed else 2
@@ -115,6 +126,35 @@ def fleet_picture(plan: Document, slo: Document | None = None, *, period: str | 
     _queries(flows, plan, slo, chained=bool(routed))
     _unrouted(flows, plan)
     return _drawn(flows, left_out=len(workers) - MOST_GROUPS)
+
+
+def of_period(plan: Document, period: str) -> Document:
+    """The plan of one period: its parts taken together where it has parts, else the workers of that period.
+
+    >>> parts = {"a": {"workers": [{"id": "a-w", "count": 2}], "routing": {"chat": [{"to": {"l": 1.0}}]}}}
+    >>> plan = {"periods": [{"id": "p0", "parts": ["a"]}], "parts": parts, "workers": []}
+    >>> of_period(plan, "p0")["workers"]
+    [{'id': 'a-w', 'count': 2}]
+    """
+    named = next((one.get("parts") for one in plan.get("periods") or () if one.get("id") == period), None)
+    if not plan.get("parts") or named is None:
+        mine = [one for one in plan.get("workers") or () if one.get("period", "t0") == period]
+        return {**plan, "workers": mine}
+    parts = [plan["parts"][name] for name in named if name in plan["parts"]]
+    workers = [worker for part in parts for worker in part.get("workers") or ()]
+    routing = {app: routes for part in parts for app, routes in (part.get("routing") or {}).items()}
+    return {**plan, "workers": workers, "routing": routing}
+
+
+def largest_period(plan: Document) -> str:
+    """The period with the most machines."""
+    return max((str(one["id"]) for one in plan["periods"]), key=lambda one: machines_in(plan, one))
+
+
+def machines_in(plan: Document, period: str, hardware: str | None = None) -> int:
+    """How many machines there are in a period, of one kind of hardware or of all."""
+    mine = of_period(plan, period).get("workers") or ()
+    return sum(one.get("count", 1) for one in mine if hardware in (None, one.get("hardware")))
 
 
 def _chained(plan: Document) -> dict[str, int]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hetplan.drawing.charts import Bar, Curve, Judged, bars, curves, judged, timeline_picture
-from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture, hardware_colours, load_words
+from hetplan.drawing.fleet import (
+    MOST_GROUPS,
+    fleet_picture,
+    hardware_colours,
+    largest_period,
+    load_words,
+    machines_in,
+    of_period,
+)
 from hetplan.drawing.page import Html
 from hetplan.drawing.svg import clipped, colour_class, short
 
@@ -92,7 +100,10 @@ def plan_fragment(plan: Document) -> str:
     """A plan as a notebook shows it: the fleet, the promises and how good it is."""
     page = Html("")
     page.text(f"{plan.get('question')} plan by {_method(plan)}: {plan.get('status')}")
-    if plan.get("workers"):
+    if len(plan.get("periods") or ()) > 1:
+        most = largest_period(plan)
+        page.picture(fleet_picture(plan, period=most), f"The fleet of {most}, the largest.")
+    elif plan.get("workers"):
         page.picture(fleet_picture(plan))
     _promise_table(page, plan)
     page.items(claim_words(claim) for claim in plan.get("claims", ()))
@@ -214,26 +225,22 @@ def _wish(page: Html, slo: Document | None) -> None:
 def _fleet(page: Html, given: Documents) -> None:
     plan = given.plan
     page.heading("The fleet")
-    if not plan.get("workers"):
-        page.text("The plan has no workers.")
-        return
-    periods = [one["id"] for one in plan.get("periods", ())]
-    if len(periods) < 2:
+    periods, shown = plan.get("periods") or (), plan
+    if len(periods) > 1:
+        most = largest_period(plan)
+        shown = of_period(plan, most)
+        page.picture(fleet_picture(shown, given.slo), f"The fleet of {most}, the largest of {len(periods)}.")
+        _periods(page, plan)
+    elif plan.get("workers"):
         page.picture(fleet_picture(plan, given.slo), "Flows are as wide as their share of the queries.")
     else:
-        busiest = max(
-            periods, key=lambda one: sum(w.get("count", 1) for w in plan["workers"] if w.get("period") == one)
-        )
-        page.picture(
-            fleet_picture(plan, given.slo, period=busiest), f"The fleet of {busiest}, the largest of {len(periods)}."
-        )
-        _periods(page, plan)
+        page.text("The plan has no workers.")
     rows = [
         (
             *(worker.get(name) or "-" for name in ("id", "count", "hardware", "offer")),
             "; ".join(map(load_words, worker.get("loads") or ())),
         )
-        for worker in plan["workers"][:MOST_GROUPS]
+        for worker in (shown.get("workers") or ())[:MOST_GROUPS]
     ]
     page.table(("group", "count", "hardware", "offer", "each runs"), rows, right=("count",))
 
@@ -241,15 +248,11 @@ def _fleet(page: Html, given: Documents) -> None:
 def _periods(page: Html, plan: Document) -> None:
     """Machines of each hardware over the periods."""
     starts = [float(one.get("start_s") or 0.0) / 3600 for one in plan["periods"]]
-    kinds = list(hardware_colours(plan))
+    every = [worker for one in plan["periods"] for worker in of_period(plan, one["id"]).get("workers") or ()]
+    kinds = list(hardware_colours({"workers": every}))
     drawn = []
     for kind in kinds[:7]:
-        counts = [
-            sum(
-                w.get("count", 1) for w in plan["workers"] if w.get("period") == one["id"] and w.get("hardware") == kind
-            )
-            for one in plan["periods"]
-        ]
+        counts = [machines_in(plan, one["id"], kind) for one in plan["periods"]]
         ends = [*starts, starts[-1] + (starts[-1] - starts[-2] if len(starts) > 1 else 1.0)]
         drawn.append(Curve(kind, ends, [*counts, counts[-1]], steps=True))
     page.picture(curves(drawn, title="machines over the day", x="hour", y="machines"))

@@ -164,6 +164,19 @@ def test_a_plan_over_the_day_shows_its_largest_fleet_and_its_course() -> None:
     assert "machines over the day" in page
 
 
+def test_a_plan_of_parts_shows_the_parts_of_its_largest_period() -> None:
+    def part(count: int) -> dict[str, Any]:
+        worker = {"id": "w", "hardware": "l4", "count": count, "loads": [{"id": "l", "variant": "net"}]}
+        return {"workers": [worker], "routing": {"chat": [{"to": {"l": 1.0}}]}}
+
+    periods = [{"id": "p0", "parts": ["night"]}, {"id": "p1", "parts": ["day"], "start_s": 43200.0}]
+    plan = {"question": "fleet", "periods": periods, "parts": {"night": part(1), "day": part(6)}, "workers": []}
+    for page in (report_page(Documents(plan=plan)), plan_fragment(plan)):
+        assert "6 x l4" in page
+        assert ">1 x l4" not in page
+        assert "chat" in page
+
+
 def test_a_distribution_is_that_of_all_responses() -> None:
     random = np.random.default_rng(3)
     runs = [np.sort(random.exponential(40.0, 5000)) for _ in range(3)]
