@@ -352,7 +352,8 @@ class _Day:
             for at in random.random(random.poisson(often * count * hours)) * 3600.0 * hours + period.start_s:
                 back_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
                 changes += [(float(at), offer, 1), (min(float(at) + back_s, _end(period)), offer, -1)]
-        steps, gone = [(period.start_s, ())], Counter[str]()  # type: list[tuple[float, Down]], Counter[str]
+        steps: list[tuple[float, Down]] = [(period.start_s, ())]
+        gone = Counter[str]()
         for at, offer, change in sorted(changes):
             gone[offer] += change
             down = tuple(sorted((name, min(n, machines[name])) for name, n in gone.items() if n > 0))

@@ -370,7 +370,7 @@ class StructSearch(Search):
         if len(aim.of) > 1:
             return self._front_gain(predicted, latency, mean + sd)
         likely = _affordable(form, estimated_cost(form, predicted, latency))
-        if aim.of[0] == "quality":
+        if "quality" in aim.of:
             best = -self.best_value if np.isfinite(self.best_value) else float(mean.min())
             return likely * np.maximum(expected_improvement(mean, sd, best), LEAST_GAIN * LEAST_GAIN)[:, None]
         fast = _paid_for(form, predicted, latency)

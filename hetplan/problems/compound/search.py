@@ -381,7 +381,7 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
         return []
     names = [tier.name for tier in sought.tiers if not tier.own]
     kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
-    extra = [name for name in sought.aim.of if name != "cost"]
+    extra: list[Figure] = [name for name in sought.aim.of if name != "cost"]
     rows = np.zeros((len(ways), 1 + len(names) * len(kinds) + len(extra)))
     for w, way in enumerate(ways):
         rows[w, 0] = way.price

@@ -35,7 +35,7 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
     used = [-rows.matrix[over], -csr_array(rows.given[over])]
     had = [csr_array((kinds, rows.matrix.shape[1])), identity(kinds)]
     left = vstack([hstack(used), hstack(had)]).tocsr()
-    equal = hstack([rows.matrix[rows.equal], csr_array((int(rows.equal.sum()), kinds))])
+    equal: Any = hstack([rows.matrix[rows.equal], csr_array((int(rows.equal.sum()), kinds))])
     cost = np.zeros(left.shape[1])
     cost[rows.matrix.shape[1] - 1] = -1.0
 
