@@ -44,8 +44,9 @@ EXAMPLES = {
     "llm": ("llm/profile.json", "llm/slo.json", {}),
     "llm-disaggregated": ("llm-disaggregated/profile.json", "llm-disaggregated/slo.json", {}),
     "policy": ("policy/profile.json", "policy/slo.json", {}),
+    "fleet": ("fleet/profile.json", "fleet/slo.json", {}),
 }
-SLOW = {"policy": 200, "end-to-end": 4}
+SLOW = {"policy": 200, "end-to-end": 4, "fleet": 2000}
 """Examples of which only one forgery in so many is tried, as each takes long."""
 
 Way = tuple[str | int, ...]

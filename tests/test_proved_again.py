@@ -116,7 +116,8 @@ QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "variants-state", "c
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES_OF_ALL if one not in QUICK)]
+    "name",
+    [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES_OF_ALL if one not in (*QUICK, "fleet"))],
 )
 def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name: str) -> None:
     profile, slo, more = EXAMPLES_OF_ALL[name]

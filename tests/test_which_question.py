@@ -23,9 +23,13 @@ SHIPPED = {
     "compound/candidates-": "compound",
     "compound/": "compound",
     "end-to-end/": "policy",
+    "fleet/": "fleet",
+    "llm-disaggregated/": "llm",
+    "llm/": "llm",
     "pipeline/": "pipeline",
     "pipeline/social-": "pipeline",
     "policy/": "policy",
+    "rag/": "compound",
     "pool/llm-": "pool",
     "pool/": "pool",
     "variants/": "variants",
@@ -77,6 +81,14 @@ def asked(profile: Any, slo: Any) -> str:
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
 def test_shipped_examples_ask_their_question(example: str, question: str) -> None:
     assert asked(*files(example)) == question
+
+
+@pytest.mark.parametrize(("example", "question"), SHIPPED.items())
+def test_what_is_written_as_its_default_changes_no_question(example: str, question: str) -> None:
+    profile, slo = files(example)
+    whole = hp.load_inputs(profile, slo).slo.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert len(json.dumps(whole)) > len(json.dumps(slo, separators=(",", ":")))
+    assert asked(profile, whole) == question
 
 
 def test_the_ladder_has_every_question() -> None:

@@ -80,7 +80,8 @@ def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
 def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for machines of several applications over time."""
     slo = inputs.slo
-    if slo.horizon.periods > 1 or slo.limits.offers or slo.limits.survive.model_fields_set or _named(slo.apps.values()):
+    over_time = slo.horizon.periods > 1 or slo.limits.offers or slo.limits.survive != type(slo.limits.survive)()
+    if over_time or _named(slo.apps.values()):
         from hetplan.problems.fleet.fits import obstacles
 
         return tuple(obstacles(inputs))

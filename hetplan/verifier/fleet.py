@@ -23,7 +23,7 @@ from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import App, Horizon, Objective, Survive, WishLimits
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.references import check_header, check_inputs
-from hetplan.verifier.report import Report, Violation
+from hetplan.verifier.report import ClaimAgain, Report, Violation, Word
 
 __all__ = ["check", "check_parts", "verify_fleet"]
 
@@ -154,7 +154,15 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
         "actions",
         "fleet",
     )
-    return Report(tuple(dict.fromkeys(found)), checked)
+    return Report(tuple(dict.fromkeys(found)), checked, claims=tuple(_words(plan)))
+
+
+def _words(plan: Plan) -> Iterator[ClaimAgain]:
+    """Whose word each bound is: its writer's, as the programs over prices are not written down again here."""
+    for number, claim in enumerate(plan.claims):
+        no_bound = claim.bound is None
+        text = "there is no bound" if no_bound else f"bound {claim.bound:.6g} is not proved again here"
+        yield ClaimAgain(f"claims[{number}]", f"{claim.sense} {claim.about}", Word.OPEN, text)
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:
@@ -359,6 +367,8 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
         if claim.bound is not None and claim.bound > claim.value * (1 + SLIP):
             yield Violation("claim", f"claims[{number}]", "the bound is above the value")
+        if claim.vouched == "certified":
+            yield Violation("proof", f"claims[{number}]", "called certified, and nothing in the plan proves it")
 
 
 def _shares_of(fleet: Fleet) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ Read where a profile has engines, or an SLO states goodput; `problems/ladder.py`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hetplan.planner.contract import Obstacle
 from hetplan.serving.runs import variants_of
@@ -68,7 +68,10 @@ def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
         return
     if not _making_tokens(inputs, app):
         text = f"no variant that {name} may run has a run with an engine"
-        yield Obstacle(text, f"{at}.runs", 'Name a variant with "engine" in its runs.', essential=True)
+        known = any(run.engine is not None for variant in inputs.profile.variants.values() for run in variant.runs)
+        where = f"{at}.runs" if known else "$.variants"
+        file: Literal["slo", "profile"] = "slo" if known else "profile"
+        yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
     mix = app.demand.mix
     if mix is None or not set(AXES) <= set(mix.axes):
         text = f"{name} does not say how long its requests are: demand.mix over input_tokens and output_tokens"

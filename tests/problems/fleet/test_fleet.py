@@ -12,6 +12,7 @@ import hetplan as hp
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
+from hetplan.verifier.report import Word
 
 Json = dict[str, Any]
 
@@ -209,11 +210,16 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
             update={"periods": tuple(one.model_copy(update={"failures": None}) for one in plan.periods)}
         ),
         "promise": plan.model_copy(update={"promises": plan.promises[1:]}),
+        "proof": plan.model_copy(
+            update={"claims": tuple(one.model_copy(update={"vouched": "certified"}) for one in plan.claims)}
+        ),
     }
     for code, changed in spoilt.items():
         report = hp.verify(with_digest(changed), PROFILE, slo)
         assert code in {violation.code for violation in report.violations}
-    assert hp.verify(plan, PROFILE, slo).violations == ()
+    honest = hp.verify(plan, PROFILE, slo)
+    assert honest.violations == ()
+    assert [(one.at, one.word) for one in honest.claims] == [("claims[0]", Word.OPEN)]
 
 
 def test_without_moves_machines_stay_and_limits_are_kept() -> None:
