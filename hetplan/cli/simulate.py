@@ -109,8 +109,8 @@ def simulate(
             _refuse_both(arrivals)
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "noise": noise, "threads": threads}
         beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
-        spread: dict[str, Any] | None = {"jobs": jobs, "on": on} if jobs > 1 or on is not None else None
-        refuse_beside(replan, {**beside, "--learn": learn, "--jobs": jobs - 1, "--on": on})
+        beside |= {"--learn": learn, "--jobs": jobs - 1, "--on": on}
+        refuse_beside(replan, beside)
         if replan is None:
             how |= {"duration_s": duration, "arrivals": arrivals, "trace": trace_from(trace), "learn": learn}
             how["misprediction"] = misprediction
@@ -120,27 +120,11 @@ def simulate(
         if tried.parts is not None:
             from hetplan.cli.simulate_day import simulate_day
 
-            others = {
-                "--jobs": jobs - 1,
-                "--on": on,
-                "--svg": svg,
-                "--replan": replan,
-                "--baselines": baselines,
-                **beside,
-                "--learn": learn,
-            }
+            others = {"--svg": svg, "--replan": replan, "--baselines": baselines, **beside}
             simulate_day(out, tried, (profiles, slo, state), how, fail=fail, spot=spot, others=others)
             return
-        if fail or spot:
-            raise InputError.one(
-                file="--fail" if fail else "--spot", value=(fail or spot or [""])[0],
-                why="this is played of a plan with periods", remedy="Leave it out.",
-            )  # fmt: skip
-        if baselines and spread is not None:
-            raise InputError.one(
-                file="--baselines", why="what is set beside a plan is played in this process",
-                remedy="Leave it out, or --jobs and --on.",
-            )  # fmt: skip
+        spread = _spread(jobs, on, baselines=baselines)
+        _refuse_of_days(fail, spot)
         files = (profiles, slo, state, measured)
         reports = _run(out, tried, files, how=how, baselines=baselines, replan=replan, spread=spread)
         report = reports["plan"]
@@ -148,6 +132,26 @@ def simulate(
             _write_svg(svg, report)
         _show(out, reports)
         out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, _reason(report), report=report.as_dict())
+
+
+def _spread(jobs: int, on: str | None, *, baselines: bool) -> dict[str, Any] | None:
+    """Where runs are played, if not in this process."""
+    if jobs == 1 and on is None:
+        return None
+    if baselines:
+        raise InputError.one(
+            file="--baselines", why="what is set beside a plan is played in this process",
+            remedy="Leave it out, or --jobs and --on.",
+        )  # fmt: skip
+    return {"jobs": jobs, "on": on}
+
+
+def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
+    for name, given in (("--fail", fail), ("--spot", spot)):
+        if given:
+            raise InputError.one(
+                file=name, value=given[0], why="this is played of a plan with periods", remedy="Leave it out."
+            )
 
 
 def _run(
