@@ -124,7 +124,9 @@ class _Pool:
             load = Load(id="any", app=self.app, variant=name, at=dict(run.at))
             service = service_of(self.facts, Seat(worker, load, run), self.classes)
             least, most = limits.instances.get(hardware, (0, None))
-            found.append(_Kind(hardware, run, service.seconds, service.latency_ms, offers, least, most, self._on_one(run)))
+            found.append(
+                _Kind(hardware, run, service.seconds, service.latency_ms, offers, least, most, self._on_one(run))
+            )
         return found
 
     def _too_small(self, run: Run) -> bool:
