@@ -207,6 +207,9 @@ def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> L
         except InputError as error:
             loaded.faults += error.faults
             continue
+        if isinstance(document, Mapping) and isinstance(document.get("$schema"), str):
+            # For editors: it says nothing of the question, so it is in no digest either.
+            document = {key: value for key, value in document.items() if key != "$schema"}
         faults = format_faults(document, kind, name)
         loaded.faults += faults
         if not faults:
