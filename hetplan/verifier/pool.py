@@ -45,8 +45,9 @@ The arithmetic
 --------------
 With p_s the share of bin s, x_sj the routing share of bin s to load j, t_sj its mean service time (ms; 1000 / rate for
 a table of rates) and n_j the machines that hold it: fluid rate = min_j n_j / sum_s p_s x_sj t_sj / 1000. The share of
-queries sent where ``latency_stat`` and one network hop exceed the response target is at most ``violation_tolerance`` (and never
-more than the percentile leaves); a target at a lower percentile may be exceeded by what that percentile leaves.
+queries sent where ``latency_stat`` and one network hop exceed the response target is at most ``violation_tolerance``
+(and never more than the percentile leaves); a target at a lower percentile may be exceeded by what that percentile
+leaves.
 """
 
 from __future__ import annotations
