@@ -13,13 +13,13 @@ from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.letters import Counts, Matrix, Pool
 from hetplan.problems.pool.rated import Chosen, Rated, Simulated
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
+from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import at_of
 
-__all__ = ["draft", "waiting"]
+__all__ = ["cost_promise", "draft", "worker_groups"]
 
 NO_SHARE = 1e-12
 """Shares below this are rounding, not routing."""
@@ -37,7 +37,7 @@ SMALL_POOL = 5
 def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold: float | None = None) -> Draft:
     """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
     app, rated, counts = pool.wish.app_id, chosen.rated, chosen.rated.counts
-    groups = _groups(pool, counts)
+    groups = worker_groups(pool, counts)
     workers = tuple(worker for _, worker in groups)
     used = sorted({pool.columns[o].type for o, _ in groups})
     extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
@@ -57,7 +57,7 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
         if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
         else {},
         actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
-        promises=(rate, fluid, _cost(pool, counts)),
+        promises=(rate, fluid, cost_promise(pool, counts)),
         reported=tuple(reported),
         warnings=(*notices, *chosen.warnings),
         valid=Valid(rate_qps={app: (0.0, rate.value)}),
@@ -67,25 +67,8 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
     )
 
 
-def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Draft:
-    """Instances to which no query is sent: a plan for a rate of 0 exactly."""
-    app = pool.wish.app_id
-    workers = tuple(worker for _, worker in _groups(pool, counts))
-    rates = [
-        Promise(app=app, quantity=quantity, relation=">=", value=0.0, model="fluid")
-        for quantity in ("rate_qps", "fluid_rate_qps")
-    ]
-    return Draft(
-        workers=workers,
-        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
-        promises=(*rates, _cost(pool, counts)),
-        reported=tuple(reported),
-        unserved=(Unserved(app=app, rate_qps=0.0, why="nothing is asked for, so no query has a route"),),
-        valid=Valid(rate_qps={app: (0.0, 0.0)}),
-    )
-
-
-def _cost(pool: Pool, counts: Counts) -> Promise:
+def cost_promise(pool: Pool, counts: Counts) -> Promise:
+    """What these instances cost."""
     return Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
 
 
@@ -128,7 +111,7 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
 
 
-def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
     names = Names(pool.running)
     groups: list[tuple[int, Worker]] = []
