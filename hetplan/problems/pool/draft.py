@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -118,19 +118,23 @@ def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
         run = pool.types[column.type].run
-        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run))
-        worker = Worker(id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        loads = (Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run)),) * pool.k[column.type]
+        queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
+        worker = Worker(
+            id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), queue=queue, loads=loads
+        )
         groups.append((int(o), names.named(worker)))
     return groups
 
 
 def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
-    """Shares of each class: over types as rated, within a type over its offers by their instances."""
+    """Shares of each class: over types as rated, within a type over all its instances."""
     per_type, of = pool.of_type(counts), [pool.columns[o].type for o, _ in groups]
-    share = np.array([share[:, t] * counts[o] / per_type[t] for (o, _), t in zip(groups, of, strict=True)]).T
+    part = [counts[o] / per_type[t] / pool.k[t] for (o, _), t in zip(groups, of, strict=True)]
+    share = np.column_stack([share[:, [t] * pool.k[t]] * one for t, one in zip(of, part, strict=True)])
     share[share < NO_SHARE] = 0.0
     share = share / share.sum(axis=1, keepdims=True)
-    loads = [worker.loads[0].id for _, worker in groups]
+    loads = [load.id for _, worker in groups for load in worker.loads]
     return tuple(
         Route(
             when=dict(point),
@@ -154,7 +158,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
         assert threshold is not None
         return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[pool.base_among(per_type)].hardware)
     weight = pool.weights
-    parts = parts_of_pool(per_type.tolist(), weight=weight.tolist())
+    parts = parts_of_pool((pool.k * per_type).tolist(), weight=weight.tolist())
     return MatchingDispatch(
         late=late,
         slo_ms=slo_ms,
@@ -196,12 +200,12 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
                 "timely one; the dispatcher scales its penalty to 10 QoS / least weight",
             )
         )
-    if not simulated and int(counts.sum()) <= SMALL_POOL and pool.options.derate > 0.5:
+    if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
         notices.append(
             Notice(
                 code="W-small-pool",
                 at="promises",
-                text=f"{int(counts.sum())} instances: a fixed derate of {pool.options.derate:g} may promise more "
+                text=f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise more "
                 "than queueing allows; simulate, or choose the size by simulation",
             )
         )
