@@ -173,7 +173,15 @@ class Workplace:
             models.write_models(self.folder, fit_to=300, labelled=200)
         core = max(os.sched_getaffinity(0))  # that on which a worker with a core of its own will serve
         lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "provides = {mem_gib = 4}", f"cores = [{core}]"]
-        lines += ["[repeats]", "pause_ms = 2", "[metrics.top1]", 'kind = "bernoulli"', "[tasks.see]", 'metric = "top1"']
+        lines += [
+            "[repeats]",
+            "pause_ms = 2",
+            'through = "nothing"',
+            "[metrics.top1]",
+            'kind = "bernoulli"',
+            "[tasks.see]",
+            'metric = "top1"',
+        ]
         for name in ONNX:
             lines += [f"[variants.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
         (self.folder / "measure.toml").write_text("\n".join(lines))

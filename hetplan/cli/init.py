@@ -152,25 +152,45 @@ def _with(said: Answers, quality: float | None, budget: str | None) -> Answers:
 def _write(
     out: Output, folder: Path, files: Mapping[str, dict[str, Any]], assumed: Sequence[str], *, force: bool
 ) -> None:
-    """Both files or none; read back as any command would before they are written."""
+    """All files or none; read back as any command would before they are written.
+
+    Editors complete and check the two files by their schemas, which lie in the folder `schema` beside them.
+    """
     from hetplan.profiles.first_files import comments_on
     from hetplan.profiles.load import load_inputs
     from hetplan.profiles.plan_file import write_atomically
+    from hetplan.profiles.schema import schema
     from hetplan.profiles.yaml_text import write_yaml
 
-    taken = [folder / name for name in files if (folder / name).exists() and not force]
+    def as_json(document: Mapping[str, Any]) -> str:
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+    load_inputs(*files.values())
+    texts: dict[str, str] = {}
+    for name, document in files.items():
+        kind = name.partition(".")[0]
+        where = f"schema/{kind}.json"
+        texts[where] = as_json(schema(kind))
+        if name.endswith(".yaml"):
+            said = f"# yaml-language-server: $schema={where}\n"
+            texts[name] = said + write_yaml(document, comments_on(document, assumed))
+        else:
+            texts[name] = as_json({"$schema": where, **document})
+    taken = [folder / name for name, text in texts.items() if name in files or _is_other(folder / name, text)]
+    taken = [path for path in taken if path.exists() and not force]
     if taken:
         remedy = "Name another -o FOLDER, or use --force."
         raise InputError([Fault(str(path), "", "", "the file is there already", remedy) for path in taken])
-    load_inputs(*files.values())
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, document in files.items():
-        if name.endswith(".yaml"):
-            text = write_yaml(document, comments_on(document, assumed))
-        else:
-            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    (folder / "schema").mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
         write_atomically(folder / name, text.encode())
-        out.people.line(f"written to {folder / name}")
+        if name in files:
+            out.people.line(f"written to {folder / name}")
+
+
+def _is_other(path: Path, text: str) -> bool:
+    """Whether there is no such file that is, byte for byte, what would be written."""
+    return not (path.is_file() and path.read_bytes() == text.encode())
 
 
 def _say(out: Output, folder: Path, names: Sequence[str], assumed: Sequence[str]) -> None:

@@ -12,7 +12,11 @@ from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Exit, Output
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetplan.measure.profile_cell import Cell
     from hetplan.measure.profile_engine import MeasuredEngines
+    from hetplan.measure.profile_routed import Served
     from hetplan.measure.profile_run import Measurements
     from hetplan.measure.profile_wish import Wish
 
@@ -77,7 +81,7 @@ def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> tuple[Meas
     kept = CellJournal(journal)
 
     def work(cancel: threading.Event) -> tuple[Measurements, MeasuredEngines]:
-        found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel)
+        found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel, serve=_serve)
         return found, measure_engines(wish, journal=kept, on_event=show, cancel=cancel)
 
     try:
@@ -87,12 +91,19 @@ def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> tuple[Meas
         kept.close()
 
 
+def _serve(path: Path, *, threads: int, provider: str, cores: Sequence[int]) -> Served:
+    """A router and a worker for an ONNX file."""
+    from hetplan.executor.one_model import ServedModel, onnx_served
+
+    return ServedModel(onnx_served(path, threads=threads, provider=provider), cores=cores)
+
+
 def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngines, output: Path) -> None:
     import json
 
     from hetplan.measure.profile_document import profile_document
     from hetplan.measure.profile_engine import engine_document
-    from hetplan.profiles.load import load_profile
+    from hetplan.profiles.load_one import load_profile
     from hetplan.profiles.plan_file import write_atomically
 
     found.failed += [(f"engines.{name}", one.why) for name, one in engines.engines.items() if one.why]
@@ -119,10 +130,23 @@ def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngin
         _show(out, wish, found)
     if laws:
         _show_laws(out, engines)
+    _show_ways(out, measured)
     out.people.line(f"written to {output}")
     summary = f"{count} cells measured" + (f", {resumed} of them earlier" if resumed else "")
     summary += f", {len(found.failed)} not" if found.failed else ""
     out.end(Exit.OK if complete else Exit.INTERRUPTED, summary, written=str(output), **body)
+
+
+def _show_ways(out: Output, measured: Sequence[Cell]) -> None:
+    """What the tables leave out of a query's time: the SLO file has a place for it."""
+    from statistics import median
+
+    ways = [cell.beside_ms for cell in measured if cell.through and cell.beside_ms is not None]
+    if ways:
+        out.people.line(
+            f"measured through a router; what a query spends before it and after it is in no table: "
+            f'"network_ms_per_hop": {median(ways):.2g} in the SLO file (clients on this machine)'
+        )
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,13 @@ percentile there is no upper end, and its interval is infinite.
 enough. Looking after every measurement would stop at lucky moments, so looks are 20% apart.
 
 **A busy machine** shows in how long the model's threads were ready to run and had no core (the system counts that):
-`waited`, as a share of the time of the runs. Above `MUCH_WAITED` the profile warns, above the rule's `most_waited` the
-cell counts as not measured, for its times are those of the machine's other work.
+`waited`, as a share of the time of the runs. A host that gives a virtual machine's cores to others shows in `stolen`,
+the share of all time that the cores were taken away. Where the two together are above `MUCH_WAITED` the profile warns,
+above the rule's `most_waited` the cell counts as not measured, for its times are those of other work. `cpu_ms` is the
+CPU time of a run, to be set beside its wall time.
+
+**When runs begin.** At the rule's `rate_qps` as queries come, or after `pause_ms`. A model that is asked over HTTP by a
+rule that says neither is asked as often as keeps it `busy`, by the times of the runs that warm it up.
 
 **Outliers** are kept in every figure, for a server will meet them too; they are counted and listed, with how many of
 them fell together with a preemption (the machine gave the core to somebody else meanwhile).
@@ -26,8 +31,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
@@ -198,6 +204,12 @@ class Cell:
     samples_ms: tuple[float, ...] = ()
     preempted: tuple[int, ...] = ()
     waited: float | None = None
+    stolen: float = 0.0
+    cpu_ms: float | None = None
+    beside_ms: float | None = None
+    """What a query spends on its way to the server and back, which the server's own time leaves out (median)."""
+    rate_qps: float | None = None
+    through: str = ""
     bytes_out: float | None = None
     fanout: float | None = None
     score: float | None = None
@@ -226,35 +238,42 @@ def measure_cell(
     """The cell with its measurements; None where the work was cancelled before it was done."""
     try:
         run = subject.prepare(cell.point)
+        warm_s = []
         for _ in range(rule.warm_up):
+            began = time.perf_counter()
             run()
+            warm_s.append(time.perf_counter() - began)
             if cancel.is_set():
                 return None
-        with _Waiting() as waiting:
-            samples, preempted, answers = _samples(subject, run, rule, cancel, waiting)
+        if subject.over_http and rule.rate_qps is None and not rule.pause_ms and warm_s:
+            rule = rule.model_copy(update={"rate_qps": float(f"{rule.busy / median(warm_s):.4g}")})
+        with _Machine(subject.pids) as machine:
+            found = _samples(subject, run, rule, cancel, machine)
     except MeasurementFailed as error:
         return Cell(cell.variant, cell.hardware, cell.point, failed=str(error))
     if cancel.is_set():
         return None
-    if waiting.share is not None and waiting.share > rule.most_waited:
+    lost = (machine.waited or 0.0) + machine.stolen
+    if lost > rule.most_waited:
         why = (
-            f"the machine is busy: for {100 * waiting.share:.0f}% of the time the model waited for a core. Measure "
-            f"when nothing else runs, or raise repeats.most_waited ({rule.most_waited:g})"
+            f"the machine is busy: for {100 * lost:.0f}% of the time the model waited for a core, or its host took it. "
+            f"Measure when nothing else runs, or raise repeats.most_waited ({rule.most_waited:g})"
         )
-        return Cell(cell.variant, cell.hardware, cell.point, waited=waiting.share, failed=why)
-    return Cell(
-        variant=cell.variant,
-        hardware=cell.hardware,
-        point=cell.point,
-        samples_ms=tuple(samples),
-        preempted=tuple(preempted),
-        waited=waiting.share,
+        return replace(cell, waited=machine.waited, stolen=machine.stolen, failed=why)
+    answers = found.answers
+    return replace(
+        cell,
+        samples_ms=tuple(found.samples_ms),
+        preempted=tuple(found.preempted),
+        waited=machine.waited,
+        stolen=machine.stolen,
+        cpu_ms=machine.cpu_ms(len(found.samples_ms)),
+        beside_ms=float(f"{median(found.beside_ms):.4g}") if found.beside_ms and subject.over_http else None,
+        rate_qps=rule.rate_qps,
         bytes_out=_mean([one.bytes_out for one in answers]),
         fanout=_mean([one.fanout for one in answers]),
         score=_mean([one.score for one in answers]),
         operators_ms=_mean_of_operators(answers),
-        load_s=cell.load_s,
-        versions=cell.versions,
         date=datetime.date.today().isoformat(),
         memory_gib={"mem_gib": max(memory_in_use_gib() - memory_before_gib, 0.0), **subject.memory_gib()},
     )
@@ -262,80 +281,134 @@ def measure_cell(
 
 MUCH_WAITED = 0.05
 """The share of waiting from which figures are called those of a busy machine."""
+_LOST_NS = 100_000
+"""A hand-over from thread to thread takes less: what waits longer for a core had it taken away."""
+_COMPUTES = 0.25
+"""A thread with so much of the CPU time of the busiest is one of those that compute."""
 
 
-class _Waiting:
-    """How long this process's threads were ready to run and had no core, during the runs."""
+class _Machine:
+    """What the machine gave the threads of some processes (this one, where none is named) during the runs.
 
-    def __init__(self) -> None:
-        self._files: list[int] = []
-        self._waited_ns = self._took_ns = self._before_ns = 0
+    `waited` is the share of the runs' time in which those that compute were ready and had no core, `stolen` the share
+    of all time in which the host took the machine's cores. Threads that only pass queries on wait for one another.
+    """
 
-    def __enter__(self) -> _Waiting:
-        with suppress(OSError):
-            for thread in os.listdir("/proc/self/task"):
-                self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
+    def __init__(self, pids: Sequence[int] = ()) -> None:
+        self._pids, self._files = tuple(pids), list[int]()
+        self._before: list[tuple[int, int]] = []
+        self._ran_ns: list[int] = []
+        self._waited_ns: list[int] = []
+        self._took_ns = self._runs = self._switches = 0
+
+    def __enter__(self) -> _Machine:
+        for pid in self._pids or (os.getpid(),):
+            with suppress(OSError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    self._files.append(os.open(f"/proc/{pid}/task/{thread}/schedstat", os.O_RDONLY))
+        self._ran_ns, self._waited_ns = [0] * len(self._files), [0] * len(self._files)
+        self._began = _stolen_and_all()
         return self
 
     def __exit__(self, *_: object) -> None:
+        stolen, every = (after - before for before, after in zip(self._began, _stolen_and_all(), strict=True))
+        self.stolen = float(f"{stolen / every:.3g}") if every > 0 else 0.0
         for file in self._files:
             os.close(file)
 
     def begin(self) -> None:
         """A run begins."""
-        self._before_ns = self._total_ns()
+        self._switches = 0 if self._pids else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        self._before = self._totals_ns()
 
-    def end(self, took_ns: int) -> None:
-        """A run has ended."""
-        self._waited_ns += self._total_ns() - self._before_ns
+    def end(self, took_ns: int) -> bool:
+        """A run has ended; whether its core was taken away meanwhile."""
+        waited_ns = 0
+        for place, (before, after) in enumerate(zip(self._before, self._totals_ns(), strict=True)):
+            self._ran_ns[place] += after[0] - before[0]
+            self._waited_ns[place] += after[1] - before[1]
+            waited_ns += after[1] - before[1]
         self._took_ns += took_ns
+        self._runs += 1
+        if self._pids:
+            return waited_ns > max(_LOST_NS, MUCH_WAITED * took_ns)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw != self._switches
 
     @property
-    def share(self) -> float | None:
-        """Of the time of the runs; None where the system does not count it."""
+    def waited(self) -> float | None:
+        """The share of waiting; None where the system does not count it, 0 where it is as short as a hand-over."""
         if not self._files or not self._took_ns:
             return None
-        return float(f"{min(self._waited_ns / self._took_ns, 1.0):.3g}")
+        most = max(self._ran_ns)
+        both = zip(self._ran_ns, self._waited_ns, strict=True)
+        waited_ns = sum(waited for ran, waited in both if ran >= _COMPUTES * most)
+        share = min(waited_ns / self._took_ns, 1.0)
+        return float(f"{share:.3g}") if waited_ns >= _LOST_NS * self._runs else 0.0
 
-    def _total_ns(self) -> int:
-        total = 0
+    def cpu_ms(self, runs: int) -> float | None:
+        """CPU time per run; None where the system does not count it."""
+        return float(f"{sum(self._ran_ns) / 1e6 / runs:.4g}") if self._files and runs else None
+
+    def _totals_ns(self) -> list[tuple[int, int]]:
+        """How long each thread has run, and waited for a core."""
+        found = []
         for file in self._files:
-            with suppress(OSError):  # a thread that has ended
-                total += int(os.pread(file, 100, 0).split()[1])
-        return total
+            try:
+                said = os.pread(file, 100, 0).split()
+                found.append((int(said[0]), int(said[1])))
+            except OSError:  # a thread that has ended
+                found.append((0, 0))
+        return found
 
 
-def _samples(
-    subject: Subject, run: Any, rule: Repeats, cancel: threading.Event, waiting: _Waiting
-) -> tuple[list[float], list[int], list[Answer]]:
-    samples: list[float] = []
-    preempted: list[int] = []
-    answers: list[Answer] = []
+def _stolen_and_all() -> tuple[int, int]:
+    """The time that the host took of this machine's cores, and all of their time, in the system's ticks."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            times = [int(one) for one in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return 0, 0
+    return (times[7], sum(times)) if len(times) == 8 else (0, 0)
+
+
+@dataclass
+class _Runs:
+    """What the runs of a cell gave, one after the other; `preempted` are the places of those that lost their core."""
+
+    samples_ms: list[float] = field(default_factory=list)
+    preempted: list[int] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    beside_ms: list[float] = field(default_factory=list)
+
+
+def _samples(subject: Subject, run: Any, rule: Repeats, cancel: threading.Event, machine: _Machine) -> _Runs:
+    found = _Runs()
+    samples = found.samples_ms
     look, until = rule.min_runs, time.monotonic() + rule.max_s
     rests = rests_s(rule)
     with _collector_at_rest():
         while len(samples) < rule.max_runs and not cancel.is_set():
             if (rest_s := next(rests)) > 0.0:
                 cancel.wait(rest_s)
-            switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-            waiting.begin()
+            machine.begin()
             began = time.perf_counter_ns()
             raw = run()
             took_ns = time.perf_counter_ns() - began
-            waiting.end(took_ns)
+            if machine.end(took_ns):
+                found.preempted.append(len(samples))
             took_ms = took_ns / 1e6
-            if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw != switches:
-                preempted.append(len(samples))
             answer = subject.read(raw)
-            answers.append(answer)
+            found.answers.append(answer)
             samples.append(float(f"{took_ms if answer.ms is None else answer.ms:.6g}"))
+            if answer.ms is not None:
+                found.beside_ms.append(max(took_ms - answer.ms, 0.0))
             if len(samples) > 1 and time.monotonic() > until:
                 break
             if len(samples) >= look:
                 if enough(samples, rule):
                     break
                 look = next_look(len(samples))
-    return samples, preempted, answers
+    return found
 
 
 def rests_s(rule: Repeats, now: Callable[[], float] = time.monotonic) -> Iterator[float]:

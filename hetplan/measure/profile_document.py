@@ -169,8 +169,11 @@ def _details(cells: Sequence[Cell], figures: Mapping[tuple[float, ...], CellFigu
     listed = []
     for cell in cells:
         said = {"at": dict(cell.point), **figures[_place(cell.point)].as_dict()}
-        if cell.waited is not None:
-            said["waited"] = cell.waited
+        for key in ("waited", "cpu_ms", "beside_ms", "rate_qps"):
+            if (value := getattr(cell, key)) is not None:
+                said[key] = value
+        if cell.stolen:
+            said["stolen"] = cell.stolen
         if cell.operators_ms:
             said["operators_ms"] = dict(cell.operators_ms)
         if cell.fanout is not None:
@@ -226,8 +229,17 @@ def _source(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, Any]:
         "kind": "measured",
         "tool": f"{tool}, {versions}" if versions else tool,
         "date": max(cell.date for cell in cells),
-        "note": f"{where}; {machine.threads} thread{'s' if machine.threads > 1 else ''}, {pinned}",
+        "note": f"{where}; {machine.threads} thread{'s' if machine.threads > 1 else ''}, {pinned}{_ways(cells)}",
     }
+
+
+def _ways(cells: Sequence[Cell]) -> str:
+    """Whether the times are those behind a router."""
+    routed = sorted({cell.variant for cell in cells if cell.through})
+    if not routed:
+        return ""
+    whole = len(routed) == len({cell.variant for cell in cells})
+    return f"; {'' if whole else ', '.join(routed) + ' '}measured through a router, inputs included"
 
 
 def _processor() -> str:

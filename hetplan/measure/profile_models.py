@@ -35,6 +35,7 @@ from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
 
 __all__ = [
     "Answer",
+    "Asking",
     "CallableModel",
     "CommandModel",
     "HttpEndpoint",
@@ -43,6 +44,7 @@ __all__ = [
     "filled",
     "named_function",
     "number_or_none",
+    "said_ms",
 ]
 
 
@@ -66,6 +68,14 @@ class Subject(ABC):
 
     def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
         self.name, self.variant, self.hardware, self.folder = name, variant, hardware, folder
+
+    over_http = False
+    """Whether a run is a request: what its server does not say of its time went by on the way."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that run the model, where it is not this one."""
+        return ()
 
     def load(self) -> None:  # noqa: B027
         """Load the model; timed, once."""
@@ -271,60 +281,84 @@ def _number(value: Any, name: str) -> float:
 _MILLISECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
-class HttpEndpoint(Subject):
-    """One address. The body is ``{"at": {axis: value}}``, or a JSON file in which a text ``$axis`` is the value."""
+class Asking:
+    """One connection that stays open, and one request on it after the other."""
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
-        super().__init__(name, variant, hardware, folder)
-        self._parts = urlsplit(variant.http or "")
-        self._template: Any = {"at": {axis: f"${axis}" for axis in variant.axes}}
-        if variant.body is not None:
-            self._template = _read(folder / variant.body, name)
-        self._connection: http.client.HTTPConnection | None = None
-
-    def load(self) -> None:
-        """Connect; the model was loaded by whoever serves it, so nothing is said of that time."""
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url, self._parts = url, urlsplit(url)
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         # http.client switches Nagle's algorithm off itself.
-        self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self.variant.timeout_s)
+        self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=timeout_s)
+
+    def connect(self) -> None:
+        """Open it."""
         try:
             self._connection.connect()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
-            raise MeasurementFailed(f"{self.variant.http}: {why}") from error
+            raise MeasurementFailed(f"{self._url}: {why}") from error
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[bytes, str]:
+        """The reply, and how long its server says that it had the request."""
+        target = self._parts.path or "/"
+        if self._parts.query:
+            target = f"{target}?{self._parts.query}"
+        try:
+            self._connection.request("POST", target, body=body, headers=dict(headers))
+            reply = self._connection.getresponse()
+            content, said_ms = reply.read(), reply.getheader("hetplan-ms", "")
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise MeasurementFailed(f"{self._url}: {type(error).__name__} {error}") from error
+        if reply.status >= 300:
+            raise MeasurementFailed(f"{self._url} answered {reply.status}: {content[:80]!r}")
+        return content, said_ms
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+
+def said_ms(text: str) -> float | None:
+    """The time that a server says, where it is one.
+
+    >>> said_ms("12.500"), said_ms("soon"), said_ms("1e3")
+    (12.5, None, None)
+    """
+    return float(text) if _MILLISECONDS.fullmatch(text) else None
+
+
+class HttpEndpoint(Subject):
+    """One address. The body is ``{"at": {axis: value}}``, or a JSON file in which a text ``$axis`` is the value."""
+
+    over_http = True
+
+    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+        super().__init__(name, variant, hardware, folder)
+        self._template: Any = {"at": {axis: f"${axis}" for axis in variant.axes}}
+        if variant.body is not None:
+            self._template = _read(folder / variant.body, name)
+        self._asking = Asking(variant.http or "", variant.timeout_s)
+
+    def load(self) -> None:
+        """Connect; the model was loaded by whoever serves it, so nothing is said of that time."""
+        self._asking.connect()
 
     def prepare(self, point: Mapping[str, float]) -> Callable[[], Any]:
         """The request of a point; a call sends it and reads the whole reply."""
         body = json.dumps(filled(self._template, point)).encode()
         headers = {"Content-Type": "application/json", **self.variant.headers}
-        target = self._parts.path or "/"
-        if self._parts.query:
-            target = f"{target}?{self._parts.query}"
-
-        def once() -> tuple[bytes, str]:
-            assert self._connection is not None
-            try:
-                self._connection.request("POST", target, body=body, headers=headers)
-                reply = self._connection.getresponse()
-                content, said_ms = reply.read(), reply.getheader("hetplan-ms", "")
-            except (OSError, http.client.HTTPException) as error:
-                self._connection.close()
-                raise MeasurementFailed(f"{self.variant.http}: {type(error).__name__} {error}") from error
-            if reply.status >= 300:
-                raise MeasurementFailed(f"{self.variant.http} answered {reply.status}: {content[:80]!r}")
-            return content, said_ms
-
-        return once
+        return lambda: self._asking.post(body, headers)
 
     def read(self, raw: Any) -> Answer:
         """The size of the reply, the time that the server says, and what a JSON reply says of fan-out and score."""
-        body, said_ms = raw
+        body, told = raw
         content: Any = {}
         if body[:1] == b"{":
             with suppress(ValueError):
                 content = json.loads(body)
         return Answer(
-            ms=float(said_ms) if _MILLISECONDS.fullmatch(said_ms) else None,
+            ms=said_ms(told),
             bytes_out=float(len(body)),
             fanout=number_or_none(content, "fanout"),
             score=number_or_none(content, "score"),
@@ -332,13 +366,12 @@ class HttpEndpoint(Subject):
 
     def versions(self) -> dict[str, str]:
         """The address says what was asked, not what answered."""
-        return {"endpoint": f"{self._parts.scheme}{self._parts.path or '/'}"}
+        parts = urlsplit(self.variant.http or "")
+        return {"endpoint": f"{parts.scheme}{parts.path or '/'}"}
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._asking.close()
 
 
 def filled(template: Any, point: Mapping[str, float]) -> Any:

@@ -40,7 +40,7 @@ class OnnxModel(Subject):
     def load(self) -> None:
         """Open the session."""
         runtime = self._runtime
-        provider = _PROVIDERS[self.hardware.provider]
+        provider = self.provider
         if provider not in runtime.get_available_providers():
             raise MeasurementFailed(
                 f"this onnxruntime has no {provider}; it has {', '.join(runtime.get_available_providers())}"
@@ -60,11 +60,7 @@ class OnnxModel(Subject):
 
     def prepare(self, point: Mapping[str, float]) -> Callable[[], Any]:
         """Inputs drawn once per point; the call runs the whole model."""
-        import numpy as np
-
-        random = np.random.Generator(np.random.PCG64(0))
-        feeds = {one.name: self._drawn(one, point, random) for one in self._session.get_inputs()}
-        self._check_axes_used(point)
+        feeds = self.inputs(point)
         run = self._session.run
 
         def once() -> Any:
@@ -74,6 +70,20 @@ class OnnxModel(Subject):
                 raise MeasurementFailed(f"onnxruntime: {_first_line(error)}") from error
 
         return once
+
+    def inputs(self, point: Mapping[str, float]) -> dict[str, NDArray[Any]]:
+        """Random inputs of a point's shapes, always the same."""
+        import numpy as np
+
+        random = np.random.Generator(np.random.PCG64(0))
+        feeds = {one.name: self._drawn(one, point, random) for one in self._session.get_inputs()}
+        self._check_axes_used(point)
+        return feeds
+
+    @property
+    def provider(self) -> str:
+        """Where onnxruntime runs it."""
+        return _PROVIDERS[self.hardware.provider]
 
     def read(self, raw: Any) -> Answer:
         """The size of the outputs."""
@@ -95,7 +105,7 @@ class OnnxModel(Subject):
 
     def versions(self) -> dict[str, str]:
         """onnxruntime and where it ran."""
-        return {"onnxruntime": str(self._runtime.__version__), "provider": _PROVIDERS[self.hardware.provider]}
+        return {"onnxruntime": str(self._runtime.__version__), "provider": self.provider}
 
     def close(self) -> None:
         """Drop the session."""

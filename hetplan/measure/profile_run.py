@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -42,6 +42,8 @@ from hetplan.profiles.canonical import digest
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from hetplan.measure.profile_routed import Serve
 
 __all__ = ["MeasuredQuality", "Measurements", "as_quality", "measure", "quality_of", "top1"]
 
@@ -146,11 +148,13 @@ class Measurements:
 
     def warnings(self) -> list[tuple[str, str, str]]:
         """(code, where, text) of all that could not be measured."""
-        busy = [cell for cell in self.cells if not cell.failed and (cell.waited or 0.0) > MUCH_WAITED]
+        busy = [cell for cell in self.cells if not cell.failed and (cell.waited or 0.0) + cell.stolen > MUCH_WAITED]
         said = [
             (
                 "W-busy", f"{cell.variant} on {cell.hardware} at {_shown(cell.point)}",
-                f"for {100 * (cell.waited or 0.0):.0f}% of the time it waited for a core: other work makes it slow",
+                f"for {100 * (cell.waited or 0.0):.0f}% of the time it waited for a core"
+                + (f", {100 * cell.stolen:.0f}% of all cores' time the host took" if cell.stolen >= 0.005 else "")
+                + ": other work makes it slow",
             )
             for cell in busy
         ]  # fmt: skip
@@ -164,9 +168,14 @@ def measure(
     journal: CellJournal | None = None,
     on_event: OnEvent | None = None,
     cancel: threading.Event | None = None,
+    serve: Serve | None = None,
 ) -> Measurements:
-    """Measure every cell; with `cancel` set, hand over those that are done."""
-    run = _Run(wish, folder, journal or CellJournal(), on_event or (lambda _event: None), cancel or threading.Event())
+    """Measure every cell; with `cancel` set, hand over those that are done.
+
+    `serve` starts what is measured through a router; without it all is measured alone.
+    """
+    quiet: OnEvent = lambda _event: None  # noqa: E731
+    run = _Run(wish, folder, journal or CellJournal(), on_event or quiet, cancel or threading.Event(), serve)
     for (name, hardware), cells in groupby(wish.cells(), key=lambda cell: cell[:2]):
         run.group(name, hardware, [point for _, _, point in cells])
     return run.found
@@ -176,9 +185,11 @@ class _Run:
     """One pass over the wish."""
 
     def __init__(
-        self, wish: Wish, folder: Path, journal: CellJournal, on_event: OnEvent, cancel: threading.Event
-    ) -> None:
+        self, wish: Wish, folder: Path, journal: CellJournal, on_event: OnEvent, cancel: threading.Event,
+        serve: Serve | None,
+    ) -> None:  # fmt: skip
         self.wish, self.folder, self.journal, self.on_event, self.cancel = wish, folder, journal, on_event, cancel
+        self._serve = serve if wish.repeats.through == "router" else None
         self.found = Measurements()
         self.total = sum(1 for _ in wish.cells())
         self.began = time.monotonic()
@@ -203,8 +214,17 @@ class _Run:
                 if cell is not None:
                     self._take(cell, resumed=True)
             return
-        with pinned(_cores(machine, hardware)):
-            self._measure(name, hardware, points, known, of, wants_quality=wants_quality)
+        cores = _cores(machine, hardware)
+        if self._through(variant):
+            # The worker is kept on these cores; router and sender are not.
+            self._measure(name, hardware, points, known, of, wants_quality=wants_quality, cores=cores)
+            return
+        with pinned(cores):
+            self._measure(name, hardware, points, known, of, wants_quality=wants_quality, cores=cores)
+
+    def _through(self, variant: MeasuredVariant) -> str:
+        """What a variant is measured through: "router", or "" for nothing."""
+        return "router" if self._serve is not None and variant.onnx is not None else ""
 
     def _measure(
         self,
@@ -215,11 +235,18 @@ class _Run:
         of: str,
         *,
         wants_quality: bool,
+        cores: Sequence[int],
     ) -> None:
         variant = self.wish.variants[name]
         subject: Subject | None = None
         try:
             subject = subject_of(name, variant, self.wish.hardware[hardware], self.folder)
+            if self._through(variant) and self._serve is not None:
+                from hetplan.measure.profile_onnx import OnnxModel
+                from hetplan.measure.profile_routed import RoutedOnnx
+
+                assert isinstance(subject, OnnxModel)
+                subject = RoutedOnnx(subject, self._serve, cores)
             before_gib = memory_in_use_gib(tidy=True)
             began = time.perf_counter()
             subject.load()
@@ -235,7 +262,8 @@ class _Run:
                     self.found.complete = False
                     continue
                 self._tell(f"{name} on {hardware} at {_shown(point)}")
-                begun = Cell(name, hardware, point, load_s=load_s, versions=subject.versions())
+                through = self._through(variant)
+                begun = Cell(name, hardware, point, load_s=load_s, versions=subject.versions(), through=through)
                 cell = measure_cell(subject, begun, self.wish.repeats, cancel=self.cancel, memory_before_gib=before_gib)
                 if cell is None:
                     self.found.complete = False
@@ -288,8 +316,9 @@ class _Run:
                 content[key] = hashlib.sha256((self.folder / content[key]).read_bytes()).hexdigest()
         if variant.onnx is not None:
             self.found.artifacts[name] = content["onnx"]
-        said = {"variant": content, "hardware": machine.model_dump(mode="json")}
+        said: dict[str, Any] = {"variant": content, "hardware": machine.model_dump(mode="json")}
         said["rule"] = self.wish.repeats.model_dump(mode="json")
+        said["through"] = self._through(variant)
         return digest(said)[len("sha256:") :][:16]
 
 

@@ -11,6 +11,7 @@
     [repeats]                           # all may be left out
     p50_within = 0.02
     p99_within = 0.1
+    through = "router"                  # the default; or "nothing": alone
 
     [variants.small]
     task = "classify"
@@ -101,6 +102,13 @@ class Repeats(Model):
     pause_ms: Amount = Field(default=0.0, description="rest between runs, as a server has between queries")
     rate_qps: PositiveAmount | None = Field(
         default=None, description="runs begin as queries of a Poisson process come, at once if one is due already"
+    )
+    through: Literal["router", "nothing"] = Field(
+        default="router", description="onnx: measured behind a router that is started for it, or alone in this process"
+    )
+    busy: Annotated[Fraction, Field(gt=0)] = Field(
+        default=0.5,
+        description="over HTTP: the share of a server's time that it has work, where no rate or pause is said",
     )
     min_runs: PositiveCount = 30
     max_runs: PositiveCount = 5000

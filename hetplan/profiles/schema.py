@@ -49,7 +49,10 @@ def schema(kind: str) -> dict[str, Any]:
     from hetplan.profiles.state import State
 
     models: dict[str, type[BaseModel]] = {"profile": Profile, "slo": Slo, "state": State}
-    return schema_of(models[kind], kind=kind, version=VERSIONS[kind], about=_ABOUT[kind])
+    made = schema_of(models[kind], kind=kind, version=VERSIONS[kind], about=_ABOUT[kind])
+    about = "Where an editor finds this schema. It changes nothing of what is asked."
+    made["properties"]["$schema"] = {"type": "string", "description": about}
+    return made
 
 
 def schema_of(model: type[BaseModel], *, kind: str, version: tuple[int, int], about: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.yaml_text import read_yaml
 
 SAID = ["--model", "resnet50", "--gpu", "t4=0.526", "--gpu", "a10g=1.006:3", "--ms", "t4:1=6,4=14,8=24,16=45"]
 SAID += ["--ms", "a10g:1=4,4=8,8=12,16=21", "--rate", "500", "--p99", "100"]
@@ -48,6 +50,31 @@ def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_
     assert slo["apps"]["app"]["latency"] == [{"of": "response", "percentile": 95, "max_ms": 80}]
     plan = hp.solve(tmp_path / "profile.json", tmp_path / "slo.json").require()
     assert {load.variant for worker in plan.workers for load in worker.loads} == {"large"}
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+def test_editors_find_the_schemas_beside_the_files(run: Callable[..., Any], tmp_path: Path, kind: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    assert run("init", *SAID, "-o", str(tmp_path), *(["--yaml"] if kind == "yaml" else [])).code == 0
+    for name in ("profile", "slo"):
+        given = (tmp_path / f"{name}.{kind}").read_text()
+        assert f"schema/{name}.json" in given.split("format", 1)[0], "the reference comes first"
+        found = json.loads((tmp_path / "schema" / f"{name}.json").read_text())
+        document = json.loads(given) if kind == "json" else read_yaml(given, file="given")
+        jsonschema.validate(document, found)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**document, "ofers": {}}, found)
+
+
+def test_the_reference_to_a_schema_is_for_editors_and_changes_no_question(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert run("init", *SAID, "-o", str(tmp_path)).code == 0
+    profile, slo = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    bare = load_inputs(profile | {"$schema": "elsewhere"}, {key: slo[key] for key in slo if key != "$schema"})
+    assert load_inputs(profile, slo).digests == bare.digests
+    with pytest.raises(hp.InputError, match=r"\$schema"):
+        load_inputs(profile, slo | {"$schema": 3})
 
 
 def test_files_that_are_there_are_kept(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.tiny_models import write_model
 from typer.testing import CliRunner
 
 from hetplan.cli.app import build_app
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 MEASURE = """
 format = "hetplan/measure/1.0"
@@ -271,3 +272,18 @@ def test_queries_like_measured_samples_are_sent_alike() -> None:
     assert len(target.due_s) > 50
     assert set(target.kinds.tolist()) == {0}
     assert len(target.bodies) == 1
+
+
+@pytest.mark.slow
+def test_a_profile_is_measured_through_a_router_that_is_started_for_it(tmp_path: Path) -> None:
+    write_model(tmp_path / "tiny.onnx")
+    wish = MEASURE.replace('callable = "sleeps:load"', 'onnx = "tiny.onnx"')
+    (tmp_path / "measure.toml").write_text(wish)
+    code, told, _ = run("profile", tmp_path / "measure.toml", "-o", tmp_path / "p.json")
+    assert code == 0, told
+    assert "network_ms_per_hop" in told
+    profile = json.loads((tmp_path / "p.json").read_text())
+    (source,) = profile["sources"].values()
+    assert "through a router" in source["note"]
+    # The model takes microseconds; what a query costs its worker beside it is in the table.
+    assert all(mean > 0.1 for mean in profile["tables"]["a-cpu-1"]["mean"])

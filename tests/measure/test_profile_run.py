@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.server
+import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cases.tiny_models import CALLABLES, write_labelled, write_model
 
@@ -22,7 +25,7 @@ from hetplan.measure.profile_cell import cores_of_this_process, pinned, rests_s
 from hetplan.measure.profile_document import profile_document
 from hetplan.measure.profile_run import Measurements, measure
 from hetplan.measure.profile_wish import Repeats, Wish, read_wish
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.merge import merge
 
 HEAD = """
@@ -420,3 +423,66 @@ def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Pat
         for other in others:
             other.kill()
             other.wait()
+
+
+class Behind(http.server.BaseHTTPRequestHandler):
+    """A router that says that it had each query for 4 ms."""
+
+    protocol_version = "HTTP/1.1"
+    seen: list[tuple[dict[str, str], bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.seen.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.send_header("hetplan-ms", "4.000")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_an_onnx_model_is_measured_through_a_router_unless_the_wish_says_otherwise(folder: Path) -> None:
+    Behind.seen = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    asked, closed = [], []
+
+    def serve(path: Path, **how: Any) -> Any:
+        asked.append((path.name, how["threads"], how["provider"], len(how["cores"])))
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1/measured"
+        return types.SimpleNamespace(url=url, pids=(os.getpid(),), close=lambda: closed.append(path))
+
+    try:
+        wish, found = measured(folder, ONNX, serve=serve)
+        assert asked == [("tiny.onnx", 1, "CPUExecutionProvider", 1)]
+        assert len(closed) == 1
+        for cell in found.cells:
+            assert set(cell.samples_ms) == {4.0}, "the router's time, not the sender's"
+            assert cell.beside_ms is not None
+            assert cell.rate_qps is not None, "queries come at a rate that was found while warming up"
+        headers, body = Behind.seen[-1]
+        assert headers["hetplan-at"] == "batch=4"
+        assert np.load(io.BytesIO(body)).shape == (4, 4), "inputs travel"
+        document = profile_document(wish, found)
+        (source,) = document["sources"].values()
+        assert source["note"].endswith("measured through a router, inputs included")
+        assert load_profile(document).tables["tiny-cpu-1-bytes"].read([{"batch": 4}]).values.tolist() == [48]
+        assert found.qualities["tiny"].value == 0.75
+        assert set(measured(folder, ONNX, serve=None)[1].cells[0].samples_ms) != {4.0}
+        alone = HEAD.replace("[repeats]", '[repeats]\nthrough = "nothing"')
+        (folder / "measure.toml").write_text(alone + ONNX)
+        assert measure(*read_wish(folder / "measure.toml"), serve=serve).cells[0].through == ""
+        assert len(asked) == 1
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_router_that_does_not_start_leaves_the_model_unmeasured(folder: Path) -> None:
+    def serve(path: Path, **how: Any) -> Any:
+        raise OSError("the worker does not start: no room")
+
+    _, found = measured(folder, ONNX, serve=serve)
+    assert {cell.failed for cell in found.cells} == {"the worker does not start: no room"}

@@ -1,0 +1,111 @@
+"""A router and one worker of this machine that serve a single model, as `hetplan profile` measures it.
+
+They are the processes that `hetplan apply` starts, without a keeper: they end with the process that started them.
+
+    with ServedModel({"kind": "onnx", "path": "small.onnx", ...}, cores=(0,)) as served:
+        ...  # POST to served.url
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hetplan.executor.hosts_file import RouterSettings
+from hetplan.executor.kept_process import python_path
+from hetplan.executor.routing_table import routing_table
+from hetplan.executor.units import Endpoint, LoadSpec, Unit, named
+
+__all__ = ["ServedModel", "onnx_served"]
+
+_APP = "measured"
+_HERE = "127.0.0.1"
+
+
+def onnx_served(path: Path, *, threads: int, provider: str) -> dict[str, Any]:
+    """A file of onnxruntime, as a rule of hosts.toml would serve it."""
+    return {
+        "kind": "onnx", "path": str(path.resolve()), "threads": threads, "providers": [provider], "sha256": None,
+        "passes": {}, "outcome": None, "outcomes": [],
+    }  # fmt: skip
+
+
+class ServedModel:
+    """The two processes. `url` takes queries; `pids` are those of router and worker; `OSError` says why they fail."""
+
+    def __init__(self, model: Mapping[str, Any], *, cores: Sequence[int] = (), limit_s: float = 120.0) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hetplan-measured-"))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._until = time.monotonic() + limit_s
+        unit = named(Unit("", "w1", 0, "here", "here", "here", loads=(LoadSpec("w1.a", app=_APP, model=dict(model)),)))
+        try:
+            worker = self._started("worker", {
+                "unit": unit.as_dict(), "content": unit.content, "bind": _HERE, "port": 0, "cores": list(cores),
+            })  # fmt: skip
+            app: dict[str, Any] = {
+                "dispatch": {"rule": "fcfs/1"}, "predict": {}, "routes": [], "slo_ms": None, "late": "serve",
+                "balancing": "least-work", "combine": "product", "paths": {}, "nodes": {"main": {"edges": []}},
+            }  # fmt: skip
+            table = routing_table({_APP: app}, [(unit, Endpoint(_HERE, worker))], RouterSettings(bind=_HERE, port=0))
+            self.url = f"http://{_HERE}:{self._started('router', table)}/v1/{_APP}"
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that serve."""
+        return tuple(process.pid for process in self._processes)
+
+    def _started(self, what: str, config: Mapping[str, Any]) -> int:
+        """Start a process; the port that it reports."""
+        file = self._folder / f"{what}.json"
+        file.write_text(json.dumps(config))
+        reads, writes = os.pipe()
+        words = [str(file), "--report", str(writes), "--parent", str(os.getpid())]
+        try:
+            with open(self._folder / f"{what}.log", "wb") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", f"hetplan.executor.serving.{what}", *words],
+                    pass_fds=[writes], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    env={**os.environ, "PYTHONPATH": python_path()},
+                )  # fmt: skip
+        finally:
+            os.close(writes)
+        self._processes.append(process)
+        with os.fdopen(reads, "rb") as report:
+            ready, _, _ = select.select([report], [], [], max(self._until - time.monotonic(), 0.0))
+            line = report.readline() if ready else b""
+        if not line:
+            said = (self._folder / f"{what}.log").read_text(errors="replace").strip().splitlines()
+            raise OSError(f"the {what} does not start: {said[-1] if said else 'it does not answer'}")
+        told = json.loads(line)
+        if "failed" in told:
+            raise OSError(f"the {what} does not start: {told['failed']}")
+        return int(told["port"])
+
+    def close(self) -> None:
+        """End both, and remove their folder."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> ServedModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
