@@ -14,7 +14,7 @@ import numpy as np
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of

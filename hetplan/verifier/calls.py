@@ -21,7 +21,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.verifier.report import Violation
 
 __all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced"]
