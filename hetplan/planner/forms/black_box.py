@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.forms.calls import Calls, Cases, quantile
+from hetplan.planner.forms.calls import Calls, Cases, Runs, quantile
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.space import Space
 from hetplan.planner.tolerances import VALUE
@@ -93,22 +93,6 @@ def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
     high = int(np.searchsorted(below[:-1], confidence)) + 1
     low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
     return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample.
-
-    With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`).
-    """
-
-    seconds: Vector
-    bytes_out: Vector
-    bytes_in: Vector
-    cases: Cases | None = None
-
-    def __len__(self) -> int:
-        return len(self.bytes_in)
 
 
 @dataclass(frozen=True)

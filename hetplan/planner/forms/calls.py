@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.space import Condition
 
-if TYPE_CHECKING:
-    from hetplan.planner.forms.black_box import Runs
-
-__all__ = ["Call", "Calls", "Cases", "quantile"]
+__all__ = ["Call", "Calls", "Cases", "Runs", "quantile"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,6 +33,22 @@ class Cases:
 
     weight: Vector
     samples: int
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample.
+
+    With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`).
+    """
+
+    seconds: Vector
+    bytes_out: Vector
+    bytes_in: Vector
+    cases: Cases | None = None
+
+    def __len__(self) -> int:
+        return len(self.bytes_in)
 
 
 @dataclass(frozen=True)
@@ -115,8 +127,6 @@ class Calls:
         for k, (extra, _) in enumerate(cases):
             for operator, seconds in extra.items():
                 more[k, operator] = seconds
-        from hetplan.planner.forms.black_box import Runs
-
         return Runs(
             (runs.seconds[None, :, :] + more[:, None, :]).reshape(len(cases) * count, -1),
             np.tile(runs.bytes_out, (len(cases), 1)),
