@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FRONT = {
     "front_door",
     "registry",
+    "plugins",
     "proved_again",
     "planning_again",
     "replanned",

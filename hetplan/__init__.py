@@ -43,9 +43,9 @@ _WHERE = {
     "compare_plans": "hetplan.studies.comparison",
     "explain": "hetplan.studies.explain",
     "load_inputs": "hetplan.profiles.load",
-    "load_profile": "hetplan.profiles.load",
-    "load_slo": "hetplan.profiles.load",
-    "load_state": "hetplan.profiles.load",
+    "load_profile": "hetplan.profiles.load_one",
+    "load_slo": "hetplan.profiles.load_one",
+    "load_state": "hetplan.profiles.load_one",
     "read_plan": "hetplan.profiles.read_plan",
     "robust": "hetplan.studies.robust",
     "simulate": "hetplan.front_door",
@@ -112,7 +112,8 @@ if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.planning_again import Planner
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state
+    from hetplan.profiles.load import load_inputs
+    from hetplan.profiles.load_one import load_profile, load_slo, load_state
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_file import write_plan
     from hetplan.profiles.profile import Profile

@@ -18,7 +18,8 @@ from hetplan.front_door import Source, plan_for
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import OnEvent
 from hetplan.planner.outcome import Outcome
-from hetplan.profiles.load import Loaded, load_inputs, read_profile
+from hetplan.profiles.load import Loaded, load_inputs
+from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Demand, Slo

@@ -8,21 +8,18 @@ in a process, when a name is wanted that is not listed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.plugins import plugins, sound_plugins
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from hetplan.executor.target import Target
     from hetplan.planner.contract import Obstacle, Problem, Solver, Tools
     from hetplan.profiles.inputs import Inputs
 
 __all__ = [
-    "BROKEN_PLUGINS",
     "KERNELS",
     "PROBLEMS",
     "SOLVERS",
@@ -165,13 +162,10 @@ TARGETS = {
 }
 """Kind of target in hosts.toml -> the class that runs things there."""
 
-BROKEN_PLUGINS: dict[str, str] = {}
-"""Plugins that could not be loaded, and why; filled as they are met."""
-
 
 def problem_names() -> list[str]:
     """Every question at hand, hetplan's own first."""
-    return [*PROBLEMS, *_sound_plugins("problems", PROBLEMS)]
+    return [*PROBLEMS, *sound_plugins("problems", PROBLEMS)]
 
 
 def problem(name: str) -> type[Problem]:
@@ -231,7 +225,7 @@ class Engines:
 
 def solver_names() -> list[str]:
     """Every engine's name, in order of preference, hetplan's own first."""
-    return [*SOLVERS, *_sound_plugins("solvers", SOLVERS)]
+    return [*SOLVERS, *sound_plugins("solvers", SOLVERS)]
 
 
 def solvers(form: str | None = None) -> list[Solver]:
@@ -247,7 +241,7 @@ def _engine(where: str) -> Solver:
 
 
 def _plugin_engines() -> list[Solver]:
-    return [_plugins("solvers")[name].load()() for name in _sound_plugins("solvers", SOLVERS)]
+    return [plugins("solvers")[name].load()() for name in sound_plugins("solvers", SOLVERS)]
 
 
 def check_of(question: str) -> Callable[..., Any] | None:
@@ -284,7 +278,7 @@ def compile_ahead(what: str) -> None:
 
 def importers() -> dict[str, Callable[..., Any]]:
     """Converters of foreign files."""
-    names = [*IMPORTERS, *_sound_plugins("importers", IMPORTERS)]
+    names = [*IMPORTERS, *sound_plugins("importers", IMPORTERS)]
     return {name: _find(IMPORTERS, "importers", name) for name in names}
 
 
@@ -297,7 +291,7 @@ def target(kind: str) -> type[Target]:
             path="$.targets",
             value=kind,
             why="there is no such kind of target",
-            remedy=f"Choose one of {', '.join([*TARGETS, *_sound_plugins('targets', TARGETS)])}.",
+            remedy=f"Choose one of {', '.join([*TARGETS, *sound_plugins('targets', TARGETS)])}.",
         )
     made: type[Target] = found
     return made
@@ -306,33 +300,10 @@ def target(kind: str) -> type[Target]:
 def _find(own: Mapping[str, str], group: str, name: str) -> Any:
     if name in own:
         return _load(own[name])
-    plugin = _plugins(group).get(name)
+    plugin = plugins(group).get(name)
     return plugin.load() if plugin is not None else None
 
 
 def _load(where: str) -> Any:
     module, _, attribute = where.partition(":")
     return getattr(import_module(module), attribute)
-
-
-def _sound_plugins(group: str, own: Mapping[str, Any]) -> list[str]:
-    """The plugins of a group that load; a broken one must not take the rest down (`hetplan doctor` names it)."""
-    sound = []
-    for name, point in sorted(_plugins(group).items()):
-        if name in own:
-            continue
-        try:
-            point.load()
-        except Exception as error:
-            BROKEN_PLUGINS[f"{group}.{name}"] = f"{type(error).__name__}: {error}"
-        else:
-            sound.append(name)
-    return sound
-
-
-@cache
-def _plugins(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group; looking through all that is installed takes milliseconds, so it is done once."""
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=f"hetplan.{group}")}

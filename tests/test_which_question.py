@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan import registry
+from hetplan import plugins, registry
 from hetplan.front_door import choose
 from hetplan.problems.ladder import LADDER
 
@@ -166,10 +166,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: asks-{name}\nVersion: 1\n")
             (told / "entry_points.txt").write_text(f"[hetplan.problems]\n{name} = asks_{name}:Asks{name}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        registry._plugins.cache_clear()
+        plugins.plugins.cache_clear()
 
     yield put
-    registry._plugins.cache_clear()
+    plugins.plugins.cache_clear()
     for name in [name for name in sys.modules if name.startswith("asks_")]:
         del sys.modules[name]
 
@@ -211,7 +211,8 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
     def never(group: str) -> Any:
         raise AssertionError(f"looked for {group}")
 
-    monkeypatch.setattr(registry, "_plugins", never)
+    monkeypatch.setattr(plugins, "plugins", never)
+    monkeypatch.setattr(registry, "plugins", never)
     outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy")
     assert outcome.exit_code == 0
 

@@ -30,7 +30,7 @@ def engine(
     """
     with Output("engine", as_json=as_json) as out:
         from hetplan.executor.serving.engine_server import serve_engine
-        from hetplan.profiles.load import load_profile
+        from hetplan.profiles.load_one import load_profile
         from hetplan.serving.tokens import law_of_engine
 
         found = load_profile(*profiles).engines

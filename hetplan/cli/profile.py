@@ -103,7 +103,7 @@ def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngin
 
     from hetplan.measure.profile_document import profile_document
     from hetplan.measure.profile_engine import engine_document
-    from hetplan.profiles.load import load_profile
+    from hetplan.profiles.load_one import load_profile
     from hetplan.profiles.plan_file import write_atomically
 
     found.failed += [(f"engines.{name}", one.why) for name, one in engines.engines.items() if one.why]

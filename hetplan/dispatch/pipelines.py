@@ -38,7 +38,7 @@ from math import inf
 
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch import BackupEntry
+from hetplan.profiles.plan_dispatch_further import BackupEntry
 from hetplan.serving.choice import best_route
 
 __all__ = [

@@ -15,7 +15,8 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs, load_slo, read_profile
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load_one import load_slo, read_profile
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo

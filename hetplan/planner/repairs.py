@@ -26,7 +26,7 @@ from hetplan.planner.contract import Options
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_slo
+from hetplan.profiles.load_one import load_slo
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.yaml_text import edited_yaml, is_yaml

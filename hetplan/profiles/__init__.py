@@ -2,7 +2,7 @@
 
 A map of this floor, from the outside in::
 
-    load.py            paths, documents or models -> Inputs; every fault of every file at once
+    load.py            paths, documents or models -> Inputs; every fault of every file at once; load_one.py: one file
     inputs.py          Inputs: profile, SLO, state, measurements, traces, and their digests
       read_json.py       bytes -> a document with one meaning (no key twice, no NaN); plain_data.py: a program's data
       file_format.py     `format` and `requires`: may this reader read it
@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.load import load_inputs, load_profile, load_slo, load_state
+    from hetplan.profiles.load import load_inputs
+    from hetplan.profiles.load_one import load_profile, load_slo, load_state
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
@@ -41,9 +42,9 @@ _HOME = {
     "Slo": "slo",
     "State": "state",
     "load_inputs": "load",
-    "load_profile": "load",
-    "load_slo": "load",
-    "load_state": "load",
+    "load_profile": "load_one",
+    "load_slo": "load_one",
+    "load_state": "load_one",
 }
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "Money",
     "Named",
     "NonNegative",
+    "OneOf",
     "PathKey",
     "Positive",
     "PositiveAmount",
@@ -94,6 +95,18 @@ class Later:
         name = f"{self.where.replace(':', '.')}:{id(self.model)}"
         named: Any = {**self.model.__pydantic_core_schema__, "ref": name}
         return handler(schemas.definitions_schema(schemas.definition_reference_schema(name), [named]))
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A section of one of several models, by what its field `name` says; each may be one that is loaded later."""
+
+    name: str
+    models: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> schemas.CoreSchema:
+        choices = {value: handler.generate_schema(model) for value, model in self.models.items()}
+        return schemas.tagged_union_schema(choices, discriminator=self.name)
 
 
 def wrong(why: str, remedy: str = "", *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:

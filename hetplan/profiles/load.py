@@ -29,12 +29,11 @@ from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
-from hetplan.profiles.workers import Load
 
 if TYPE_CHECKING:
     from hetplan.profiles.validation_faults import Located
 
-__all__ = ["Loaded", "load_inputs", "load_profile", "load_slo", "load_state", "read_profile"]
+__all__ = ["Given", "Loaded", "count_observed", "load_inputs", "read_kind"]
 
 M = TypeVar("M", bound=Model)
 Given = str | os.PathLike[str] | bytes | Mapping[str, Any] | Model
@@ -68,19 +67,6 @@ class Loaded(Generic[M]):
         return known_ids(self.document)
 
 
-def read_profile(*sources: Given) -> Loaded[Profile]:
-    """A profile read, merged and checked once, for many calls of `load_inputs`."""
-    with collector_at_rest():
-        loaded = _read(sources, "profile", Profile)
-        if loaded.model is not None:
-            references = References(loaded.model, loaded.known, loaded.file_of)
-            references.check_profile()
-            loaded.faults += references.drain()
-        if loaded.faults or loaded.model is None:
-            raise InputError(dict.fromkeys(loaded.faults))
-        return loaded
-
-
 def load_inputs(
     profiles: Given | Sequence[Given] | Loaded[Profile],
     slo: Given,
@@ -99,14 +85,14 @@ def load_inputs(
 def _load_inputs(
     profiles: Given | Sequence[Given] | Loaded[Profile], slo: Given, state: Given | None, measured: Given | None
 ) -> Inputs:
-    profile = profiles if isinstance(profiles, Loaded) else _read(profiles, "profile", Profile)
-    read_slo = _read([slo], "slo", Slo)
-    read_state = _read([state], "state", State) if state is not None else None
+    profile = profiles if isinstance(profiles, Loaded) else read_kind(profiles, "profile", Profile)
+    read_slo = read_kind([slo], "slo", Slo)
+    read_state = read_kind([state], "state", State) if state is not None else None
     faults = profile.faults + read_slo.faults + (read_state.faults if read_state else [])
     warnings = profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
     faults += _dangling(profile, read_slo, read_state, profile_checked=isinstance(profiles, Loaded))
     if read_slo.model is not None:
-        counted = _count_sizes(read_slo.model, read_slo.file_of)
+        counted = count_observed(read_slo.model, read_slo.file_of)
         faults += counted[1]
         read_slo.model = counted[0]
     traces: dict[str, Any] = {}
@@ -134,7 +120,7 @@ def _load_inputs(
     inputs = Inputs(
         profile=profile.model,
         slo=read_slo.model,
-        state=_with_runs(read_state.model, profile.model) if read_state and read_state.model else None,
+        state=_state_of(read_state, profile.model),
         measured=measured_document,
         traces=traces,
         digests=digests,
@@ -149,48 +135,15 @@ def _load_inputs(
     return inputs
 
 
-def load_profile(*sources: Given) -> Profile:
-    """The profile that these files make together, its own references checked."""
-    loaded = read_profile(*sources)
-    assert loaded.model is not None
-    return loaded.model
+def _state_of(read_state: Loaded[State] | None, profile: Profile) -> State | None:
+    if read_state is None or read_state.model is None:
+        return None
+    from hetplan.profiles.state_references import with_runs
+
+    return with_runs(read_state.model, profile)
 
 
-def load_slo(source: Given) -> Slo:
-    """The SLO of one file, its observed sizes counted; references and traces are checked by `load_inputs`."""
-    loaded = _read([source], "slo", Slo)
-    if loaded.faults or loaded.model is None:
-        raise InputError(loaded.faults)
-    slo, faults = _count_sizes(loaded.model, loaded.file_of)
-    if faults:
-        raise InputError(faults)
-    return slo
-
-
-def _with_runs(state: State, profile: Profile) -> State:
-    """The state with the run of each load that fits one only: files of version 1.0 do not say."""
-
-    def named(load: Load, hardware: str) -> Load:
-        variant = profile.variants.get(load.variant or "") if load.at is None else None
-        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
-        return load.model_copy(update={"at": dict(runs[0].at)}) if len(runs) == 1 else load
-
-    workers = (
-        worker.model_copy(update={"loads": tuple(named(load, worker.hardware) for load in worker.loads)})
-        for worker in state.workers
-    )
-    return state.model_copy(update={"workers": tuple(workers)})
-
-
-def load_state(source: Given) -> State:
-    """The state of one file; its references are checked by `load_inputs`."""
-    loaded = _read([source], "state", State)
-    if loaded.faults or loaded.model is None:
-        raise InputError(loaded.faults)
-    return loaded.model
-
-
-def _read(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> Loaded[M]:
+def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> Loaded[M]:
     """Read, merge and validate the files of one kind."""
     several = isinstance(sources, Sequence) and not isinstance(sources, str | bytes)
     given: Sequence[Any] = [*sources] if several else [sources]  # type: ignore[misc]
@@ -275,30 +228,13 @@ def _validated(model_type: type[M], loaded: Loaded[M], kind: str) -> tuple[M | N
     try:
         model = model_type.model_validate(loaded.document, context={"normalised": normalised})
     except ValidationError as error:
-        from hetplan.profiles.validation_faults import located_faults
+        from hetplan.profiles.validation_faults import located_faults, without_faulty
 
         located = located_faults(error, model_type, loaded.document, loaded.file_of)
-        return _without_faulty(model_type, loaded.document, located), located
+        return without_faulty(model_type, loaded.document, located), located
     for name in dict.fromkeys(normalised):
         loaded.warnings.append(("W-id-case", kind, f"id {name!r} is read in lower case, {name.lower()!r}"))
     return model, []
-
-
-def _without_faulty(model_type: type[M], document: Mapping[str, Any], located: Sequence[Located]) -> M | None:
-    faulty = {steps[:2] for steps, _ in located}
-    left: dict[str, Any] = {}
-    for section, content in document.items():
-        if (section,) in faulty:
-            continue
-        if isinstance(content, Mapping):
-            content = {key: value for key, value in content.items() if (section, key) not in faulty}
-        elif isinstance(content, list):
-            content = [value for number, value in enumerate(content) if (section, number) not in faulty]
-        left[section] = content
-    try:
-        return model_type.model_validate(left)
-    except ValidationError:
-        return None
 
 
 def _dangling(
@@ -330,7 +266,8 @@ def _dangling(
     return faults
 
 
-def _count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
+def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
+    """The SLO with observed sizes counted into bins, and the faults of those that fit none."""
     if not any(app.demand.mix is not None and app.demand.mix.observed for app in slo.apps.values()):
         return slo, []
     from hetplan.profiles.observed import count_sizes

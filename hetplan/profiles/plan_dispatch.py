@@ -1,40 +1,25 @@
 """The dispatch sections of a plan: one class per rule of the closed registry (`hetplan.dispatch.rules`).
 
-First the rules of pools; then those of pipelines: how queries go from step to step, and what becomes of late ones; then
-the rule of compound applications: which of its plans an application got, and where its operators run; last the rule of
-policies, whose tables are in `plan_policy.py`.
+Here are the rules of pools; those of the other questions are in `plan_dispatch_further.py`, loaded when a plan has one.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, Positive, PositiveCount, Real
+from hetplan.profiles.fields import Id, Model, NonNegative, Positive, PositiveCount
 
 __all__ = [
-    "BackupEntry",
-    "ChosenPlanDispatch",
     "EarliestDispatch",
-    "Estimate",
     "FcfsDispatch",
-    "LeastWorkDispatch",
     "MatchingDispatch",
-    "MostAccurateFirstDispatch",
-    "PathSharesDispatch",
-    "QueueSlackDispatch",
-    "RoundRobinDispatch",
     "SharesDispatch",
     "ThresholdDispatch",
 ]
 
 Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
-
-Inside = Annotated[
-    Literal["round_robin", "shortest_queue"] | None,
-    Field(description="which server of a group gets the next query; by default any of them, at random"),
-]
 
 
 class SharesDispatch(Model):
@@ -83,97 +68,3 @@ class EarliestDispatch(Model):
     slo_ms: Positive
     xi: Xi = 0.98
     predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
-
-
-class LeastWorkDispatch(Model):
-    """A request for text goes to the instance with the least work outstanding, by the law of its engine.
-
-    Only loads are asked whose emptiest prefill of this request takes at most `limit` times the target; where none is
-    left, all are. What a request will make is not known: `output_tokens` is taken.
-    """
-
-    rule: Literal["least-work/1"] = "least-work/1"
-    late: str = "serve"
-    ttft_ms: Positive | None = None
-    limit: dict[Id, Positive] = Field(default_factory=dict, description="per load, of the target")
-    output_tokens: Positive
-
-
-class RoundRobinDispatch(Model):
-    """Requests take turns over all instances, whatever they are."""
-
-    rule: Literal["round-robin/1"] = "round-robin/1"
-    late: str = "serve"
-
-
-class BackupEntry(Model):
-    """A load with capacity left over: where a late request may still go."""
-
-    to: Id
-    node: Id
-    left_qps: Positive
-    latency_ms: Positive
-    quality: Real
-
-
-class PathSharesDispatch(Model):
-    """Queries follow the routing shares of the path that they have taken so far (Loki).
-
-    `keyed` says whether the shares depend on that path ("path") or on the step alone ("node").
-    """
-
-    rule: Literal["path-shares/1"] = "path-shares/1"
-    late: str = "serve"
-    balancing: Inside = None
-    keyed: Literal["path", "node"] = "path"
-    budget_ms: dict[Id, Positive] = Field(default_factory=dict, description="time per step, queueing included")
-    backup: tuple[BackupEntry, ...] = ()
-
-
-class MostAccurateFirstDispatch(Model):
-    """Routing filled most accurate first (Loki, Algorithm 1); it looks at no path, and may leave demand unserved.
-
-    The shares in `routing` are what the algorithm gives for the planned rate, per load; `lost` is the share of all
-    queries that it leaves unserved, `late` paths (pairs over the limit) included in `too_slow`.
-    """
-
-    rule: Literal["most-accurate-first/1"] = "most-accurate-first/1"
-    late: str = "serve"
-    balancing: Inside = None
-    budget_ms: dict[Id, Positive] = Field(default_factory=dict)
-    backup: tuple[BackupEntry, ...] = ()
-    lost: Fraction = 0.0
-    too_slow: NonNegative = 0.0
-
-
-class ChosenPlanDispatch(Model):
-    """An application runs by one fixed plan: a stated candidate, or knobs with a placement and a share per operator.
-
-    `candidate` counts the application's candidates from 0; `machines` gives, per tier, the GPU of each item of the plan
-    in their order. `placement` maps operators to tiers; an operator without a share has its device to itself.
-    """
-
-    rule: Literal["chosen-plan/1"] = "chosen-plan/1"
-    late: str = "serve"
-    candidate: Count | None = None
-    label: str | None = None
-    demand: dict[Key, NonNegative] = Field(default_factory=dict)
-    machines: dict[Key, tuple[Count, ...]] = Field(default_factory=dict)
-    knobs: dict[Key, Any] = Field(default_factory=dict)
-    placement: dict[Id, Id] = Field(default_factory=dict)
-    share: dict[Id, Fraction] = Field(default_factory=dict)
-
-
-class Estimate(Model):
-    """How the load is estimated while serving."""
-
-    window_ms: Positive = 500.0
-
-
-class QueueSlackDispatch(Model):
-    """Each worker looks up its queue length and the slack of its oldest query in the table for the load (RAMSIS)."""
-
-    rule: Literal["queue-slack/1"] = "queue-slack/1"
-    late: Literal["serve", "drop"] = "serve"
-    balancing: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = "round_robin"
-    estimate: Estimate = Field(default_factory=Estimate)

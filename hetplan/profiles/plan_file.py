@@ -6,11 +6,12 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.collector import collector_at_rest
-from hetplan.profiles.plan import Dispatch, Plan
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_sections import RULES
 
 __all__ = [
     "FEATURES",
@@ -30,9 +31,7 @@ OUTCOMES = "outcomes/1"
 PERIODS = "periods/1"
 """The feature of plans whose workers are in parts: what acts on a plan takes one period of it first."""
 
-FEATURES = frozenset(
-    {kind.model_fields["rule"].default for kind in get_args(get_args(Dispatch)[0])} | {OUTCOMES, PERIODS}
-)
+FEATURES = frozenset({*RULES, OUTCOMES, PERIODS})
 """What this version knows: rules, outcomes, periods. A plan that requires another feature is refused by its name."""
 
 

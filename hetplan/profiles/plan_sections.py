@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field
+from pydantic import ConfigDict, Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Later, Model, NonNegative, OneOf, PositiveCount, Real
 from hetplan.profiles.plan_dispatch import (
-    ChosenPlanDispatch,
     EarliestDispatch,
     FcfsDispatch,
-    LeastWorkDispatch,
     MatchingDispatch,
-    MostAccurateFirstDispatch,
-    PathSharesDispatch,
-    QueueSlackDispatch,
-    RoundRobinDispatch,
     SharesDispatch,
     ThresholdDispatch,
 )
 
-__all__ = ["Claim", "Dispatch", "Method", "Notice", "Promise", "Remark", "Route", "Valid"]
+if TYPE_CHECKING:
+    from hetplan.profiles.plan_dispatch_further import (
+        ChosenPlanDispatch,
+        LeastWorkDispatch,
+        MostAccurateFirstDispatch,
+        PathSharesDispatch,
+        QueueSlackDispatch,
+        RoundRobinDispatch,
+    )
+
+__all__ = ["RULES", "Claim", "Dispatch", "Method", "Notice", "Promise", "Remark", "Route", "Valid"]
 
 
 class Remark(Model):
@@ -59,21 +63,38 @@ class Route(Model):
     to: dict[Id, Fraction]
 
 
-Dispatch = Annotated[
-    SharesDispatch
-    | ChosenPlanDispatch
-    | MatchingDispatch
-    | FcfsDispatch
-    | ThresholdDispatch
-    | EarliestDispatch
-    | PathSharesDispatch
-    | MostAccurateFirstDispatch
-    | QueueSlackDispatch
-    | LeastWorkDispatch
-    | RoundRobinDispatch,
-    Discriminator("rule"),
-]
-"""Per-query rules of the closed registry; a new question adds its own class here."""
+_FURTHER = "hetplan.profiles.plan_dispatch_further:"
+RULES: dict[str, Any] = {
+    "shares/1": SharesDispatch,
+    "chosen-plan/1": Annotated[Any, Later(_FURTHER + "ChosenPlanDispatch")],
+    "matching/1": MatchingDispatch,
+    "fcfs/1": FcfsDispatch,
+    "threshold/1": ThresholdDispatch,
+    "earliest/1": EarliestDispatch,
+    "path-shares/1": Annotated[Any, Later(_FURTHER + "PathSharesDispatch")],
+    "most-accurate-first/1": Annotated[Any, Later(_FURTHER + "MostAccurateFirstDispatch")],
+    "queue-slack/1": Annotated[Any, Later(_FURTHER + "QueueSlackDispatch")],
+    "least-work/1": Annotated[Any, Later(_FURTHER + "LeastWorkDispatch")],
+    "round-robin/1": Annotated[Any, Later(_FURTHER + "RoundRobinDispatch")],
+}
+"""Per-query rules of the closed registry; a new question adds its own class here, and below for the type checker."""
+
+if TYPE_CHECKING:
+    Dispatch = (
+        SharesDispatch
+        | ChosenPlanDispatch
+        | MatchingDispatch
+        | FcfsDispatch
+        | ThresholdDispatch
+        | EarliestDispatch
+        | PathSharesDispatch
+        | MostAccurateFirstDispatch
+        | QueueSlackDispatch
+        | LeastWorkDispatch
+        | RoundRobinDispatch
+    )
+else:
+    Dispatch = Annotated[Any, OneOf("rule", RULES)]
 
 
 class Promise(Remark):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import InputError
-from hetplan.profiles.json_path import shortened, shortened_text
 from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
 
 __all__ = ["Source", "read_json", "source_name"]
@@ -26,16 +24,6 @@ _MOST_BYTES = 1 << 30
 _LEVELLED = bytes.maketrans(b"123456789E", b"000000000e")
 _SPACED_PAIR = re.compile(r'"\s+:')
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-class _Twice(ValueError):
-    def __init__(self, key: str) -> None:
-        self.key = key
-        super().__init__(key)
-
-
-class _NotFinite(ValueError):
-    pass
 
 
 def source_name(source: object, kind: str) -> str:
@@ -62,10 +50,10 @@ def read_json(source: Source, *, file: str) -> Any:
     # Checking each number costs; only a text that may hold one beyond a double pays.
     levelled = data.translate(_LEVELLED, b"+")
     huge = b"0e000" in levelled or b"0" * 300 in levelled
-    document = _parsed(text, file, **({"parse_float": _finite, "parse_int": _bounded} if huge else {}))
+    document = _parsed(text, file, **(_hooks("parse_float", "parse_int") if huge else {}))
     if _pairs_in(document, file) < text.count('":') + len(_SPACED_PAIR.findall(text)):
         # Some key may be there twice (or some text looks like a key): parse again, slowly, to know.
-        _parsed(text, file, object_pairs_hook=_unique)
+        _parsed(text, file, **_hooks("object_pairs_hook"))
     if _SURROGATE.search(text):
         plain(document, (), file)
     return document
@@ -79,24 +67,32 @@ def _read_file(source: str | os.PathLike[str], file: str) -> bytes:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError.one(file=file, why="a file of less than 1 GiB", remedy="Split the profile into several.")
         return path.read_bytes()
-    except FileNotFoundError:
-        remedy = "Check the path" + _neighbour(path) + "."
-        raise InputError.one(file=file, why="there is no such file", remedy=remedy) from None
     except (OSError, ValueError) as error:
-        why = f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise InputError.one(file=file, why=why, remedy="Check the path and who may read it.") from None
+        from hetplan.profiles.json_faults import unreadable
+
+        raise unreadable(error, path, file) from None
 
 
-def _neighbour(path: Path) -> str:
-    """A file of nearly that name in the same folder."""
-    import difflib
+def _hooks(*names: str) -> dict[str, Any]:
+    """What the parser asks about each number or object of a text that may hold what JSON cannot mean."""
+    from hetplan.profiles.json_faults import HOOKS
 
+    return {name: HOOKS[name] for name in names}
+
+
+def _parsed(text: str, file: str, **hooks: Any) -> Any:
     try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except OSError:
-        return "; its folder does not exist either"
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; beside it lies {near[0]}" if near else ""
+        return json.loads(text, parse_constant=_refuse_constant, **hooks)
+    except (RecursionError, ValueError) as error:
+        from hetplan.profiles.json_faults import not_json
+
+        raise not_json(error, text, file) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    from hetplan.profiles.json_faults import NotFinite
+
+    raise NotFinite(name)
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -114,90 +110,6 @@ def _decoded(data: bytes, file: str) -> str:
             remedy='Start with {"format": "hetplan/profile/1.0"}; `hetplan schema` says what may be there.',
         )
     return text
-
-
-def _parsed(text: str, file: str, **hooks: Any) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, **hooks)
-    except json.JSONDecodeError as error:
-        raise InputError.one(
-            file=file,
-            value=shortened_text(text[error.pos : error.pos + 20].strip()),
-            why=f"JSON; line {error.lineno}, column {error.colno}: {error.msg.lower()}",
-            remedy=_cure(text, error.pos),
-        ) from None
-    except _Twice as error:
-        raise InputError.one(
-            file=file,
-            value=shortened(error.key),
-            why=f"every key once per object; this one is there twice{_lines_of(text, error.key)}",
-            remedy="Remove or rename one of the two.",
-        ) from None
-    except _NotFinite as error:
-        raise InputError.one(
-            file=file,
-            value=shortened_text(str(error)),
-            why="finite numbers that fit a double",
-            remedy="Write null where nothing was measured, and leave a key out where there is no limit.",
-        ) from None
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, RecursionError):
-            too_deep(file)
-        raise InputError.one(
-            file=file, why="numbers that fit a double", remedy="Shorten the number of thousands of digits."
-        ) from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _Twice(key)
-            seen.add(key)
-    return found
-
-
-def _lines_of(text: str, key: str) -> str:
-    written = json.dumps(key)
-    lines = [number for number, line in enumerate(text.splitlines(), start=1) if written in line]
-    return f" (see line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:6]))})" if lines else ""
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _NotFinite(name)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise _NotFinite(text)
-    return value
-
-
-def _bounded(text: str) -> int:
-    _finite(text)
-    return int(text)
-
-
-def _cure(text: str, position: int) -> str:
-    """What is usually wrong where the parser stopped."""
-    if position >= len(text.rstrip()):
-        return "The file ends too early: complete it, or fetch it again."
-    before = text[:position].rstrip()[-1:]
-    here = text[position]
-    if here == "'":
-        return 'Write double quotes "...".'
-    if here in "/#":
-        return "JSON has no comments: remove it, or put it under a source's note."
-    if here in "}]" and before == ",":
-        return "Remove the comma before it."
-    if text[position:].startswith(("None", "True", "False")):
-        return "Write null, true or false."
-    if before == "}" and here == "{":
-        return "One document per file: put a comma between entries of a list, or split the file."
-    return "Mend the text there; any JSON editor shows the place."
 
 
 def _pairs_in(document: Any, file: str) -> int:

@@ -7,11 +7,12 @@ import json
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Load
 
-__all__ = ["check_state"]
+__all__ = ["check_state", "with_runs"]
 
 
 def check_state(found: Dangling, state: State, slo: Slo | None, *, complete: bool) -> None:
@@ -43,3 +44,18 @@ def _check_run_of(found: Dangling, load: Load, hardware: str, at: Steps) -> None
         listed = " and ".join(json.dumps(dict(run.at)) for run in runs)
         why = f"{load.variant} has {len(runs)} runs on {hardware}, and the load names none of them: at {listed}"
         found.fault((*at, "at"), load.variant, why, f'Say which one runs: "at": {json.dumps(dict(runs[0].at))}.')
+
+
+def with_runs(state: State, profile: Profile) -> State:
+    """The state with the run of each load that fits one only: files of version 1.0 do not say."""
+
+    def named(load: Load, hardware: str) -> Load:
+        variant = profile.variants.get(load.variant or "") if load.at is None else None
+        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
+        return load.model_copy(update={"at": dict(runs[0].at)}) if len(runs) == 1 else load
+
+    workers = (
+        worker.model_copy(update={"loads": tuple(named(load, worker.hardware) for load in worker.loads)})
+        for worker in state.workers
+    )
+    return state.model_copy(update={"workers": tuple(workers)})

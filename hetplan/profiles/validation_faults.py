@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,8 +17,9 @@ from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
 from hetplan.profiles.unit_traps import unit_hint
 
-__all__ = ["Located", "located_faults"]
+__all__ = ["Located", "located_faults", "without_faulty"]
 
+M = TypeVar("M", bound=BaseModel)
 Steps = tuple[str | int, ...]
 Located = tuple[Steps, Fault]
 """A fault with the steps to its place, for whoever has to act on the place."""
@@ -206,3 +207,21 @@ def _keys_of(kind: Any) -> Iterator[str]:
     for plain in _alternatives(kind):
         if isinstance(plain, type) and issubclass(plain, BaseModel):
             yield from (field.alias or name for name, field in plain.model_fields.items())
+
+
+def without_faulty(model_type: type[M], document: Mapping[str, Any], located: Sequence[Located]) -> M | None:
+    """The model of what is left when the faulty things are set aside; None where that has faults too."""
+    faulty = {steps[:2] for steps, _ in located}
+    left: dict[str, Any] = {}
+    for section, content in document.items():
+        if (section,) in faulty:
+            continue
+        if isinstance(content, Mapping):
+            content = {key: value for key, value in content.items() if (section, key) not in faulty}
+        elif isinstance(content, list):
+            content = [value for number, value in enumerate(content) if (section, number) not in faulty]
+        left[section] = content
+    try:
+        return model_type.model_validate(left)
+    except ValidationError:
+        return None

@@ -13,7 +13,7 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 
 __all__ = ["Operator", "input_bytes", "is_operator", "operators_of", "samples_of"]

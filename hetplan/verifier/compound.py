@@ -20,7 +20,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Claim, Plan, Solve
-from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker

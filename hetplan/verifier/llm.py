@@ -15,7 +15,7 @@ from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, SharesDispatch
-from hetplan.profiles.plan_dispatch import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.facts import gather

@@ -32,7 +32,7 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor

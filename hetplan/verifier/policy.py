@@ -31,7 +31,7 @@ import numpy as np
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch import QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_further import QueueSlackDispatch
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve

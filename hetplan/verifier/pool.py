@@ -3,8 +3,9 @@
 What a plan of question ``pool`` holds, and what is checked of it
 -----------------------------------------------------------------
 ``workers``
-    One group per (offer, or hardware where there is none; and variant) in use, ``count`` machines each, with one load:
-    ``app``, ``variant``, ``instances`` 1, ``serve`` left at its defaults (one query at a time), no ``knobs``.
+    One group per (offer, or hardware where there is none; and variant) in use, ``count`` machines each, with one load
+    per instance that the machine has room for, alike but for their ids (``queue`` is then ``per-load``): ``app``,
+    ``variant``, ``instances`` 1, ``serve`` left at its defaults (one query at a time), no ``knobs``.
 ``routing[app]``
     One route per bin of the mix whose share is positive: ``when`` gives every axis of the mix its value of the bin,
     ``to`` maps load ids to shares that sum to 1. Shares of 0 are left out. A mix without bins: one route, no ``when``.
@@ -43,9 +44,10 @@ What a plan of question ``pool`` holds, and what is checked of it
 The arithmetic
 --------------
 With p_s the share of bin s, x_sj the routing share of bin s to load j, t_sj its mean service time (ms; 1000 / rate for
-a table of rates) and n_j the machines: fluid rate = min_j n_j / sum_s p_s x_sj t_sj / 1000. The share of queries sent
-where ``latency_stat`` and one network hop exceed the response target is at most ``violation_tolerance`` (and never more
-than the percentile leaves); a target at a lower percentile may be exceeded by what that percentile leaves.
+a table of rates) and n_j the machines that hold it: fluid rate = min_j n_j / sum_s p_s x_sj t_sj / 1000. The share of
+queries sent where ``latency_stat`` and one network hop exceed the response target is at most ``violation_tolerance``
+(and never more than the percentile leaves); a target at a lower percentile may be exceeded by what that percentile
+leaves.
 """
 
 from __future__ import annotations
@@ -79,10 +81,11 @@ def _is_instance(load: Load) -> bool:
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:
-    """An instance is a machine with one load that serves one query at a time, and is set up as it was measured."""
+    """Loads of a machine are alike; each serves one query at a time, set up as it was measured."""
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or not all(_is_instance(load) for load in worker.loads):
-            text = "an instance of a pool has one load, of an application, that serves one query at a time as measured"
+        alike = {(load.app, load.variant, tuple(sorted((load.at or {}).items()))) for load in worker.loads}
+        if len(alike) != 1 or not all(_is_instance(load) for load in worker.loads):
+            text = "an instance of a pool is a load of an application that serves one query at a time as measured"
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 
 

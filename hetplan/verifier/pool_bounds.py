@@ -4,15 +4,15 @@ The rows by which a plan's proofs go, and their units
 -----------------------------------------------------
 Rates are counted in units of `unit`: the rate wanted where one is wanted (over ``derate``), else the rate of one
 instance that is the fastest for every class. Columns: ``lam[rate]``, the rate of the pool; ``x[class@hardware]``, what
-goes of a class to a hardware, over the share of the class; ``n[offer]``, instances (the hardware's name where no offer
-sells it), in whole numbers. Rows:
+goes of a class to a hardware, over the share of the class; ``n[offer]``, machines (the hardware's name where no offer
+sells it), in whole numbers. A machine holds as many instances as it has room for (`_Kind.instances`). Rows:
 
 ``served[class]``           sum of the class's x = lam
 ``late[limit ms]``          sum of p x that take longer <= the share that may x lam
-``capacity[hardware]``      sum of p x seconds x unit <= its n
+``capacity[hardware]``      sum of p x seconds x unit / instances of a machine <= its n
 ``target[rate]``            lam >= 1, where a rate is wanted
 ``budget[hour]``            prices x n <= the budget, rounded down to what whole numbers can cost
-``somebody[pattern i]``     at least one instance for every set of hardware that some class needs
+``somebody[pattern i]``     at least one machine for every set of hardware that some class needs
 ``least[hardware]``, ``most[hardware]``, ``resources[name]``    what the wish limits
 """
 
@@ -36,6 +36,8 @@ from hetplan.verifier.service import service_of
 
 __all__ = ["proved"]
 
+_MOST_ON_ONE = 64
+"""No more instances are ever planned on one machine."""
 _EVEN = 1e-9
 """A share that is over by no more than this is not over."""
 
@@ -81,6 +83,7 @@ class _Kind:
     offers: Mapping[str, tuple[int, int | None]]
     least: int
     most: int | None
+    instances: int
 
 
 class _Pool:
@@ -121,7 +124,9 @@ class _Pool:
             load = Load(id="any", app=self.app, variant=name, at=dict(run.at))
             service = service_of(self.facts, Seat(worker, load, run), self.classes)
             least, most = limits.instances.get(hardware, (0, None))
-            found.append(_Kind(hardware, run, service.seconds, service.latency_ms, offers, least, most))
+            found.append(
+                _Kind(hardware, run, service.seconds, service.latency_ms, offers, least, most, self._on_one(run))
+            )
         return found
 
     def _too_small(self, run: Run) -> bool:
@@ -130,6 +135,17 @@ class _Pool:
         totals = self.facts.inputs.slo.limits.resources
         lists = ((provides.get(name, need if name in totals else 0.0), need) for name, need in run.needs.items())
         return bool(provides) and any(need > there for there, need in lists)
+
+    def _on_one(self, run: Run) -> int:
+        """The instances that fit on one machine by all that they need of it; one where it does not say all of that."""
+        provides = self.facts.inputs.profile.hardware[run.hardware].provides
+        wanted = {name: need for name, need in run.needs.items() if need > 0.0}
+        by_memory = all(name.endswith("_gib") for name in wanted)
+        if by_memory or run.price_per_hour is not None or any(name not in provides for name in wanted):
+            return 1
+        if "gpu" not in wanted and provides.get("gpu"):
+            return 1
+        return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + _EVEN for name, need in wanted.items()))))
 
     def _run(self, variant: str, hardware: str) -> Run:
         """The run that counts on a hardware: of several, the one of single queries at the variant's own settings."""
@@ -223,7 +239,7 @@ class _Pool:
         for kind in self.kinds:
             for s in self.coming:
                 if self.usable(kind, s, late):
-                    work = self.share[s] * kind.seconds[s] * unit
+                    work = self.share[s] * kind.seconds[s] * unit / kind.instances
                     # More than the rounding of the division: the end must not cut off a point.
                     ends[s, kind.hardware] = 1.0 if room is None else room[kind.hardware] / work * (1.0 + 1e-9)
         most = min((sum(end for (other, _), end in ends.items() if other == s) for s in self.coming), default=0.0)
@@ -251,7 +267,7 @@ class _Pool:
         self, program: Rows, kind: _Kind, machines: Mapping[str, float], *, unit: float, late: float, high: float
     ) -> None:
         work = {
-            f"x[{self._label(s)}@{kind.hardware}]": self.share[s] * kind.seconds[s] * unit
+            f"x[{self._label(s)}@{kind.hardware}]": self.share[s] * kind.seconds[s] * unit / kind.instances
             for s in self.coming
             if self.usable(kind, s, late)
         }

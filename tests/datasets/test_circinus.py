@@ -20,7 +20,8 @@ from hetplan.measure.evaluator_synthetic import (
     draw_machines,
     draw_packing,
 )
-from hetplan.profiles.load import load_inputs, load_profile, load_slo
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load_one import load_profile, load_slo
 
 DATA_SET = "circinus"
 with_data = pytest.mark.usefixtures("needs_data")

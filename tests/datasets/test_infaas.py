@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.datasets import infaas, infaas_generator
 from benchmarks.datasets.sources import as_id, read
-from hetplan.profiles.load import load_inputs, load_profile
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load_one import load_profile
 
 DATA_SET = "infaas"
 with_data = pytest.mark.usefixtures("needs_data")

@@ -8,7 +8,7 @@ from hetplan.dispatch.monitors import DemandMonitor, forecast
 from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, drops, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch import BackupEntry
+from hetplan.profiles.plan_dispatch_further import BackupEntry
 
 TREE = {"a": ["b"], "b": []}
 

@@ -432,7 +432,7 @@ def test_a_query_that_takes_too_long_is_given_back(deploy: Callable[..., Deploym
 
 @pytest.mark.slow
 def test_status_is_a_state_that_planning_reads(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
-    from hetplan.profiles.load import load_state
+    from hetplan.profiles.load_one import load_state
 
     deployment = deploy()
     deployment.apply(ONE)

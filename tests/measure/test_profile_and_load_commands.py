@@ -19,7 +19,7 @@ from cases.tiny_models import write_model
 from typer.testing import CliRunner
 
 from hetplan.cli.app import build_app
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 MEASURE = """
 format = "hetplan/measure/1.0"

@@ -18,7 +18,7 @@ from hetplan.measure.engine_law import Iteration, fit
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.profile_engine import cells_of, engine_document, measure_engines
 from hetplan.measure.profile_wish import Wish
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate
 
 TRUE = np.array([[3.0, 0.05, 0.0, 0.0, 1e-5], [12.0, 0.0, 0.002, 0.0, 0.0]])

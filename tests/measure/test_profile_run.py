@@ -25,7 +25,7 @@ from hetplan.measure.profile_cell import cores_of_this_process, pinned, rests_s
 from hetplan.measure.profile_document import profile_document
 from hetplan.measure.profile_run import Measurements, measure
 from hetplan.measure.profile_wish import Repeats, Wish, read_wish
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.merge import merge
 
 HEAD = """

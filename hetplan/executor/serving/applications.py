@@ -18,7 +18,7 @@ from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.metrics import Histogram
 from hetplan.executor.serving.query_tree import Steps, Task
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch import BackupEntry
+from hetplan.profiles.plan_dispatch_further import BackupEntry
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.central_choosers import Times

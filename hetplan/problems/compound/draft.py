@@ -11,7 +11,7 @@ from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
-from hetplan.profiles.plan_dispatch import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.loads import worker_price

@@ -16,7 +16,7 @@ from hetplan.problems.llm.size import Sized, Tried
 from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise, Route, Valid
-from hetplan.profiles.plan_dispatch import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.runs import at_of
 

@@ -16,7 +16,7 @@ from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Notice, Promise, Valid
-from hetplan.profiles.plan_dispatch import Estimate, QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.price import machine_price

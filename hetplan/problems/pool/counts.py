@@ -47,7 +47,7 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
         return 0.0, nothing
     with np.errstate(divide="ignore", invalid="ignore"):
         # Instances of type t that class s would keep busy, per query/s of the whole pool and per instance there is.
-        work = np.where(allowed, pool.p[:, None] * pool.L / 1000.0 / n, np.inf)
+        work = np.where(allowed, pool.p[:, None] * pool.W / 1000.0 / n, np.inf)
         share = np.where(allowed, 1.0 / work, 0.0)
     share /= share.sum(axis=1, keepdims=True)
     cost = np.where(allowed, work, 0.0)
@@ -116,7 +116,7 @@ def _price(pool: Pool) -> Vector:
 def _splits(pool: Pool) -> Iterator[Vector]:
     """Ways to spend money: per query/s of the pool, what goes to each type."""
     price = _price(pool)
-    busy = np.where(pool.usable, pool.p[:, None] * pool.L / 1000.0, np.inf)
+    busy = np.where(pool.usable, pool.p[:, None] * pool.W / 1000.0, np.inf)
     with np.errstate(invalid="ignore"):
         money = np.where(np.isfinite(busy * price), busy * price, np.inf)
     cheapest = money.argmin(axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,13 +13,13 @@ from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.letters import Counts, Matrix, Pool
 from hetplan.problems.pool.rated import Chosen, Rated, Simulated
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
+from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import at_of
 
-__all__ = ["draft", "waiting"]
+__all__ = ["cost_promise", "draft", "worker_groups"]
 
 NO_SHARE = 1e-12
 """Shares below this are rounding, not routing."""
@@ -37,7 +37,7 @@ SMALL_POOL = 5
 def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold: float | None = None) -> Draft:
     """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
     app, rated, counts = pool.wish.app_id, chosen.rated, chosen.rated.counts
-    groups = _groups(pool, counts)
+    groups = worker_groups(pool, counts)
     workers = tuple(worker for _, worker in groups)
     used = sorted({pool.columns[o].type for o, _ in groups})
     extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
@@ -57,7 +57,7 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
         if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
         else {},
         actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
-        promises=(rate, fluid, _cost(pool, counts)),
+        promises=(rate, fluid, cost_promise(pool, counts)),
         reported=tuple(reported),
         warnings=(*notices, *chosen.warnings),
         valid=Valid(rate_qps={app: (0.0, rate.value)}),
@@ -67,25 +67,8 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
     )
 
 
-def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Draft:
-    """Instances to which no query is sent: a plan for a rate of 0 exactly."""
-    app = pool.wish.app_id
-    workers = tuple(worker for _, worker in _groups(pool, counts))
-    rates = [
-        Promise(app=app, quantity=quantity, relation=">=", value=0.0, model="fluid")
-        for quantity in ("rate_qps", "fluid_rate_qps")
-    ]
-    return Draft(
-        workers=workers,
-        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
-        promises=(*rates, _cost(pool, counts)),
-        reported=tuple(reported),
-        unserved=(Unserved(app=app, rate_qps=0.0, why="nothing is asked for, so no query has a route"),),
-        valid=Valid(rate_qps={app: (0.0, 0.0)}),
-    )
-
-
-def _cost(pool: Pool, counts: Counts) -> Promise:
+def cost_promise(pool: Pool, counts: Counts) -> Promise:
+    """What these instances cost."""
     return Promise(quantity="cost_per_hour", relation="=", value=pool.cost(counts) / NANO, model="no-queueing")
 
 
@@ -128,26 +111,30 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}
 
 
-def _groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
+def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
     names = Names(pool.running)
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
         run = pool.types[column.type].run
-        load = Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run))
-        worker = Worker(id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), loads=(load,))
+        loads = (Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run)),) * pool.k[column.type]
+        queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
+        worker = Worker(
+            id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), queue=queue, loads=loads
+        )
         groups.append((int(o), names.named(worker)))
     return groups
 
 
 def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
-    """Shares of each class: over types as rated, within a type over its offers by their instances."""
+    """Shares of each class: over types as rated, within a type over all its instances."""
     per_type, of = pool.of_type(counts), [pool.columns[o].type for o, _ in groups]
-    share = np.array([share[:, t] * counts[o] / per_type[t] for (o, _), t in zip(groups, of, strict=True)]).T
+    part = [counts[o] / per_type[t] / pool.k[t] for (o, _), t in zip(groups, of, strict=True)]
+    share = np.column_stack([share[:, [t] * pool.k[t]] * one for t, one in zip(of, part, strict=True)])
     share[share < NO_SHARE] = 0.0
     share = share / share.sum(axis=1, keepdims=True)
-    loads = [worker.loads[0].id for _, worker in groups]
+    loads = [load.id for _, worker in groups for load in worker.loads]
     return tuple(
         Route(
             when=dict(point),
@@ -171,7 +158,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
         assert threshold is not None
         return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[pool.base_among(per_type)].hardware)
     weight = pool.weights
-    parts = parts_of_pool(per_type.tolist(), weight=weight.tolist())
+    parts = parts_of_pool((pool.k * per_type).tolist(), weight=weight.tolist())
     return MatchingDispatch(
         late=late,
         slo_ms=slo_ms,
@@ -213,12 +200,12 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
                 "timely one; the dispatcher scales its penalty to 10 QoS / least weight",
             )
         )
-    if not simulated and int(counts.sum()) <= SMALL_POOL and pool.options.derate > 0.5:
+    if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
         notices.append(
             Notice(
                 code="W-small-pool",
                 at="promises",
-                text=f"{int(counts.sum())} instances: a fixed derate of {pool.options.derate:g} may promise more "
+                text=f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise more "
                 "than queueing allows; simulate, or choose the size by simulation",
             )
         )

@@ -40,7 +40,7 @@ def most_of(pool: Pool, *, target: float | None) -> Vector:
             limits.append(pool.wish.budget // column.price)
         elif target is not None:
             usable = pool.usable[:, column.type]
-            work = float(pool.p[usable] @ pool.L[usable, column.type]) * target / 1000.0
+            work = float(pool.p[usable] @ pool.W[usable, column.type]) * target / 1000.0
             # One more than the work needs: the last bit of a rounded product must not cut off the answer.
             limits.append(max(kind.least, math.ceil(work * (1 + 1e-9)) + 1))
         most[o] = min(limits, default=np.inf)
@@ -79,7 +79,7 @@ def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tupl
             m.add(row, lam, -share)
     names = [kind.hardware for kind in pool.types]
     busy = m.rows("capacity", names, upper=capacity, unit="instances", equation="(2)")
-    m.add(busy[t], x, pool.p[s] * (scale / 1000.0) * pool.L[s, t])
+    m.add(busy[t], x, pool.p[s] * (scale / 1000.0) * pool.W[s, t])
     return lam, busy
 
 

@@ -6,11 +6,22 @@ from typing import cast
 
 import numpy as np
 
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.options import FluidAtOptions
+from hetplan.problems.pool.rated import Chosen, rate_at
+from hetplan.problems.pool.why import unaffordable
 
-__all__ = ["given_counts"]
+__all__ = ["fluid_lp", "given_counts"]
+
+
+def fluid_lp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+    """The fluid program at given counts."""
+    counts = given_counts(pool)
+    reason = unaffordable(pool, counts)
+    return reason if reason is not None else Chosen(rate_at(pool, ask, counts))
 
 
 def given_counts(pool: Pool) -> Counts:

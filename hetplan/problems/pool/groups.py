@@ -12,13 +12,22 @@ computed with every class by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Infeasible
+from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, carried, holds, rate_at
+from hetplan.problems.pool.why import unreachable
+from hetplan.profiles.plan import Notice
 
-__all__ = ["GROUPS", "groups_of", "merged"]
+__all__ = ["GROUPS", "groups_of", "merged", "merged_best"]
 
 GROUPS = 1000
 """About how many groups of alike classes there are."""
@@ -53,3 +62,29 @@ def merged(pool: Pool, group: Counts, *, fastest: bool) -> Pool:
     mean = np.where(served, times, np.inf)
     spread = replace(pool.times, mean_ms=mean, compared_ms=compared, std_ms=None, max_ms=None)
     return replace(pool, wish=wish, times=replace(spread, extrapolated=np.zeros(mean.shape, dtype=bool)))
+
+
+def merged_best(
+    pool: Pool, ask: Ask, fluid_best: Callable[[Pool, Ask], tuple[Rated, Answer[Any]] | Infeasible]
+) -> Chosen | Infeasible | None:
+    """The fluid program (asked by `fluid_best`) by groups of classes; None where only the exact one can say."""
+    group = groups_of(pool, GROUPS)
+    mean, least = merged(pool, group, fastest=False), merged(pool, group, fastest=True)
+    form = fluid(least, pool.fluid_target)
+    bound = ask(form, gap=GAP, about=f"bound by {mean.p.size} groups of classes")
+    if bound.status is Status.INFEASIBLE:
+        return unreachable(mean, ask, form, bound)
+    found = fluid_best(mean, ask)
+    if isinstance(found, Infeasible):
+        return None
+    counts = found[0].counts
+    kept = carried(pool, counts, found[0].share[group], found[1])
+    rated = max(rate_at(pool, ask, counts), kept, key=lambda one: one.lam)
+    if not holds(pool, rated):
+        return None
+    text = f"{pool.p.size} classes of queries were {mean.p.size} groups while counts were chosen; the gap allows for it"
+    warning = Notice(code="W-merged", at="claims", text=text)
+    note = "against the bound of groups that count as their fastest class"
+    claim = backed(pool, "rate_qps" if pool.fluid_target is None else "cost_per_hour", bound, rated)
+    claim = replace(claim, scope="relaxation", note=note)
+    return Chosen(rated, (claim,), warnings=(warning,))

@@ -71,7 +71,7 @@ def estimated_use(pool: Pool, rated: Rated) -> float:
     times = np.where(pool.served, pool.L, 0.0)
     mean = float((part * times).sum())
     spread = float((part * (times / mean) ** 2).sum())  # 1 + v^2
-    n = int(rated.counts.sum())
+    n = pool.instances(rated.counts)
     room = np.where(pool.served, np.maximum(pool.qos - pool.M, 0.0), 0.0)
     allowed = pool.wish.targets[-1].left
     low, high = 0.0, 1.0
@@ -121,7 +121,7 @@ def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
 def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     """The plan of a pool, with the highest rate that it was seen to keep; a stated rate is kept or missed."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
-    if not _playable(chosen.rated):
+    if not _playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
@@ -129,9 +129,9 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     return trial.confirmed(chosen.rated, trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
 
 
-def _playable(rated: Rated) -> bool:
+def _playable(pool: Pool, rated: Rated) -> bool:
     """Whether a simulation can hold it."""
-    return int(rated.counts.sum()) <= MOST_INSTANCES and RATES[0] <= rated.lam <= RATES[1]
+    return pool.instances(rated.counts) <= MOST_INSTANCES and RATES[0] <= rated.lam <= RATES[1]
 
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
@@ -144,7 +144,7 @@ def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
         backed(estimate, "rate_qps", one.answer, chosen.rated) if one.about == "rate_qps" and one.answer else one
         for one in chosen.backed
     ]
-    text = f"{int(chosen.rated.counts.sum())} instances at {use * chosen.rated.lam:.4g} qps are not simulated"
+    text = f"{pool.instances(chosen.rated.counts)} instances at {use * chosen.rated.lam:.4g} qps are not simulated"
     warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate is the formula's")
     made = draft(estimate, replace(chosen, warnings=(*chosen.warnings, warning)), claims)
     return replace(made, chosen={"derate": use})
@@ -257,7 +257,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         return None
     trial = _Trial(pool, ask)
     good, nearest = _first_kept(pool, ask, trial, rate)
-    if nearest is not None and not _playable(nearest):
+    if nearest is not None and not _playable(pool, nearest):
         return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
     if good:
         good = _cheaper(pool, ask, trial, rate, good)
@@ -303,7 +303,7 @@ def _first_kept(pool: Pool, ask: Ask, trial: _Trial, rate: float) -> tuple[list[
             want = max(rate, want * 0.95)
             continue
         last = rate_at(pool, ask, read_counts(pool, answer.point))
-        if not _playable(last):
+        if not _playable(pool, last):
             return [], last
         shown = trial.at(last, rate)
         if shown.good:

@@ -10,21 +10,23 @@ s           `points`                 class of queries (bin of the mix); only tho
 t           `types`                  type of instance (hardware); o, an offer, is a column: a price at which t is rented
 p_s         `p`                      share of class s, sum 1
 L_st        `L` (ms)                 mean service time of s on t; infinite where t cannot serve s
+k_t         `k`                      instances on one machine of t: as many as its resources have room for
+W_st        `W` (ms)                 L_st / k_t: what a query takes of a machine
 M_st        `M` (ms)                 the statistic of that time that is compared with the target (`latency_stat`)
 QoS         `qos` (ms)               latency target, less the network's hop (`limits`: of every percentile stated)
-c_o         `c`                      price of one instance under offer o, a count of 1e-9 per hour
+c_o         `c`                      price of one machine under offer o, a count of 1e-9 per hour
 B           `wish.budget`            budget, a count of 1e-9 per hour (None: least cost for `wish.rate_qps`)
 eps         `eps`                    share of queries that may be sent where they are late
 lam         --                       rate (queries/s) of the whole pool
 x_st        --                       rate of class s sent to type t
-n_o         --                       instances rented under offer o
+n_o         --                       machines rented under offer o
 ==========  =======================  ==================================================================================
 
 The exact fluid program (`form`), in place of the paper's Eq. 15, which is no bound::
 
     max lam
     (1) sum_t x_st = p_s lam                              every class is served, in its share
-    (2) sum_s L_st x_st / 1000 <= sum_{o of t} n_o        an instance is busy at most all the time
+    (2) sum_s W_st x_st / 1000 <= sum_{o of t} n_o        a machine is busy at most all the time
     (3) sum_o c_o n_o <= B
     (4) min_t <= sum_{o of t} n_o <= max_t,  0 <= n_o <= stock_o, whole
     (5) x_st = 0 where M_st > QoS;  with eps > 0 allowed there, in all at most eps lam;  so for every percentile
@@ -87,6 +89,16 @@ class Pool:
     def L(self) -> Matrix:
         """Mean service time of class s on type t, ms."""
         return self.times.mean_ms
+
+    @cached_property
+    def k(self) -> Counts:
+        """Instances that one machine of each type holds."""
+        return np.array([kind.per_machine for kind in self.types], dtype=np.int64)
+
+    @cached_property
+    def W(self) -> Matrix:
+        """What a query of class s takes of a machine of type t, ms."""
+        return self.L / self.k
 
     @property
     def M(self) -> Matrix:
@@ -198,11 +210,15 @@ class Pool:
         return int(np.argmax(np.round(self.p @ self.timely, 12)))
 
     def of_type(self, counts: Counts) -> Counts:
-        """Instances per type of instances per column."""
+        """Machines per type of machines per column."""
         return np.bincount(self.of, weights=counts, minlength=len(self.types)).astype(np.int64)
 
+    def instances(self, counts: Counts) -> int:
+        """All instances on machines per column."""
+        return int(self.k[self.of] @ counts)
+
     def cost(self, counts: Counts) -> int:
-        """What the instances cost per hour, exactly."""
+        """What the machines cost per hour, exactly."""
         return sum(int(price) * int(count) for price, count in zip(self.c, counts, strict=True))
 
     def base_among(self, per_type: Counts | Sequence[int]) -> int:

@@ -145,7 +145,7 @@ def rated_by(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector |
 
 def carried(pool: Pool, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
     """What these shares of each class carry, to the last digit."""
-    work = (pool.p[:, None] * share * np.where(pool.served, pool.L, 0.0)).sum(axis=0) / 1000.0
+    work = (pool.p[:, None] * share * np.where(pool.served, pool.W, 0.0)).sum(axis=0) / 1000.0
     busy = work > 0
     lam = float((pool.of_type(counts)[busy] / work[busy]).min())
     return Rated(counts, lam, share, answer)

@@ -83,7 +83,7 @@ def simulate(
         more["above"] = above
     found = pool.tools.simulate(
         pool.L[order].T,
-        tuple(int(count) for count in per_type),
+        tuple(int(count) for count in pool.k * per_type),
         pool.p[order],
         pool.qos,
         rule=_rule(pool, per_type),
@@ -242,9 +242,9 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, b
 
 
 def _could_carry(pool: Pool, counts: Sequence[np.ndarray[Any, Any]], rate: float) -> np.ndarray[Any, Any]:
-    """A cheap necessary condition: each query on the fastest type, instances counted by how fast they are at best."""
+    """A cheap necessary condition: each query on the fastest type, machines counted by how fast they are at best."""
     fastest = np.where(pool.usable, pool.L, np.inf).min(axis=1)
-    gain = np.array([float((fastest[ok] / pool.L[ok, t]).max(initial=0.0)) for t, ok in enumerate(pool.usable.T)])
+    gain = np.array([float((fastest[ok] / pool.W[ok, t]).max(initial=0.0)) for t, ok in enumerate(pool.usable.T)])
     room = sum(column * share for column, share in zip(counts, gain, strict=True))
     need = rate * float(pool.p @ fastest) / 1000.0
     return np.asarray(room >= need * (1 - math.ulp(1.0) * 16))

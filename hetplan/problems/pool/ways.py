@@ -13,15 +13,12 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.problems.pool.counts import point_of, start
-from hetplan.problems.pool.draft import draft, waiting
+from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.form import fluid, read_counts
-from hetplan.problems.pool.form_beside import minima
 from hetplan.problems.pool.impossible import impossible
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, carried, holds, rate_at
-from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice
+from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, holds, rate_at
 
 __all__ = ["chosen_by", "planned", "worth_merging"]
 
@@ -39,7 +36,9 @@ def planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
 
 def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     if pool.wish.rate_qps == 0.0 and pool.formulation != "fluid-lp":
-        return _drafted(pool, ask, _idle(pool, ask))
+        from hetplan.problems.pool.idle import idle
+
+        return _drafted(pool, ask, idle(pool, ask))
     if pool.options.size == "simulated" or pool.options.dispatch == "threshold":
         from hetplan.problems.pool.size import check_can_simulate
 
@@ -66,6 +65,8 @@ def chosen_by(formulation: str) -> Way:
     if formulation == "fluid-milp":
         return fluid_milp
     if formulation == "fluid-lp":
+        from hetplan.problems.pool.given import fluid_lp
+
         return fluid_lp
     if formulation == "enumerate-lp":
         from hetplan.problems.pool.listed import by_enumeration
@@ -92,13 +93,15 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         sized = smallest(pool, ask)
         if sized is not None:
             return sized
-        found = _fluid_best(pool, ask)  # it says why there is none
+        found = fluid_best(pool, ask)  # it says why there is none
         return found if isinstance(found, Infeasible) else Infeasible(why=("no bound was found",), proved=False)
     if worth_merging(pool, cast(FluidOptions, pool.options).classes):
-        merged_best = _merged_best(pool, ask)
-        if merged_best is not None:
-            return merged_best
-    found = _fluid_best(pool, ask)
+        from hetplan.problems.pool.groups import merged_best
+
+        by_groups = merged_best(pool, ask, fluid_best)
+        if by_groups is not None:
+            return by_groups
+    found = fluid_best(pool, ask)
     if isinstance(found, Infeasible):
         return found
     rated, answer = found
@@ -109,7 +112,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     return Chosen(rated, (backed(pool, "rate_qps", answer, rated),))
 
 
-def _fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
+def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
     """The pool that the program chooses, and the program's answer."""
     target = pool.fluid_target
     first = start(pool, target)
@@ -147,69 +150,9 @@ def _then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Ch
     return Chosen(best, (backed(pool, "rate_qps", answer, best), backed(pool, "cost_per_hour", again, best)))
 
 
-def fluid_lp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
-    """The fluid program at given counts."""
-    from hetplan.problems.pool.given import given_counts
-    from hetplan.problems.pool.why import unaffordable
-
-    counts = given_counts(pool)
-    reason = unaffordable(pool, counts)
-    return reason if reason is not None else Chosen(rate_at(pool, ask, counts))
-
-
-def _idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
-    """A demand of nothing: the minima alone, serving where they can serve every class in time, else waiting.
-
-    A loop that plans every few seconds meets minutes in which nobody asks; that is no error, and costs as little as it
-    may.
-    """
-    form = minima(pool)
-    answer = ask(form, gap=0.0, about="the least instances")
-    if answer.status is Status.INFEASIBLE:
-        from hetplan.planner.elastic import explain
-
-        return explain(form, ask)
-    counts = pool.columns_of(pool.least) if answer.point is None else read_counts(pool, answer.point)
-    note = "nothing is asked for: the least instances alone"
-    cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
-    if pool.usable[:, pool.least > 0].any(axis=1).all() and pool.options.size != "simulated":
-        rated = rate_at(pool, ask, counts)
-        if rated.lam > 0:
-            return Chosen(rated, (cost,))
-    return waiting(pool, counts, [cost])
-
-
 def worth_merging(pool: Pool, most: int) -> bool:
     """Whether there are more classes than that, and none may be late by design (else it matters which)."""
     return pool.p.size > most and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
-
-
-def _merged_best(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
-    """The fluid program by groups of classes; None where only the exact one can say."""
-    from hetplan.problems.pool.groups import GROUPS, groups_of, merged
-
-    group = groups_of(pool, GROUPS)
-    mean, least = merged(pool, group, fastest=False), merged(pool, group, fastest=True)
-    form = fluid(least, pool.fluid_target)
-    bound = ask(form, gap=GAP, about=f"bound by {mean.p.size} groups of classes")
-    if bound.status is Status.INFEASIBLE:
-        from hetplan.problems.pool.why import unreachable
-
-        return unreachable(mean, ask, form, bound)
-    found = _fluid_best(mean, ask)
-    if isinstance(found, Infeasible):
-        return None
-    counts = found[0].counts
-    kept = carried(pool, counts, found[0].share[group], found[1])
-    rated = max(rate_at(pool, ask, counts), kept, key=lambda one: one.lam)
-    if not holds(pool, rated):
-        return None
-    text = f"{pool.p.size} classes of queries were {mean.p.size} groups while counts were chosen; the gap allows for it"
-    warning = Notice(code="W-merged", at="claims", text=text)
-    note = "against the bound of groups that count as their fastest class"
-    claim = backed(pool, "rate_qps" if pool.fluid_target is None else "cost_per_hour", bound, rated)
-    claim = replace(claim, scope="relaxation", note=note)
-    return Chosen(rated, (claim,), warnings=(warning,))
 
 
 def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft | Infeasible:
@@ -219,6 +162,8 @@ def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft 
     rated, simulated, claims = found.rated, found.simulated, found.backed
     if rated.lam <= 0:
         if pool.wish.rate_qps == 0.0:
+            from hetplan.problems.pool.idle import waiting
+
             return waiting(pool, rated.counts)
         from hetplan.problems.pool.why import nothing_served
 

@@ -8,7 +8,7 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.perf_analyzer import convert, convert_text
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 # As perf_analyzer writes them with -f: by default, and with --verbose-csv and a request rate.
 PLAIN = """\

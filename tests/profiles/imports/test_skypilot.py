@@ -9,7 +9,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.profiles.imports.skypilot import convert
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 AWS = """InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone
 g4dn.xlarge,T4,1,4.0,16.0,"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 16384}}]}",0.526,0.2104,us-east-1,use1-az1

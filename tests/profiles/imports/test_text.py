@@ -12,7 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.profiles.imports import datasheet, sageserve, token_traces
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "llm"
 

@@ -10,7 +10,7 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.vllm import convert, convert_results
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 # As `vllm bench serve --save-result --metadata hardware=A100` writes it.
 RESULT: dict[str, Any] = {

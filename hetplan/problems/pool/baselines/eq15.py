@@ -80,7 +80,7 @@ def from_pool(pool: Pool) -> Eq15:
     """The numbers from the exact shares, s_i the last size in time (the published profile takes the first late one)."""
     sizes = _sizes(pool)
     order = np.argsort(sizes)
-    p, times, timely = pool.p[order], pool.L[order], pool.timely[order]
+    p, times, timely = pool.p[order], pool.W[order], pool.timely[order]
     # How many sizes, from the smallest on, each type serves in time without a gap.
     reach = np.where(timely.all(axis=0), p.size, np.argmin(timely, axis=0))
     aux = [t for t in range(len(pool.types)) if t != pool.base]
