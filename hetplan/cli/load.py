@@ -281,7 +281,7 @@ class _Asking:
         import json
 
         from hetplan.measure.load_learn import Spell, learned
-        from hetplan.profiles.load import load_profile, read_profile
+        from hetplan.profiles.load_one import load_profile, read_profile
         from hetplan.profiles.plan_file import write_atomically
 
         assert self.wanted.learn is not None

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetplan.cli.app import build_app
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",

@@ -18,7 +18,7 @@ from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learned
 from hetplan.measure.load_report import Figure, LoadLine, Verdict, figures_of, load_report
 from hetplan.measure.load_score import read_labelled_set, scored, with_labelled
 from hetplan.measure.load_send import Sent, Target
-from hetplan.profiles.load import load_profile
+from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Slo
 
