@@ -70,6 +70,8 @@ Spot = Annotated[
 ]  # fmt: skip
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
 Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Play runs in so many processes, not threads.")]
+On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Play runs on a Ray cluster.")]
 
 
 def simulate(
@@ -92,6 +94,8 @@ def simulate(
     spot: Spot = None,
     svg: Svg = None,
     threads: Threads = 2,
+    jobs: Jobs = 1,
+    on: On = None,
     as_json: AsJson = False,
 ) -> None:
     """Play a plan under its demand and set promised against simulated, line by line.
@@ -105,7 +109,8 @@ def simulate(
             _refuse_both(arrivals)
         how: dict[str, Any] = {"seeds": seeds, "seed": seed, "noise": noise, "threads": threads}
         beside = {"--duration": duration, "--arrivals": arrivals, "--trace": trace, "--misprediction": misprediction}
-        refuse_beside(replan, {**beside, "--learn": learn})
+        beside |= {"--learn": learn, "--jobs": jobs - 1, "--on": on}
+        refuse_beside(replan, beside)
         if replan is None:
             how |= {"duration_s": duration, "arrivals": arrivals, "trace": trace_from(trace), "learn": learn}
             how["misprediction"] = misprediction
@@ -115,15 +120,13 @@ def simulate(
         if tried.parts is not None:
             from hetplan.cli.simulate_day import simulate_day
 
-            others = {"--svg": svg, "--replan": replan, "--baselines": baselines, **beside, "--learn": learn}
+            others = {"--svg": svg, "--replan": replan, "--baselines": baselines, **beside}
             simulate_day(out, tried, (profiles, slo, state), how, fail=fail, spot=spot, others=others)
             return
-        if fail or spot:
-            raise InputError.one(
-                file="--fail" if fail else "--spot", value=(fail or spot or [""])[0],
-                why="this is played of a plan with periods", remedy="Leave it out.",
-            )  # fmt: skip
-        reports = _run(out, tried, profiles, slo, state, measured, how=how, baselines=baselines, replan=replan)
+        spread = _spread(jobs, on, baselines=baselines)
+        _refuse_of_days(fail, spot)
+        files = (profiles, slo, state, measured)
+        reports = _run(out, tried, files, how=how, baselines=baselines, replan=replan, spread=spread)
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
@@ -131,23 +134,42 @@ def simulate(
         out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, _reason(report), report=report.as_dict())
 
 
+def _spread(jobs: int, on: str | None, *, baselines: bool) -> dict[str, Any] | None:
+    """Where runs are played, if not in this process."""
+    if jobs == 1 and on is None:
+        return None
+    if baselines:
+        raise InputError.one(
+            file="--baselines", why="what is set beside a plan is played in this process",
+            remedy="Leave it out, or --jobs and --on.",
+        )  # fmt: skip
+    return {"jobs": jobs, "on": on}
+
+
+def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
+    for name, given in (("--fail", fail), ("--spot", spot)):
+        if given:
+            raise InputError.one(
+                file=name, value=given[0], why="this is played of a plan with periods", remedy="Leave it out."
+            )
+
+
 def _run(
     out: Output,
     tried: Plan,
-    profiles: list[Path],
-    slo: Path,
-    state: Path | None,
-    measured: Path | None,
+    files: tuple[list[Path], Path, Path | None, Path | None],
     *,
     how: dict[str, Any],
     baselines: bool,
     replan: float | None,
+    spread: Mapping[str, Any] | None,
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import beside, compare
     from hetplan.simulator.simulate import simulator_of
 
+    profiles, slo, state, measured = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
@@ -158,7 +180,12 @@ def _run(
             return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
-        return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}
+        if spread is None:
+            return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}
+        from hetplan.planner.spread import Spread
+
+        with Spread(**spread, on_event=show, cancel=cancel) as over:
+            return {"plan": simulator_of(tried)(tried, inputs, spread=over, cancel=cancel, **how)}
 
     with progress(out) as show:
         return interruptible(work, say=out.note)

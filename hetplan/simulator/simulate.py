@@ -59,7 +59,9 @@ from hetplan.simulator.simulation import Observation, Simulation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Failure", "Replan", "demands_of", "simulate", "simulate_system", "simulator_of"]
+    from hetplan.planner.spread import Spread
+
+__all__ = ["Failure", "Replan", "demands_of", "play_once", "playing_of", "simulate", "simulate_system", "simulator_of"]
 
 _ALWAYS = (50.0, 90.0, 95.0, 99.0)
 _BUCKETS = 120
@@ -67,6 +69,8 @@ _BUCKETS = 120
 T = TypeVar("T")
 
 Replan = Callable[[Observation], "System | None"]
+Elsewhere = Callable[[Sequence[int], float, int], list[RunSummary]]
+"""Plays all seeds, for so many seconds, with figures of so many stretches."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ def simulate(
     replan_every_s: float = 10.0,
     services: Mapping[str, Service] | None = None,
     threads: int = 2,
+    spread: Spread | None = None,
     on_event: Callable[[Event], None] | None = None,
     cancel: threading.Event | None = None,
 ) -> SimulationReport:
@@ -108,32 +113,30 @@ def simulate(
     `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `queries_seed`
     every run plays the queries of that seed, and only service times and the draws of the dispatch differ. With `learn`
     the dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back
-    another system to go over to.
+    another system to go over to. `spread` plays the seeds over processes or a cluster, for the same figures.
     """
     if noise not in NOISES:
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
     if seeds < 1:
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
-    stages = planned_systems(plan, inputs, noise=noise, services=services)
-    demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
-    demands = [replace(demand, from_start=learn, queries_seed=queries_seed) for demand in demands]
-    reports = simulate_system(
-        stages,
-        demands,
-        seeds=seeds,
-        seed=seed,
-        duration_s=duration_s,
-        noise=noise,
-        misprediction=misprediction,
-        failures=failures,
-        replan=replan,
-        replan_every_s=replan_every_s,
-        control=learning(demands) if learn else None,
-        threads=threads,
-        on_event=on_event,
-        cancel=cancel,
-        slo_percentiles=_asked(plan, inputs),
-    )
+    how: dict[str, Any] = {
+        "arrivals": arrivals,
+        "trace": trace,
+        "queries_seed": queries_seed,
+        "learn": learn,
+        "services": services,
+    }
+    how |= {"noise": noise, "misprediction": misprediction, "failures": failures}
+    playing = replace(playing_of(plan, inputs, **how), replan=replan, replan_every_s=replan_every_s)
+    stages, demands = playing.stages, playing.demands
+    if spread is not None and replan is not None:
+        raise InputError.one(
+            file="--jobs", why="runs that are planned anew are played in this process", remedy="Leave it out."
+        )
+    reports = simulate_playing(
+        playing, seeds=seeds, seed=seed, duration_s=duration_s, threads=threads, on_event=on_event, cancel=cancel,
+        elsewhere=_over(spread, plan, inputs, how) if spread is not None else None,
+    )  # fmt: skip
     way = None
     if inputs.state is not None and plan.actions and not _from_elsewhere(plan, inputs):
         going: dict[str, Any] = {"noise": noise, "misprediction": misprediction, "services": services}
@@ -149,6 +152,42 @@ def simulate(
         transition=way,
         warnings=tuple(dict.fromkeys((*_other_inputs(plan, inputs), *notes, *_late_on_the_way(way, demands)))),
     )
+
+
+def playing_of(
+    plan: Plan, inputs: Inputs, *, arrivals: Any, trace: Any, queries_seed: int | None, learn: bool,
+    services: Mapping[str, Service] | None, **how: Any,
+) -> Playing:  # fmt: skip
+    """What the runs of a plan are made from, in this process or another; `how` are other fields of `Playing`."""
+    demands = demands_of(plan, inputs, arrivals=arrivals, trace=trace)
+    demands = [replace(demand, from_start=learn, queries_seed=queries_seed) for demand in demands]
+    return Playing(
+        stages=planned_systems(plan, inputs, noise=how["noise"], services=services), demands=demands,
+        control=learning(demands) if learn else None, percentiles=_asked(plan, inputs), **how,
+    )  # fmt: skip
+
+
+def _over(spread: Spread, plan: Plan, inputs: Inputs, how: Mapping[str, Any]) -> Elsewhere:
+    """Play every seed as a task of its own."""
+
+    def play(seeds: Sequence[int], length_s: float, stretches: int) -> list[RunSummary]:
+        of = [plan.digest, *inputs.digests.values()]
+        tasks = [{"seed": seed, "length_s": length_s, "stretches": stretches, "of": of} for seed in seeds]
+        return [found["run"] for found in spread.all(play_once, (plan, inputs, how), tasks, about="runs")]
+
+    return play
+
+
+def play_once(
+    shared: tuple[Plan, Inputs, Mapping[str, Any]], task: Mapping[str, Any], cancel: threading.Event | None = None
+) -> dict[str, Any]:
+    """One run of a plan, as a piece of work for a `Spread`."""
+    plan, inputs, how = shared
+    run = playing_of(plan, inputs, **how).run(
+        task["seed"], task["length_s"], stretches=task["stretches"], stop=cancel or threading.Event(),
+        progressed=lambda _: None,
+    )  # fmt: skip
+    return {"run": run}
 
 
 def simulator_of(plan: Plan) -> Callable[..., SimulationReport]:
@@ -264,67 +303,94 @@ def _states_accuracy(plan: Plan, app: str, wanted: App) -> bool:
     return asked or any(one.app == app and one.quantity in ("accuracy", "quality", "goodput") for one in plan.promises)
 
 
-def simulate_system(
-    stages: Sequence[PlannedSystem] | System,
-    demands: Sequence[AppDemand],
-    *,
-    seeds: int = 5,
-    seed: int = 0,
-    duration_s: float | None = None,
-    noise: NoiseName = "mean",
-    misprediction: float = 0.0,
-    failures: Sequence[Failure] = (),
-    replan: Replan | None = None,
-    replan_every_s: float = 10.0,
-    control: Callable[[Simulation], None] | None = None,
-    threads: int = 2,
-    on_event: Callable[[Event], None] | None = None,
-    cancel: threading.Event | None = None,
-    slo_percentiles: Sequence[float] = _ALWAYS,
-) -> SimulationReport:
-    """Run a system (or one per period) under its demand; the report has no promises to compare with.
+@dataclass(frozen=True, kw_only=True)
+class Playing:
+    """All that a run is made from, but for its seed and its length."""
 
-    `control` is called once per run before it starts and may ask for changes (`Simulation.at`, `scale`, `change`).
-    """
-    plan_stages = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)
-    length_s = _wanted_s(demands, plan_stages, duration_s, seeds=seeds)
+    stages: Sequence[PlannedSystem]
+    demands: Sequence[AppDemand]
+    noise: NoiseName = "mean"
+    misprediction: float = 0.0
+    failures: Sequence[Failure] = ()
+    replan: Replan | None = None
+    replan_every_s: float = 10.0
+    control: Callable[[Simulation], None] | None = None
+    """Called once per run before it starts; it may ask for changes (`Simulation.at`, `scale`, `change`)."""
+    percentiles: Sequence[float] = _ALWAYS
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether one system serves from the beginning to the end."""
+        return len(self.stages) == 1 and self.control is None and self.replan is None and not self.failures
+
+    def run(
+        self, seed: int, length_s: float, *, stretches: int, stop: threading.Event, progressed: Callable[[float], None]
+    ) -> RunSummary:
+        """Play once, and keep the figures, also of so many stretches."""
+        first = self.stages[0].system
+        streams = [_unless(stop, demand.stream(seed, length_s)) for demand in self.demands]
+        run = Simulation(
+            first, streams, seed=seed, noise=noise_of(self.noise), mispredict=self.misprediction,
+            horizon_ms=length_s * 1000.0, buckets=_BUCKETS,
+        )  # fmt: skip
+        for stage in self.stages[1:]:
+            run.at(stage.start_s * 1000.0, lambda stage=stage: run.change(stage.system))  # type: ignore[misc]
+        _ask_for_failures(run, self.failures)
+        if self.replan is not None:
+            _ask_for_plans(run, self.replan, self.replan_every_s * 1000.0)
+        follow_load(run, first)
+        if self.control is not None:
+            self.control(run)
+        result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
+        return summary_of(
+            result, self.demands, self.percentiles, stretches=stretches, pooled=_is_pooled(first),
+            work_of=partial(_work_at_full_batches, {group.id: group for group in first.groups}),
+            # Systems that come later may have workers of other names.
+            serving=_serving(self.stages) if self.control is None and self.replan is None else {},
+        )  # fmt: skip
+
+
+def simulate_system(
+    stages: Sequence[PlannedSystem] | System, demands: Sequence[AppDemand], *, seeds: int = 5, seed: int = 0,
+    duration_s: float | None = None, threads: int = 2, on_event: Callable[[Event], None] | None = None,
+    cancel: threading.Event | None = None, **how: Any,
+) -> SimulationReport:  # fmt: skip
+    """Run a system (or one per period) under its demand; `how` are the other fields of `Playing`."""
+    each = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)
+    return simulate_playing(
+        Playing(stages=each, demands=demands, **how), seeds=seeds, seed=seed, duration_s=duration_s, threads=threads,
+        on_event=on_event, cancel=cancel,
+    )  # fmt: skip
+
+
+def simulate_playing(
+    playing: Playing, *, seeds: int, seed: int = 0, duration_s: float | None = None, threads: int = 2,
+    on_event: Callable[[Event], None] | None = None, cancel: threading.Event | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> SimulationReport:  # fmt: skip
+    """Play once per seed; the report has no promises to compare with. `elsewhere` plays in place of our threads."""
+    demands = playing.demands
+    length_s = _wanted_s(demands, playing.stages, duration_s, seeds=seeds)
     run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
+    stretches = BATCHES if seeds == 1 else 0
 
     def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
-        def job(stop: threading.Event, progressed: Callable[[float], None]) -> RunSummary:
-            streams = [_unless(stop, demand.stream(run_seed, length_s)) for demand in demands]
-            run = Simulation(
-                first, streams, seed=run_seed, noise=noise_of(noise), mispredict=misprediction,
-                horizon_ms=length_s * 1000.0, buckets=_BUCKETS,
-            )  # fmt: skip
-            for stage in plan_stages[1:]:
-                run.at(stage.start_s * 1000.0, lambda stage=stage: run.change(stage.system))  # type: ignore[misc]
-            _ask_for_failures(run, failures)
-            if replan is not None:
-                _ask_for_plans(run, replan, replan_every_s * 1000.0)
-            follow_load(run, first)
-            if control is not None:
-                control(run)
-            result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
-            return summarised(result)
+        return lambda stop, progressed: playing.run(
+            run_seed, length_s, stretches=stretches, stop=stop, progressed=progressed
+        )
 
-        return job
+    def every(length_s: float) -> list[RunSummary]:
+        if elsewhere is not None:
+            return elsewhere(run_seeds, length_s, stretches)
+        jobs = [one(item, length_s) for item in run_seeds]
+        return run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
 
-    first = plan_stages[0].system
-    summarised = partial(
-        summary_of, demands=demands, percentiles=slo_percentiles, stretches=BATCHES if seeds == 1 else 0,
-        pooled=_is_pooled(first), work_of=partial(_work_at_full_batches, {group.id: group for group in first.groups}),
-        # Systems that come later may have workers of other names.
-        serving=_serving(plan_stages) if control is None and replan is None else {},
-    )  # fmt: skip
-    runs = run_all([one(item, length_s) for item in run_seeds], threads=threads, on_event=on_event, cancel=cancel)
-    steady = len(plan_stages) == 1 and control is None and replan is None and not failures
-    longer_s = settled_length_s(demands, length_s, runs) if steady and duration_s is None else length_s
+    runs = every(length_s)
+    longer_s = settled_length_s(demands, length_s, runs) if playing.is_steady and duration_s is None else length_s
     if longer_s > 1.05 * length_s:
         length_s = longer_s
-        jobs = [one(item, length_s) for item in run_seeds]
-        runs = run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
-    return _report(runs, demands, run_seeds, length_s, noise, plan_stages)
+        runs = every(length_s)
+    return _report(runs, demands, run_seeds, length_s, playing.noise, playing.stages)
 
 
 def _unless(stop: threading.Event, made: T) -> T:

@@ -26,7 +26,9 @@ from hetplan.simulator.tokens import Coming, Played, draw, play
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["REQUESTS", "as_recorded", "rate_of", "simulate_tokens"]
+    from hetplan.planner.spread import Spread
+
+__all__ = ["REQUESTS", "as_recorded", "play_once", "rate_of", "simulate_tokens"]
 
 REQUESTS = 6000
 """Requests of a run where no duration is asked for."""
@@ -47,6 +49,7 @@ def simulate_tokens(
     noise: str = "table",
     arrivals: Any = None,
     trace: NDArray[np.float64] | Mapping[str, NDArray[np.float64]] | None = None,
+    spread: Spread | None = None,
     on_event: Callable[[Event], None] | None = None,
     cancel: threading.Event | None = None,
     **others: Any,
@@ -68,17 +71,33 @@ def simulate_tokens(
             file="--duration", value=duration_s, why=f"{count} requests would be played; 20 to {MOST_REQUESTS} are",
             remedy="Give a duration with as many.",
         )  # fmt: skip
-    runs, run_seeds = list[Played](), tuple(seed_of(seed, number) for number in range(seeds))
+    run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
+    shared = (fleet, demand, count, recorded)
+    if spread is not None:
+        tasks = [{"seed": one, "of": [plan.digest, *inputs.digests.values()]} for one in run_seeds]
+        found = spread.all(play_once, shared, tasks, about="runs")
+        return _report(plan, inputs, app, fleet, demand, [one["run"] for one in found], run_seeds)
+    runs = list[Played]()
     for number, one in enumerate(run_seeds):
         if cancel is not None and cancel.is_set():
             raise Cancelled("the simulation was cancelled")
-        coming = draw(demand, seed=one, count=count if recorded is None else 4 * len(recorded) + 100)
-        if recorded is not None:
-            coming = as_recorded(coming, recorded)
-        runs.append(play(fleet, coming, gaps=True, seed=one, buckets=_BUCKETS))
+        runs.append(play_once(shared, {"seed": one})["run"])
         if on_event is not None:
             on_event(Event("simulate", done=(number + 1) / seeds))
     return _report(plan, inputs, app, fleet, demand, runs, run_seeds)
+
+
+def play_once(
+    shared: tuple[TokenFleet, TokenDemand, int, NDArray[np.float64] | None],
+    task: Mapping[str, Any],
+    _cancel: Any = None,
+) -> dict[str, Any]:
+    """One run of a fleet, as a piece of work for a `Spread`."""
+    fleet, demand, count, recorded = shared
+    coming = draw(demand, seed=task["seed"], count=count if recorded is None else 4 * len(recorded) + 100)
+    if recorded is not None:
+        coming = as_recorded(coming, recorded)
+    return {"run": play(fleet, coming, gaps=True, seed=task["seed"], buckets=_BUCKETS)}
 
 
 def _refuse(noise: str, others: Mapping[str, Any]) -> None:

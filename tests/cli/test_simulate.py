@@ -47,6 +47,22 @@ def test_the_same_seed_gives_the_same_report(plan: str) -> None:
     assert other["apps"] != reports[0]["apps"]
 
 
+def test_processes_give_the_same_report(plan: str) -> None:
+    lines = [run("simulate", plan, PROFILE, SLO, *SHORT, *jobs, "--json").stdout for jobs in ((), ("--jobs", "2"))]
+    assert last(lines[1])["report"] == last(lines[0])["report"]
+    assert "2 of 2 runs" in lines[1]
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_report_of_text(tmp_path: Path) -> None:
+    files = [str(EXAMPLE.parent / "llm" / name) for name in ("profile.json", "slo.json")]
+    made = str(tmp_path / "plan.json")
+    assert run("solve", *files, "--set", "size=planned", "-o", made).exit_code == 0
+    few = ("--seeds", "3", "--json")
+    lines = [run("simulate", made, *files, *few, *jobs).stdout for jobs in ((), ("--jobs", "2"))]
+    assert last(lines[1])["report"] == last(lines[0])["report"]
+
+
 def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tmp_path: Path) -> None:
     trace = tmp_path / "rush.csv"
     trace.write_text("arrival_s\n" + "\n".join(f"{i / 1000:.4f}" for i in range(8000)))
@@ -88,6 +104,9 @@ def test_baselines_stand_beside_the_plan(plan: str) -> None:
         (("--arrivals", "diurnal:1.5,1e12", "--duration", "1e11"), "Lower --duration"),
         (("--trace", "nowhere.csv"), "nowhere.csv"),
         (("--svg", "/nowhere/at/all.svg"), "all.svg"),
+        (("--jobs", "2", "--baselines"), "--baselines"),
+        (("--jobs", "0"), "--jobs"),
+        (("--on", "slurm"), "ray"),
     ],
 )
 def test_bad_usage_is_told(plan: str, arguments: tuple[str, ...], says: str) -> None:

@@ -16,6 +16,8 @@ __all__ = ["Judge", "Shown"]
 
 FRESH = 1_000_003
 """Seeds from here on confirm a fleet: none of them was used to choose it."""
+EARLY, FAR = 4, 1.1
+"""After so many draws a fleet that misses a limit by this factor is given up."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,12 @@ class Judge:
         from scipy.special import stdtrit
 
         options, limits = self.wish.options, self.wish.limits
-        runs = [self.once(fleet, seed=FRESH + k, count=options.requests) for k in range(options.seeds)]
-        factor = float(stdtrit(options.seeds - 1, 0.95)) / math.sqrt(options.seeds)
+        runs = list[Any]()
+        for k in range(options.seeds):
+            runs.append(self.once(fleet, seed=FRESH + k, count=options.requests))
+            if len(runs) == EARLY and self._is_far(runs):
+                break
+        factor = float(stdtrit(len(runs) - 1, 0.95)) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0
         machines = sum(group.count for group in fleet.groups)
         self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]
         rows, kept = [], True
@@ -100,8 +106,15 @@ class Judge:
         goodput = _around([run.goodput(limits) for run in runs], factor)
         wanted = self.wish.goodput
         kept &= wanted is None or goodput[1] >= wanted
+        kept &= len(runs) == options.seeds
         lost = float(np.mean([run.lost.mean() for run in runs]))
-        return Shown(tuple(rows), goodput, options.seeds, bool(kept), lost)
+        return Shown(tuple(rows), goodput, len(runs), bool(kept), lost)
+
+    def _is_far(self, runs: Sequence[Any]) -> bool:
+        """Whether some limit is missed by so much on the mean that more draws would not help."""
+        return any(
+            float(np.mean([run.percentile(limit) for run in runs])) > FAR * limit.max_ms for limit in self.wish.limits
+        )
 
 
 def _around(values: Sequence[float], factor: float) -> tuple[float, float, float]:

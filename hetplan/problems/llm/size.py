@@ -24,12 +24,27 @@ from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
-__all__ = ["FEW", "Cuts", "Sized", "Tried", "dearest", "fleet_of", "judge_of", "planned", "sized", "tuned"]
+__all__ = [
+    "FEW",
+    "Cuts",
+    "Sized",
+    "Tried",
+    "dearest",
+    "fleet_of",
+    "judge_of",
+    "planned",
+    "sized",
+    "tried_fleet",
+    "tuned",
+]
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
 THETAS = (1.0, 0.5, 0.25)
 FEW, HOPELESS, NEAR, MOST_WAYS = 800, 4.0, 2.0, 8
+MORE_DRAWS = (1, 2)
+"""The draw by which a way to run a fleet is chosen may be a lucky or an unlucky one: these are looked at, too."""
+MOST_CONFIRMED = 3
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
 MOST_LISTED = 300_000
@@ -159,7 +174,7 @@ def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | Non
             if ask.remaining <= 0 or judge.played > wish.options.simulations:
                 tried.complete = False
                 return None, tried
-            made = _tried(wish, judge, row, price, best, tried)
+            made = tried_fleet(wish, judge, row, price, best, tried)
             if made is not None:
                 return made, tried
         low = high
@@ -183,20 +198,23 @@ def _in_turn(
         yield tuple(int(n) for n in row), int(cost[place])
 
 
-def _tried(
+def tried_fleet(
     wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]], tried: Tried
 ) -> Sized | None:
     """A fleet with several chunks and limits of the router: the first way that surely keeps every limit."""
     tried.simulated += 1
-    for near, way in sorted(_ways(wish, judge, counts, price, best), key=lambda one: one[0])[:MOST_WAYS]:
-        if near > NEAR:
-            break
-        fleet = fleet_of(wish, counts, way.laws, way.theta)
-        excess = judge.excess(judge.once(fleet, seed=1, count=wish.options.requests))
+    near = sorted(_ways(wish, judge, counts, price, best), key=lambda one: one[0])[:MOST_WAYS]
+    hoped: list[tuple[float, Sized]] = []
+    for first, way in near:
+        if first <= NEAR:
+            fleet = fleet_of(wish, counts, way.laws, way.theta)
+            more = [judge.excess(judge.once(fleet, seed=seed, count=wish.options.requests)) for seed in MORE_DRAWS]
+            hoped.append(((first + sum(more)) / (1 + len(more)), way))
+    for excess, way in sorted(hoped, key=lambda one: one[0])[:MOST_CONFIRMED]:
         if tried.nearest is None or excess < tried.nearest[0]:
             tried.nearest = (excess, way)
-        if excess <= 1.0:
-            shown = judge.surely(fleet)
+        if excess <= NEAR:
+            shown = judge.surely(fleet_of(wish, counts, way.laws, way.theta))
             if shown.kept:
                 return replace(way, shown=shown)
             tried.unconfirmed += 1

@@ -13,8 +13,9 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.problems.llm.form import Rows, program
+from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.size import fleet_of, judge_of
+from hetplan.problems.llm.size import Tried, fleet_of, judge_of, tried_fleet
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
@@ -78,6 +79,17 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
                 kept += [counts] if judge.surely(fleet_of(wish, counts, laws, theta)).kept else []
     assert not kept
     assert outcome.plan.claims[0].bound <= cost
+
+
+def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet that keeps every limit on fresh draws is taken though another draw has more late requests than may be."""
+    wish = wish_of(texts.profile(), texts.slo(10.0), requests=600, seeds=3)
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
+    unlucky = judge.coming(wish.demand, 1, 600).arrival_ms
+    plain = Judge.excess
+    monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
+    best = [[kind.law] for kind in wish.kinds]
+    assert tried_fleet(wish, judge, (2, 2), 1, best, Tried()) is not None
 
 
 def test_rows_bound_what_simulation_serves() -> None:
