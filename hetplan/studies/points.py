@@ -16,6 +16,7 @@ from hetplan.planner.repairs import edited
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_periods import machines_of as in_period
 from hetplan.serving.loads import worker_price
 from hetplan.studies.axes import Axis, Files, changed, factor
 
@@ -68,11 +69,18 @@ class Asked:
         kind = _choice(self).options
         return getattr(kind, "size", "planned") != "planned"
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether one plan takes so long that only the values named are tried."""
+        return self.question == "fleet"
+
     def plan(self, inputs: Inputs, *, sized: bool = True, cancel: threading.Event | None = None) -> Outcome:
         """The question asked of these inputs; repairs are not tried."""
         options = dict(self.options)
         if not sized and self.sizes:
             options["size"] = "planned"
+        if self.is_slow:
+            options.setdefault("levers", False)
         return plan_for(
             inputs,
             question=self.question,
@@ -100,7 +108,7 @@ def solved(asked: Asked, task: Task, cancel: threading.Event | None = None) -> d
         # A value may make the files ask what has no answer; the other points do not suffer from it.
         return {**task, "status": "refused", "why": str(error.faults[0]), "fleet": None, "ok": False}
     found = found_of(outcome, inputs)
-    if outcome.plan is not None and found["about"] == "cost_per_hour":
+    if outcome.plan is not None and outcome.plan.bill is None and found["about"] == "cost_per_hour":
         found |= {"slopes": _slopes(asked, task["values"], outcome.plan, inputs)}
     return {**task, **found}
 
@@ -165,7 +173,17 @@ def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
 
 
 def fleet_of(plan: Plan) -> dict[str, int]:
-    """Machines by offer (or kind, where there are no offers), and by what they run where that differs."""
+    """Machines by offer (or kind, where there are no offers), and by what they run where that differs.
+
+    Of a plan of parts, the most of each offer in any period, and what is paid for ahead.
+    """
+    if plan.parts is not None:
+        most: dict[str, int] = {}
+        for period in plan.periods:
+            for name, count in in_period(plan, period.id).items():
+                most[name] = max(most.get(name, 0), count)
+        ahead = {f"{one.offer} ahead": one.count for one in plan.commitments or ()}
+        return dict(sorted({**most, **ahead}.items()))
     several = len({load.variant for worker in plan.workers for load in worker.loads}) > 1
     found: dict[str, int] = {}
     for worker in plan.workers:
@@ -191,6 +209,8 @@ def fleet_text(fleet: Mapping[str, int] | None) -> str:
 
 def bill(plan: Plan, inputs: Inputs) -> float | None:
     """What the machines of a plan cost per hour at the prices of these inputs; None where a price is not known."""
+    if plan.bill is not None:
+        return plan.bill.cost_per_hour
     if len(plan.periods) > 1:
         return _mean_bill(plan, inputs)
     total = 0

@@ -160,6 +160,10 @@ def robust_for(
         choices = {"question": plan.question, "formulation": plan.method.formulation,
                    "options": dict(plan.method.options), **choices}  # fmt: skip
     asked = Asked.of(Files.of(inputs), (), **choices)
+    if asked.is_slow:
+        why = "hundreds of plans, where one of a fleet takes up to a minute"
+        remedy = "Ask for one application alone, or try single values with --vary."
+        raise InputError.one(file="slo", path="$.horizon", why=why, remedy=remedy)
     spread = spread or Spread()
     spread.of = spread.of or study_digest(asked, ["robust", plan.digest or "" if plan is not None else "", repr(box)])
     with spread:

@@ -11,6 +11,8 @@ Values of a range are tried first. Then the places are looked for where the flee
   it is between two points changes nothing there: the plan of the tighter point is best on the whole stretch, and is
   kept. Elsewhere two values with one fleet are not looked between: a fleet that comes and goes there is not seen.
 
+Fleets take long to plan: there only the values named are tried.
+
 At every point the program is solved and its bound certified. Questions that size their plans by simulation are asked
 once more in full at both ends and at both sides of every change: the `confirmed` points.
 """
@@ -215,7 +217,7 @@ class _Sweep:
     def found(self, *, confirm: bool) -> WhatIf:
         axes = self.asked.axes
         self._solve(list(product(*(axis.values for axis in axes))))
-        while wanted := [values for beside in self._beside() for values in self._between(beside)]:
+        while not self.asked.is_slow and (wanted := [at for beside in self._beside() for at in self._between(beside)]):
             if len(self.points) + len(wanted) > self.most:
                 self.capped = True
                 wanted = wanted[: max(0, self.most - len(self.points))]
@@ -303,6 +305,9 @@ class _Sweep:
 
     def _notes(self, points: Sequence[Point]) -> Iterator[str]:
         axis = self.asked.axes[0]
+        if self.asked.is_slow:
+            yield "a fleet takes long to plan: none was tried between the values named (LOW:HIGH:COUNT names more)"
+            return
         if self.capped:
             yield f"{self.most} points were tried, the most allowed (--most): some changes are known roughly only"
         priced = is_price(axis) and all("slopes" in point for point in points if point["ok"])

@@ -231,3 +231,18 @@ def test_ray_that_is_not_there_is_said_so() -> None:
             found("rate=100,200", spread=Spread(on="ray"))
     with pytest.raises(InputError, match="ray or ray:ADDRESS"):
         Spread(on="spark")
+
+
+def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() -> None:
+    web: Any = SLO["apps"]["web"]  # type: ignore[index]
+    app = {**web, "question": "pool", "demand": {**web["demand"], "rate_qps": 60}}
+    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
+    found = hp.whatif(PROFILE, slo, "price:big-od=1:5:3", question="fleet")
+    assert [point["values"] for point in found.points] == [[1.0], [3.0], [5.0]]
+    costs = [point["value"] for point in found.points]
+    assert costs == sorted(costs)
+    assert [point["cost_per_hour"] for point in found.points] == pytest.approx(costs)
+    assert len(found.breakpoints) == len({str(point["fleet"]) for point in found.points}) - 1 > 0
+    assert "none was tried between" in found.notes[0]
+    with pytest.raises(InputError, match="hundreds of plans"):
+        hp.robust(PROFILE, slo, question="fleet")

@@ -118,15 +118,14 @@ def add_machines(
     names, count = [offer.name for offer in wish.offers], len(wish.offers)
     sold = np.isfinite(wish.committed) & wish.commits
     most = np.array([float(offer.stock if stocked else HUGE) for offer in wish.offers])
-    hours = wish.hours * wish.periods
-    pay = np.where(sold, wish.committed, 0.0) * hours * len(periods) / wish.periods
+    pay = np.where(sold, wish.committed, 0.0) * sum(wish.length(p) for p in periods)
     committed = m.columns("committed", names, upper=np.where(sold, most, 0.0), cost=pay, whole=whole, unit="machines")
     rented, cover = dict[int, Index](), dict[int, Index]()
     barred = np.array([offer.spot and not wish.spot for offer in wish.offers])
     rentable = np.where(barred, 0.0, most)
     for p in periods:
         rented[p] = m.columns(
-            f"rented in {p}", names, upper=rentable, cost=wish.prices * wish.hours, whole=whole, unit="machines"
+            f"rented in {p}", names, upper=rentable, cost=wish.prices * wish.length(p), whole=whole, unit="machines"
         )
         cover[p] = m.rows(f"machines in {p}", names, lower=0.0, unit="machines")
         m.add(cover[p], committed, np.ones(count))

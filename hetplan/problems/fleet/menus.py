@@ -30,6 +30,7 @@ __all__ = ["Choice", "Menus", "add_part", "left_of", "surviving"]
 Counts = tuple[int, ...]
 Floats = NDArray[np.float64]
 PRICE_GAP = 1e-6
+BEYOND_GAP = 1e-3
 LARGEST = 2000
 
 
@@ -112,11 +113,18 @@ class Menus:
     found: dict[tuple[str, float], dict[Counts, Choice]] = field(default_factory=dict)
     priced: dict[tuple[str, float, Counts], tuple[float, Choice | None]] = field(default_factory=dict)
     refused: set[tuple[str, float, Counts]] = field(default_factory=set)
+    counted: list[int] = field(default_factory=lambda: [0])
+    """How many programs were asked."""
 
-    def of(self, app: Application, period: int) -> list[Choice]:
-        """The choices known for an application in a period; where moves are limited, also those of higher rates."""
+    @property
+    def asked(self) -> int:
+        """How many programs were asked, by all that share these menus."""
+        return self.counted[0]
+
+    def of(self, app: Application, period: int, *, wide: bool = False) -> list[Choice]:
+        """The choices known for an application in a period; where moves are limited, or `wide`, of higher rates too."""
         rate = self.wish.rate(app, period)
-        if self.wish.inputs.slo.limits.moves is None:
+        if not wide and self.wish.inputs.slo.limits.moves is None:
             return list(self.found.get((app.name, rate), {}).values())
         held = {
             choice.machines: choice
@@ -149,6 +157,7 @@ class Menus:
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
         while missing:
             forms = [self.form(app, rate, grid) for (_, rate, grid), app in missing.items()]
+            self.counted[0] += len(forms)
             answers = ask.all(forms, gap=PRICE_GAP, about="cheapest machines of applications at prices")
             left: dict[tuple[str, float, Counts], Application] = {}
             for (key, app), answer in zip(missing.items(), answers, strict=True):
@@ -165,6 +174,32 @@ class Menus:
                     left[key] = app
             missing = left
         return [self.priced[key] for key in keys]
+
+    def beyond(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats, Floats]]) -> None:
+        """The choices that cost least beyond machines that are there already: application, rate, prices, those."""
+        left = list(dict.fromkeys((app, rate, tuple(prices), tuple(free)) for app, rate, prices, free in wanted))
+        while left:
+            forms = []
+            for app, rate, prices, free in left:
+                m = Builder("min", name=f"more machines of {app.name}")
+                x = self.columns(m, app)
+                more = m.columns("more", [offer.name for offer in self.wish.offers], cost=prices)
+                row = m.rows("beyond", [offer.name for offer in self.wish.offers], lower=-np.array(free))
+                m.add(row, more, 1.0)
+                m.add(row, x, -1.0)
+                add_part(m, self.wish, self.parts[app.name], x, rate)
+                forms.append(m.build())
+            self.counted[0] += len(forms)
+            answers = ask.all(forms, gap=BEYOND_GAP, about="machines of applications beyond those committed")
+            again = []
+            for key, answer in zip(left, answers, strict=True):
+                if answer.point is not None:
+                    machines = tuple(int(n) for n in np.rint(answer.point[: len(self.wish.offers)]))
+                    if self.holds(key[0], key[1], machines):
+                        self.add(key[0], key[1], machines)
+                    else:
+                        again.append(key)
+            left = again
 
     def form(self, app: Application, rate: float, grid: Counts) -> Milp:
         """The cheapest choice at prices, as far as the rows known say."""

@@ -24,5 +24,8 @@ class FleetOptions(Options):
     )
     gap: float = Field(default=0.003, ge=0, le=1, description="how near to the bound whole machines are looked for")
     rounds: int = Field(default=30, ge=1, le=1000, description="rounds of prices")
+    programs: int = Field(
+        default=500, ge=1, description="programs of one application in one period, after which prices are as they are"
+    )
     levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
     recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")

@@ -1,23 +1,29 @@
-"""The conversation about a fleet: prices, menus and a bound; then whole machines, hour by hour and all together."""
+"""The conversation about a fleet: prices, menus and a bound. All of it is counted in programs of one application.
+
+Zones that sell the same may change places, so prices are made alike in them (their mean is never a worse bound), and a
+choice counts in the relaxed fleet as the mean of its orders. Where there are many periods, prices are found for groups
+of like ones, each at its highest rates; `lift` then asks every period at these prices, which is the bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
 from hetplan.problems.fleet.master import Limit, add_machines, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.wish import Application, Wish
 
-__all__ = ["Fleet", "Relaxed", "Search"]
+__all__ = ["FEW", "Fleet", "Relaxed", "Search"]
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +31,11 @@ MISSING = 1e4
 """What a period costs per hour in which an application gets nothing: above any price that is met."""
 CENTRE = 1e-3
 """How much of all prices is taken from those at which machines are sold, so that none is free."""
+PAIRS = 40
+"""So many applications and periods in a round of prices; where there are more, periods are grouped."""
+LEAST_GROUPS = 4
+FEW = 1e-6
+"""Less than this of an application is missing: rounding."""
 MIXED = 0.5
 """How much of the prices of the best bound goes into the next ones, at first."""
 
@@ -62,17 +73,50 @@ class Search:
     rounds: int = 0
     limits: Sequence[Limit] = ()
     impossible: list[tuple[Application, int]] = field(default_factory=list)
-    answer: Answer[Floats] | None = None
+    best: Floats | None = None
+    """The prices of rows that gave the best bound."""
 
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
         """An empty search."""
         return cls(wish, ask, Menus(wish, parts), limits=tuple(limits_of(wish)))
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[Application, int]]:
         """Applications and periods."""
         return [(app, p) for p in range(self.wish.periods) for app in self.wish.apps]
+
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """Periods that are priced together."""
+        return groups_of(self.wish, max(LEAST_GROUPS, PAIRS // len(self.wish.apps)))
+
+    @cached_property
+    def classes(self) -> NDArray[np.int64]:
+        """Offers that differ by a zone alone."""
+        return zone_classes(self.wish)
+
+    @cached_property
+    def limit_classes(self) -> NDArray[np.int64]:
+        """Limits that differ by a zone alone."""
+        orders, classes = zone_orders(self.wish), list[int]()
+        for number, limit in enumerate(self.limits):
+            same = [
+                other
+                for other, one in enumerate(self.limits[:number])
+                if (one.name, one.lower, one.upper) == (limit.name, limit.lower, limit.upper)
+                and any(np.array_equal(one.total, limit.total[order]) for order in orders)
+            ]
+            classes.append(classes[same[0]] if same else number)
+        return np.array(classes, dtype=np.int64)
+
+    def like(self) -> Search:
+        """The search over groups of periods, with the same menus; itself where there is nothing to group."""
+        if len(self.groups) == self.wish.periods:
+            return self
+        wish = grouped(self.wish, self.groups)
+        menus = replace(self.menus, wish=wish)
+        return Search(wish, self.ask, menus, limits=self.limits)
 
     def lowest(self) -> Floats:
         """The least that a machine of each offer can cost per hour: prices that no purchase undercuts."""
@@ -100,7 +144,25 @@ class Search:
         spot = np.array([offer.spot and not self.wish.spot for offer in self.wish.offers])
         return np.where(spot, MISSING, prices)
 
-    def relaxed(self, menus: Mapping[tuple[str, int], Sequence[Choice]] | None = None) -> Relaxed:
+    def evened(self, values: Floats) -> Floats:
+        """The mean over zones that are alike."""
+        sums = np.bincount(self.classes, weights=values)
+        return np.asarray((sums / np.bincount(self.classes))[self.classes], dtype=float)
+
+    def evened_rows(self, form: Milp, duals: Floats) -> Floats:
+        """Prices of rows, each the mean over zones that are alike, and of the sign that their rows allow."""
+        count, limits = len(self.wish.offers), self.limit_classes
+        found = duals.copy()
+        for first in range(0, len(duals), count + len(self.limits)):
+            middle, last = first + count, first + count + len(self.limits)
+            found[first:middle] = self.evened(duals[first:middle])
+            if len(limits):
+                sums = np.bincount(limits, weights=duals[middle:last])
+                found[middle:last] = (sums / np.maximum(np.bincount(limits), 1))[limits]
+        found = np.where((found > 0) & ~np.isfinite(form.row_lower[: len(duals)]), 0.0, found)
+        return np.where((found < 0) & ~np.isfinite(form.row_upper[: len(duals)]), 0.0, found)
+
+    def relaxed(self) -> Relaxed:
         """The cheapest mixture of the choices known, machines in parts allowed."""
         wish, m = self.wish, Builder("min", name="fleet, relaxed")
         committed, rented, cover = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
@@ -108,32 +170,32 @@ class Search:
         priced = int(cover[wish.periods - 1][-1]) + 1 + len(self.limits)
         pairs = self.pairs
         each = m.rows("each", str, size=len(pairs), lower=1.0, upper=1.0)
-        missing = m.columns("missing", str, size=len(pairs), cost=MISSING * wish.hours)
+        cost = [MISSING * wish.length(p) for _, p in pairs]
+        missing = m.columns("missing", str, size=len(pairs), cost=cost)
         m.add(each, missing, 1.0)
         for row, (app, p) in zip(each, pairs, strict=True):
-            choices = self.menus.of(app, p) if menus is None else menus[app.name, p]
+            choices = self.menus.of(app, p)
             y = m.columns(f"{app.name} in {p}", str, size=len(choices))
             m.add(row, y, 1.0)
             for column, choice in zip(y, choices, strict=True):
-                used = np.flatnonzero(choice.machines)
-                m.add(cover[p][used], column, -choice.array[used])
+                taken = self.evened(choice.array)
+                used = np.flatnonzero(taken)
+                m.add(cover[p][used], column, -taken[used])
         form = m.build()
         answer = self.ask(form, gap=0.0, about="cheapest mixture of machines")
         if answer.point is None or answer.row_duals is None:
             raise SolverFailed(answer.engine, f"the relaxed fleet has no answer: {answer.status}")
-        duals = answer.row_duals[:priced].copy()
-        duals = np.where((duals > 0) & ~np.isfinite(form.row_lower[:priced]), 0.0, duals)
-        duals = np.where((duals < 0) & ~np.isfinite(form.row_upper[:priced]), 0.0, duals)
         return Relaxed(
-            value=float(answer.value or 0.0), missing=float(answer.point[missing].sum()), duals=duals,
+            value=float(answer.value or 0.0), missing=float(answer.point[missing].sum()),
+            duals=self.evened_rows(form, answer.row_duals[:priced]),
             committed=answer.point[committed], form=form, cover=cover, bought=bought,
         )  # fmt: skip
 
     def worth(self, found: Relaxed, duals: Floats) -> tuple[float, bool]:
         """What no fleet costs less than, by these prices of rows; whether they showed a choice that was not known."""
-        wish, before = self.wish, sum(len(one) for one in self.menus.found.values())
+        wish, before = self.wish, self.known
         wanted = [
-            (app, wish.rate(app, p), np.minimum(np.maximum(duals[found.cover[p]], 0.0), MISSING))
+            (app, wish.rate(app, p), np.minimum(np.maximum(duals[found.cover[p]] / wish.length(p), 0.0), MISSING))
             for app, p in self.pairs
         ]
         cheapest = self.menus.price(self.ask, wanted)
@@ -142,28 +204,68 @@ class Search:
         undercut = np.where(reduced < 0, reduced * np.minimum(found.form.upper[: found.bought], 1e6), 0.0)
         ends = np.where(duals > 0, found.form.row_lower[: len(duals)], found.form.row_upper[: len(duals)])
         limits = float(np.sum(duals[duals != 0] * ends[duals != 0]))
-        bound = sum(value for value, _ in cheapest) + limits + float(undercut.sum())
-        return bound, sum(len(one) for one in self.menus.found.values()) > before
+        served = sum(value * wish.length(p) for (value, _), (_, p) in zip(cheapest, self.pairs, strict=True))
+        return served + limits + float(undercut.sum()), self.known > before
+
+    @property
+    def known(self) -> int:
+        """How many choices there are in all menus."""
+        return sum(len(one) for one in self.menus.found.values())
+
+    def centre(self, found: Relaxed) -> Floats:
+        """The prices at which machines are sold, as prices of rows."""
+        centre = np.zeros_like(found.duals)
+        for p in range(self.wish.periods):
+            centre[found.cover[p]] = self.lowest() * self.wish.length(p)
+        return centre
 
     def converge(self, gap: float) -> Relaxed:
-        """Prices and menus in turn until the bound meets the relaxed fleet."""
-        wish, best = self.wish, None
+        """Prices and menus in turn until the bound meets the relaxed fleet, or enough programs were asked."""
+        wish, best = self.wish, self.best
         while True:
             found = self.relaxed()
-            centre = np.zeros_like(found.duals)
-            for p in range(wish.periods):
-                centre[found.cover[p]] = self.lowest() * wish.hours
+            centre = self.centre(found)
             best = centre if best is None else best
             fresh = False
             for mixed in (MIXED, 0.0):
-                duals = mixed * best + (1 - mixed) * found.duals
-                bound, fresh = self.worth(found, (1 - CENTRE) * duals + CENTRE * centre)
-                if bound > self.bound:
-                    self.bound, best = bound, duals
+                duals = (1 - CENTRE) * (mixed * best + (1 - mixed) * found.duals) + CENTRE * centre
+                bound, fresh = self.worth(found, duals)
+                if bound > self.bound or self.best is None:
+                    self.bound, best = max(bound, self.bound), duals
+                    self.best = best
                 if fresh:
                     break
             self.rounds += 1
             self.ask.note(Event("fleet", detail=f"round {self.rounds}", value=found.value, bound=self.bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
-            if not fresh or closed or self.rounds >= wish.options.rounds:
+            enough = self.rounds >= wish.options.rounds or self.menus.asked >= wish.options.programs
+            if not fresh or closed or (enough and found.missing <= FEW):
                 return found
+
+    def lift(self, other: Search) -> None:
+        """The bound, and choices of every period, at the prices that were found for groups of them."""
+        if other is self or other.best is None:
+            return
+        found, grouped_rows = self.bare(), other.bare()
+        duals = np.zeros_like(found.duals)
+        for group, periods in enumerate(self.groups):
+            for p in periods:
+                share = self.wish.length(p) / other.wish.length(group)
+                duals[self.rows_of(found, p)] = share * other.best[other.rows_of(grouped_rows, group)]
+        bound, _ = self.worth(found, duals)
+        self.bound, self.rounds = max(self.bound, bound), other.rounds
+        self.ask.note(Event("fleet", detail="all periods", bound=self.bound))
+
+    def bare(self) -> Relaxed:
+        """The rows of the relaxed fleet without any choice."""
+        wish, m = self.wish, Builder("min", name="fleet, rows")
+        committed, rented, cover = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
+        form = m.build()
+        bought = int(rented[wish.periods - 1][-1]) + 1
+        none = np.zeros(len(form.row_lower))
+        return Relaxed(0.0, 0.0, none, np.zeros(len(committed)), form, cover, bought)
+
+    def rows_of(self, found: Relaxed, period: int) -> NDArray[np.int64]:
+        """Rows of a period: its machines, then its limits."""
+        first = int(found.cover[period][0])
+        return np.arange(first, first + len(self.wish.offers) + len(self.limits), dtype=np.int64)

@@ -12,7 +12,7 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.search import FEW, Fleet, Search
 from hetplan.problems.fleet.whole import best_fleet
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
@@ -98,13 +98,16 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasi
     from hetplan.problems.fleet.why import explained
 
     search = Search.of(wish, parts, ask)
-    if not search.begin():
+    like = search.like()
+    if not like.begin():
+        search.begin()
         return explained(search)
     for _ in range(MOST_RETRIES):
-        relaxed = search.converge(wish.options.gap / 3)
-        if relaxed.missing > 1e-6:
+        relaxed = like.converge(wish.options.gap / 3)
+        search.lift(like)
+        if relaxed.missing > FEW:
             return explained(search)
-        fleet = best_fleet(search, relaxed)
+        fleet = best_fleet(search, like, relaxed)
         if fleet is None:
             return explained(search)
         settled, refused = _settled(search, fleet)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.master import add_machines
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search
@@ -17,6 +18,11 @@ __all__ = ["best_fleet", "cost_of", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
+FEW_PAIRS = 72
+"""Up to so many applications and periods programs over whole menus are asked, too."""
+POLISHES = 2
+MORE = 1.5
+"""Programs that polish are so many times those that set the prices, in all."""
 
 
 def cost_of(wish: Wish, fleet: Fleet) -> float:
@@ -38,26 +44,76 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     return [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
 
 
-def best_fleet(search: Search, relaxed: Relaxed) -> Fleet | None:
-    """The cheapest whole fleet found from the menus: each hour by itself at committed counts near the relaxed ones.
+def best_fleet(search: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
+    """The cheapest whole fleet found from the menus: by descent, then by programs where that is not near the bound.
 
-    Where moves are limited, all hours are one program from the start.
+    `like` is the search over groups of periods that set the prices. Where moves are limited, all hours are one program
+    from the start.
     """
     wish, best, best_cost = search.wish, None, np.inf
     if wish.inputs.slo.limits.moves is not None and wish.periods > 1:
         return _together(search)
-    for committed in _tries(search, relaxed):
-        found = _hours(search, committed)
-        if found is None:
-            continue
+    for found in _descents(search, like, relaxed):
         cost = cost_of(wish, found)
         if cost < best_cost - 1e-9:
             best, best_cost = found, cost
-    if best is None or best_cost - search.bound > wish.options.gap * best_cost:
+
+    def near() -> bool:
+        return best is not None and best_cost - search.bound <= wish.options.gap * best_cost
+
+    if near() or (best is not None and len(search.pairs) > FEW_PAIRS):
+        return best
+    for committed in _tries(search, relaxed):
+        tried = _hours(search, committed)
+        if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
+            best, best_cost = tried, cost_of(wish, tried)
+    if not near() and len(search.pairs) <= FEW_PAIRS:
         together = _together(search)
         if together is not None and cost_of(wish, together) < best_cost - 1e-9:
             best = together
     return best
+
+
+def _descents(search: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
+    """Fleets by descent, the later ones with choices that were made for what the earlier ones commit."""
+    coarse = Descent(like, _hourly(like))
+    tried = [one for one in map(coarse.found, _tries(like, relaxed)) if one is not None]
+    if not tried:
+        return
+    committed = min(tried, key=lambda one: one[0])[1]
+    prices = _hourly(like)
+    if like is not search:
+        groups = {p: number for number, periods in enumerate(search.groups) for p in periods}
+        prices = prices[[groups[p] for p in range(search.wish.periods)]]
+    for _ in range(POLISHES + 1):
+        down = Descent(search, prices)
+        found = down.found(committed)
+        if found is None:
+            return
+        _, committed, taken = found
+        fleet = down.fleet(committed, taken)
+        if fleet is None:
+            return
+        yield fleet
+        wanted, known = [], search.known
+        for p, own in enumerate(taken):
+            for number, app in enumerate(search.wish.apps):
+                free = np.maximum(committed - (own.sum(axis=0) - own[number]), 0.0)
+                wanted.append((app, search.wish.rate(app, p), search.barred(search.wish.prices), free))
+        if search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
+            return
+        search.menus.beyond(search.ask, wanted)
+        if search.known == known:
+            return
+
+
+def _hourly(search: Search) -> Floats:
+    """Prices per hour of each period and offer, those of the best bound."""
+    bare, prices = search.bare(), np.zeros((search.wish.periods, len(search.wish.offers)))
+    for p in range(search.wish.periods):
+        duals = search.best if search.best is not None else search.centre(bare)
+        prices[p] = np.maximum(duals[bare.cover[p]], 0.0) / search.wish.length(p)
+    return prices
 
 
 def _tries(search: Search, relaxed: Relaxed) -> list[Floats]:

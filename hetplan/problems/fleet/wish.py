@@ -104,11 +104,19 @@ class Wish:
     """The same machines in all periods: planned as one."""
     only: Mapping[str, str] = field(default_factory=dict)
     """The one hardware that an application may use."""
+    spans: tuple[float, ...] = ()
+    """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
     @property
     def periods(self) -> int:
         """How many periods there are."""
+        if self.spans:
+            return len(self.spans)
         return 1 if self.flat else self.inputs.slo.horizon.periods
+
+    def length(self, period: int) -> float:
+        """How many hours a period is."""
+        return self.spans[period] if self.spans else self.hours
 
     @cached_property
     def place(self) -> Mapping[str, int]:

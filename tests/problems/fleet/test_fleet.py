@@ -160,6 +160,36 @@ def test_without_failures_and_commitments_hours_add_up() -> None:
     assert whole == pytest.approx(sum(cost(solved(wish(app(rate)))) for rate in rates) / 3)
 
 
+def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
+    profile = copy.deepcopy(PROFILE)
+    profile["offers"]["big-b"]["commit"] = {"term_s": 7200, "discount": 0.3}
+    rates, limits = [90.0, 40.0], {"survive": {"zones": 1, "keep": 0.8}}
+    slo = wish(app(rates), app([30.0, 70.0], small=0.9), periods=2, starts=False, limits=limits)
+    halves = copy.deepcopy(slo)
+    halves["horizon"] |= {"periods": 4, "period_s": 1800}
+    for one in halves["apps"].values():
+        one["demand"]["series"] = [rate for rate in one["demand"]["series"] for _ in range(2)]
+    turned = {**profile, "offers": dict(reversed(profile["offers"].items()))}
+    assert cost(solved(halves, profile)) == pytest.approx(cost(solved(slo, profile)))
+    assert cost(solved(slo, turned)) == pytest.approx(cost(solved(slo, profile)))
+
+
+def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = copy.deepcopy(PROFILE)
+    for name in ("a", "b"):
+        profile["offers"][f"small-{name}"]["commit"] = {"term_s": 3600, "discount": 0.45}
+    slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "keep": 0.5}})
+    least = solved(slo, profile)
+    monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
+    monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
+    monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
+    rough = solved(slo, profile)
+    assert cost(rough) >= cost(least) - 1e-9
+    bound = rough.claims[0].bound
+    assert bound is not None
+    assert 0.8 * cost(least) < bound <= cost(least) + 1e-9
+
+
 def test_commitments_pay_where_machines_run_all_day() -> None:
     profile = copy.deepcopy(PROFILE)
     profile["offers"]["big-a"]["commit"] = {"term_s": 86400, "discount": 0.5, "upfront": "1.2"}

@@ -1,0 +1,138 @@
+"""A whole fleet at once, by descent: what is committed changes by one machine while the bill falls.
+
+At given committed machines R each application in each period takes the choice that rents least beyond what the others
+leave of R, one application after the other until none changes. Choices are those of its rate or more in all orders of
+zones that are alike. Moves of R are a machine more, one less, or one for another. Work is counted, never timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.problems.fleet.alike import zone_orders
+from hetplan.problems.fleet.menus import Choice
+from hetplan.problems.fleet.search import Fleet, Search
+
+__all__ = ["Descent"]
+
+Floats = NDArray[np.float64]
+KEPT = 250
+"""So many choices of an application in a period are looked at: those that cost least at the prices found."""
+LOOKS = 60_000
+"""So many choices of menus are made in one descent."""
+SWEEPS = 4
+SLACK = 1e-9
+
+
+@dataclass
+class Descent:
+    """One descent over the periods of a search, at prices per hour of each period."""
+
+    search: Search
+    prices: Floats
+    menus: list[list[Floats]] = field(default_factory=list)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        """The menus of every period and application."""
+        wish, orders = self.search.wish, zone_orders(self.search.wish)
+        self.cost = np.where(self.search.barred(wish.prices) > wish.prices, 1e6, wish.prices)
+        self.pay = np.where(np.isfinite(wish.committed) & wish.commits, wish.committed, np.inf)
+        self.lengths = np.array([wish.length(p) for p in range(wish.periods)])
+        known = dict[tuple[str, float], Floats]()
+        for p in range(wish.periods):
+            self.menus.append([])
+            for app in wish.apps:
+                key = (app.name, wish.rate(app, p))
+                if key not in known:
+                    held = [choice.machines for choice in self.search.menus.of(app, p, wide=True)]
+                    closed = np.array(held, dtype=float)[:, np.array(orders)].reshape(-1, len(wish.offers))
+                    known[key] = np.unique(closed, axis=0)
+                machines = known[key]
+                refused = self.search.menus.refused
+                cheap = np.argsort(machines @ np.minimum(self.prices[p], self.cost), kind="stable")[:KEPT]
+                kept = [n for n in cheap if (*key, tuple(int(x) for x in machines[n])) not in refused]
+                self.menus[p].append(machines[kept])
+
+    def hour(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
+        """The least rent of a period and what each application takes, from what each took."""
+        menus, taken = self.menus[p], taken.copy()
+        total = taken.sum(axis=0)
+        for _ in range(SWEEPS):
+            changed = False
+            for number, menu in enumerate(menus):
+                others = total - taken[number]
+                self.looks += 1
+                rent = np.maximum(menu + (others - committed), 0.0) @ self.cost
+                best = int(np.argmin(rent))
+                if not np.array_equal(menu[best], taken[number]):
+                    now = float(np.maximum(total - committed, 0.0) @ self.cost)
+                    if rent[best] < now - SLACK:
+                        taken[number], total, changed = menu[best], others + menu[best], True
+            if not changed or len(menus) == 1:
+                break
+        return float(np.maximum(total - committed, 0.0) @ self.cost), taken
+
+    def at(self, committed: Floats, before: list[Floats]) -> tuple[float, list[Floats]]:
+        """What a fleet costs at these committed machines, and what each application takes in each period."""
+        sold = committed > 0
+        bill = float(self.pay[sold] @ committed[sold]) * float(self.lengths.sum())
+        taken = []
+        for p, length in enumerate(self.lengths):
+            rent, own = self.hour(p, committed, before[p])
+            bill += length * rent
+            taken.append(own)
+        return bill, taken
+
+    def found(self, committed: Floats) -> tuple[float, Floats, list[Floats]] | None:
+        """The fleet at the end of a descent from these committed machines: its bill, R, and x per period."""
+        if any(not len(menu) for menus in self.menus for menu in menus):
+            return None
+        first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
+        bill, taken = self.at(committed, first)
+        falls = True
+        while falls and self.looks < LOOKS:
+            falls = False
+            for other in self._near(committed):
+                less, own = self.at(other, taken)
+                if less < bill - SLACK * max(1.0, abs(bill)):
+                    bill, committed, taken, falls = less, other, own, True
+                    break
+                if self.looks >= LOOKS:
+                    break
+        return bill, committed, taken
+
+    def _near(self, committed: Floats) -> Iterator[Floats]:
+        sold = np.flatnonzero(np.isfinite(self.pay))
+        stock = np.array([offer.stock for offer in self.search.wish.offers])
+        steps = np.eye(len(committed))
+        for i in sold:
+            if committed[i] > 0:
+                yield committed - steps[i]
+            if committed[i] < stock[i]:
+                yield committed + steps[i]
+        for i in sold:
+            for j in sold:
+                if i != j and committed[i] > 0 and committed[j] < stock[j]:
+                    yield committed - steps[i] + steps[j]
+
+    def fleet(self, committed: Floats, taken: list[Floats]) -> Fleet | None:
+        """As a fleet, where every limit holds; its choices are in the menus from then on."""
+        wish, menus = self.search.wish, self.search.menus
+        choices, rented = dict[tuple[str, int], Choice](), list[tuple[int, ...]]()
+        for own in taken:
+            more = np.maximum(own.sum(axis=0) - committed, 0.0)
+            for limit in self.search.limits:
+                used = float(limit.total @ (committed + more) + limit.committed @ committed)
+                if not limit.lower - SLACK <= used <= limit.upper + SLACK:
+                    return None
+            rented.append(tuple(int(n) for n in more))
+        for p, own in enumerate(taken):
+            for number, app in enumerate(wish.apps):
+                machines = tuple(int(n) for n in own[number])
+                choices[app.name, p] = menus.add(app, wish.rate(app, p), machines)
+        return Fleet(tuple(int(n) for n in committed), choices, tuple(rented))
