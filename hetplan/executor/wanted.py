@@ -54,6 +54,7 @@ def wanted(
     placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
     _check_counts(workers, hosts)
     _check_names(plan, workers)
+    _check_calls(plan, workers)
     units: dict[str, Unit] = {}
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
@@ -101,6 +102,18 @@ def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
             raise InputError.one(
                 file="plan", path="$.workers", value=count, why=f"{what}: more than these hosts allow ({most})",
                 remedy="Plan for fewer, or raise limits.most_units in hosts.toml.",
+            )  # fmt: skip
+
+
+def _check_calls(plan: Plan, workers: Sequence[Worker]) -> None:
+    """Steps that are placed and are on no worker are calls of an API, which no router makes."""
+    for app, rule in plan.dispatch.items():
+        held = {load.node for worker in workers for load in worker.loads if load.app == app}
+        for node in sorted(getattr(rule, "placement", {}).keys() - held if held else ()):
+            raise InputError.one(
+                file="plan", path=f"$.dispatch.{app}.placement.{node}", value=getattr(rule, "placement", {})[node],
+                why="a call of an API is planned, verified and simulated, and the router makes none",
+                remedy="Measure and plan a process of your own that calls it as an operator on a machine.",
             )  # fmt: skip
 
 

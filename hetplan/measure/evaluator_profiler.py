@@ -102,8 +102,8 @@ class Setup:
     samples: tuple[int, ...] = ()
     seconds: float | None = None
     retry: bool = False
-    settled: Callable[[Runs], bool] | None = None
-    futile: Callable[[Runs], str] | None = None
+    settled: Callable[[Runs, int], bool] | None = None
+    futile: Callable[[Runs, int], str] | None = None
 
     @classmethod
     def of(
@@ -158,21 +158,24 @@ class Setup:
 class _Seen(Seen):
     """Scores with what each sample took, and how many were asked for again."""
 
-    def __init__(self, setup: Setup, rule: Rule, futile: Callable[[Runs], str] | None = None) -> None:
+    def __init__(
+        self, setup: Setup, rule: Rule, configuration: int, futile: Callable[[Runs, int], str] | None = None
+    ) -> None:
         super().__init__(replace(rule, low=setup.low, span=setup.high - setup.low), np.array(setup.shares))
         self._setup, self._futile, self.stopped = setup, futile, ""
+        self._configuration = configuration
         self._rows: list[tuple[float, ...]] = []
         self.again, self.again_why = 0, ""
 
     def goal(self) -> int:
         """How many samples there are to be when it is looked again."""
         if self._futile is not None and self.n and not (self.latest.decided and not self.rule.passes(self.latest.mean)):
-            self.stopped = self.stopped or self._futile(self.runs)
+            self.stopped = self.stopped or self._futile(self.runs, self._configuration)
         if self.stopped:
             return self.n
         if not self.latest.decided or not self.rule.passes(self.latest.mean) or self._setup.settled is None:
             return self.n + self.next_look()
-        if self.n >= self.rule.n_max or self._setup.settled(self.runs):
+        if self.n >= self.rule.n_max or self._setup.settled(self.runs, self._configuration):
             return self.n
         return min(self.rule.n_max, math.ceil(self.n * GROW))
 
@@ -232,7 +235,7 @@ class Profiler:
         if confirm:
             most = CONFIRM * rule.n_max
             rule = replace(rule, kind="betting", n_max=min(most, len(self.setup.samples) or most))
-        seen = _Seen(self.setup, rule, None if confirm else self.setup.futile)
+        seen = _Seen(self.setup, rule, configuration, None if confirm else self.setup.futile)
         known = deque(self.journal.samples(self.setup.app, knobs))
         used = {batch.get("index", batch["from"]) for batch in known}
         while (goal := seen.goal()) > seen.n:

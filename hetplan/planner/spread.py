@@ -172,9 +172,9 @@ class _Ray:
     def __init__(self, on: str, shared: Any) -> None:
         try:
             ray = import_module("ray")
-        except ImportError:
+        except ImportError as error:
             raise InputError.one(
-                file="--on", value=on, why="Ray is not installed here",
+                file="--on", value=on, why=f"Ray cannot be used here: {error}",
                 remedy="pip install ray, or use --jobs for processes of this machine.",
             ) from None  # fmt: skip
         self._ray = ray

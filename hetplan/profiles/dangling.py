@@ -11,7 +11,9 @@ from hetplan.profiles.profile import Profile
 
 __all__ = ["Dangling", "known_ids"]
 
-_SECTIONS = ("sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "pipelines")
+_SECTIONS = (
+    "sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "apis", "pipelines",
+)  # fmt: skip
 _SINGULAR = {
     "sources": "source",
     "metrics": "metric",
@@ -22,6 +24,7 @@ _SINGULAR = {
     "variants": "variant",
     "tables": "table",
     "engines": "engine",
+    "apis": "API",
     "pipelines": "pipeline",
 }
 _MOST_SUGGESTIONS = 40

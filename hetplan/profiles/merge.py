@@ -13,7 +13,7 @@ from hetplan.profiles.json_path import json_path, shortened
 __all__ = ["merge"]
 
 _BY_ID = frozenset(
-    {"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "pipelines"}
+    {"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "apis", "pipelines"}
 )
 _JOINED = frozenset({"requires", "links"})
 

@@ -22,6 +22,8 @@ def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:
     found.must_know("metrics", pipeline.metric, *at, "metric")
     for node_id, node in pipeline.nodes.items():
         found.must_know("tasks", node.task, *at, "nodes", node_id, "task")
+        for number, call in enumerate(node.calls):
+            found.must_know("apis", call.api, *at, "nodes", node_id, "calls", number, "api")
         if node.outcomes is not None:
             where: Steps = (*at, "nodes", node_id, "outcomes")
             found.must_know("sources", node.outcomes.source, *where, "source")
@@ -86,6 +88,10 @@ def check_tiers(found: Dangling) -> None:
         found.fault(("tiers",), list(tiers), "different tiers, from near to far", "Name each once.")
     for name, hardware in found.profile.hardware.items():
         known_tier(found, hardware.tier, "hardware", name, "tier")
+    for name, api in found.profile.apis.items():
+        known_tier(found, api.tier, "apis", name, "tier")
+        if name in tiers:
+            found.fault(("apis", name), name, "an API and a tier of one name", "Give the API another name.")
     for number, link in enumerate(found.profile.links):
         for end, tier in enumerate(link.between):
             known_tier(found, tier, "links", number, "between", end)

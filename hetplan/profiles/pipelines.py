@@ -22,8 +22,10 @@ from hetplan.profiles.fields import (
 )
 
 if TYPE_CHECKING:
+    from hetplan.profiles.apis import ApiCall as _ApiCall
     from hetplan.profiles.knobs import KnobSpace as _KnobSpace
 else:
+    _ApiCall = Annotated[Any, Later("hetplan.profiles.apis:ApiCall")]
     _KnobSpace = Annotated[Any, Later("hetplan.profiles.knobs:KnobSpace")]
 
 __all__ = ["Edge", "Node", "Outcomes", "PathQuality", "Pipeline"]
@@ -83,6 +85,7 @@ class Node(Model):
     share_law: Literal["flops", "batch"] = "flops"
     needs: dict[Key, Amount] = Field(default_factory=dict)
     outcomes: Outcomes | None = Field(default=None, description="what its answers come to, where what follows depends")
+    calls: tuple[_ApiCall, ...] = Field(default=(), description="at which levels of its knobs it is a call of an API")
 
     @model_validator(mode="after")
     def _does_something(self) -> Node:

@@ -24,11 +24,13 @@ from hetplan.profiles.fields import (
 from hetplan.profiles.tables import Table
 
 if TYPE_CHECKING:
+    from hetplan.profiles.apis import Api as _Api
     from hetplan.profiles.engines import Engine as _Engine
     from hetplan.profiles.fleet_fields import Commit as _Commit
     from hetplan.profiles.fleet_fields import Zone as _Zone
     from hetplan.profiles.pipelines import Pipeline as _Pipeline
 else:
+    _Api = Annotated[Any, Later("hetplan.profiles.apis:Api")]
     _Engine = Annotated[Any, Later("hetplan.profiles.engines:Engine")]
     _Commit = Annotated[Any, Later("hetplan.profiles.fleet_fields:Commit")]
     _Zone = Annotated[Any, Later("hetplan.profiles.fleet_fields:Zone")]
@@ -205,6 +207,7 @@ class Profile(Model):
     tasks: Named[Task] = Field(default_factory=dict)
     variants: Named[Variant] = Field(default_factory=dict)
     tables: Named[Table] = Field(default_factory=dict)
+    apis: Named[_Api] = Field(default_factory=dict)
     engines: Named[_Engine] = Field(default_factory=dict)
     pipelines: Named[_Pipeline] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)

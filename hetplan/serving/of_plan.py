@@ -104,6 +104,10 @@ def _system(
         _group(plan, inputs, worker, served, noise, services, notes, f"$.workers[{number}]")
         for number, worker in enumerate(workers)
     )
+    if inputs.profile.apis:
+        from hetplan.serving.calls import with_calls  # few plans call APIs
+
+        plan, workers, groups = with_calls(plan, inputs, period, workers, groups)
     routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
     links = tuple(_link(link) for link in inputs.profile.links)
     return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(notes))
@@ -220,8 +224,8 @@ def _load(
     given = services.get(load.id)
     if isinstance(given, Operator):
         shapes = {app: (len(points_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
-        each = np.array(given.each_ms)[:, None]
-        laws = {app: Service(each if each.size else np.full(shape, given.mean_ms)) for app, shape in shapes.items()}
+        each = {app: np.resize(given.each_ms or given.mean_ms, (samples_of(plan, inputs, app), 1)) for app in apps}
+        laws = {app: Service(each[app] if each[app].size else np.full(shapes[app], given.mean_ms)) for app in apps}
         return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
     if given is not None:
         return Load(services=dict.fromkeys(apps, given), **shared), 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
@@ -16,7 +16,15 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 
-__all__ = ["Operator", "input_bytes", "is_operator", "operators_of", "samples_of"]
+if TYPE_CHECKING:
+    from hetplan.profiles.apis import ApiCall
+
+__all__ = [
+    "Operator", "called_by", "input_bytes", "is_operator", "measured_of", "operators_of", "quality_at", "samples_of",
+]  # fmt: skip
+
+FAILURES = 4000
+"""Where calls of an API may fail, so many queries at least are drawn from: samples stand for several each."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +41,48 @@ class Operator:
 
 
 def samples_of(plan: Plan, inputs: Inputs, app_id: str) -> int:
-    """How many samples of an application took different times; 0 where none did, or it runs no operators."""
+    """How many samples of an application took different times; 0 where none did, or it runs no operators.
+
+    Where its calls may fail, samples stand for several queries each.
+    """
     if not is_operator(plan, app_id):
         return 0
-    return len(_measured(plan, inputs, app_id).get("runs", {}).get("input_bytes", ()))
+    count = len(measured_of(plan, inputs, app_id).get("runs", {}).get("input_bytes", ()))
+    failing = any(inputs.profile.apis[one.api].failures > 0 for one in called_by(plan, inputs, app_id).values())
+    return max(count, 1) * -(-FAILURES // max(count, 1)) if failing else count
+
+
+def called_by(plan: Plan, inputs: Inputs, app_id: str) -> dict[str, ApiCall]:
+    """The operators of an application that are calls of an API at the plan's knobs."""
+    rule, app = plan.dispatch.get(app_id), inputs.slo.apps.get(app_id)
+    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
+    if pipeline is None or not isinstance(rule, ChosenPlanDispatch):
+        return {}
+    found: dict[str, ApiCall] = {}
+    for name, node in pipeline.nodes.items():
+        for call in node.calls:
+            if name not in found and call.made(rule.knobs):
+                found[name] = call
+    return found
+
+
+def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:
+    """What an operator's answers count: the first of the last operators carries the accuracy of the whole pipeline.
+
+    A query of which a call is never answered scores the worst that there is.
+    """
+    app = inputs.slo.apps[app_id]
+    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+    inner = {edge.from_ for edge in pipeline.edges}
+    if node != next(one for one in pipeline.nodes if one not in inner):
+        return 1.0
+    mean, answered = float(measured_of(plan, inputs, app_id)["mean"]), 1.0
+    for call in called_by(plan, inputs, app_id).values():
+        answered *= 1.0 - inputs.profile.apis[call.api].given_up
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    low, high = metric.range if metric is not None else (0.0, 1.0)
+    worst = high if metric is not None and metric.better == "lower" else low
+    return mean if answered == 1.0 else answered * mean + (1.0 - answered) * worst
 
 
 def is_operator(plan: Plan, app_id: str | None) -> bool:
@@ -56,17 +102,15 @@ def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
         for load in worker.loads:
             if load.app is None or load.node is None or not is_operator(plan, load.app):
                 continue
-            app, entry = inputs.slo.apps[load.app], _measured(plan, inputs, load.app)
+            app, entry = inputs.slo.apps[load.app], measured_of(plan, inputs, load.app)
             pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
             slow = 1000.0 * _relative_time(inputs, app, hardware.tier, hardware.relative_time)
             if pipeline.nodes[load.node].share_law == "flops" and load.share is not None and load.share.gpu:
                 slow /= load.share.gpu
-            inner = {edge.from_ for edge in pipeline.edges}
-            last = next(node for node in pipeline.nodes if node not in inner)
             found[load.id] = Operator(
                 mean_ms=entry["seconds"][load.node] * slow,
                 bytes_out=float(entry["bytes"][load.node]),
-                quality=float(entry["mean"]) if load.node == last else 1.0,
+                quality=quality_at(plan, inputs, load.app, load.node),
                 each_ms=tuple(slow * s for s in entry.get("runs", {}).get("seconds", {}).get(load.node, ())),
             )
     return found
@@ -74,7 +118,7 @@ def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
 
 def input_bytes(plan: Plan, inputs: Inputs, app_id: str) -> float:
     """Bytes of a sample of an application, as measured."""
-    return float(_measured(plan, inputs, app_id).get("input_bytes", 0.0)) if is_operator(plan, app_id) else 0.0
+    return float(measured_of(plan, inputs, app_id).get("input_bytes", 0.0)) if is_operator(plan, app_id) else 0.0
 
 
 def _relative_time(inputs: Inputs, app: App, tier: str | None, stated: float | None) -> float:
@@ -84,7 +128,7 @@ def _relative_time(inputs: Inputs, app: App, tier: str | None, stated: float | N
     return stated or 1.0
 
 
-def _measured(plan: Plan, inputs: Inputs, app_id: str) -> Mapping[str, Any]:
+def measured_of(plan: Plan, inputs: Inputs, app_id: str) -> Mapping[str, Any]:
     """What was measured of the knobs that an application runs with."""
     knobs = dict(getattr(plan.dispatch.get(app_id), "knobs", {}))
     if inputs.measured is None:

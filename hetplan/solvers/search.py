@@ -75,6 +75,8 @@ class Search:
         self.form, self.make = form, make
         self.random = np.random.default_rng(seed)
         self.open: NDArray[np.bool_] = np.ones(len(form), dtype=bool)
+        if form.calls is not None and form.space is None:
+            self.open &= np.isfinite(form.called_all).ravel()
         self.best, self.best_value = -1, np.inf
         self.observed = 0
         self._front: list[tuple[int, tuple[float, ...]]] = []
@@ -354,9 +356,7 @@ class StructSearch(Search):
         if not self.form.aim.cheapest:
             score = likely * self._gain(predicted, latency)
         elif self.by_cost:
-            reference = (
-                self.best_value if np.isfinite(self.best_value) else REFERENCE * float(self.form.full_price.max())
-            )
+            reference = self.best_value if np.isfinite(self.best_value) else REFERENCE * self.form.dearest
             score = likely * np.maximum(reference - estimated_cost(self.form, predicted, latency), LEAST_GAIN)
         else:
             cost = self.beliefs.to_measure(predicted)
@@ -389,7 +389,7 @@ class StructSearch(Search):
         if "latency" in of:
             paid = _paid_seconds(form, predicted)
             slow = latency + paid * (1.0 / share - 1.0)
-            cost = np.broadcast_to(form.full_price[None, :] * share, slow.shape)
+            cost = np.broadcast_to(form.full_price[None, :] * share + calls_of(form), slow.shape)
         figures = {"quality": np.broadcast_to(-hoped[:, None], slow.shape), "cost": cost, "latency": slow}
         known = np.array([row for _, row in self._front]).reshape(-1, len(of))
         score, best = np.zeros(slow.shape), np.zeros(len(known))
@@ -438,7 +438,8 @@ class StructSearch(Search):
         bar = np.full(len(form.configurations), np.inf)
         for share in form.placed.shares if "latency" in of else (1.0,):
             slow = latency + paid * (1.0 / share - 1.0) if "latency" in of else latency
-            cost = form.full_price[None, :] * share if "latency" in of else estimated_cost(form, predicted, latency)
+            cost = estimated_cost(form, predicted, latency)
+            cost = form.full_price[None, :] * share + calls_of(form) if "latency" in of else cost
             figures = {"cost": np.broadcast_to(cost, slow.shape), "latency": slow}
             here = np.full(slow.shape, least)
             for row in known:
@@ -467,7 +468,12 @@ def estimated_cost(form: BlackBox, predicted: Predicted, latency: Vector) -> Vec
     full = form.full_price[None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(left > 0, root**2 / left, np.inf)
-    return np.asarray(np.clip(cost, min(form.placed.shares) * full, full))
+    return np.asarray(np.clip(cost, min(form.placed.shares) * full, full)) + calls_of(form)
+
+
+def calls_of(form: BlackBox) -> Vector:
+    """What the calls of every (configuration, placement) cost per hour; nothing of those that are not open."""
+    return np.where(np.isfinite(form.called_all), form.called_all, 0.0)
 
 
 def _affordable(form: BlackBox, cost: Vector) -> Vector:

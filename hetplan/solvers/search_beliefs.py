@@ -150,7 +150,9 @@ def _tail(form: BlackBox, found: Measured) -> float:
     if found.runs is None:
         return 1.0
     mean = form.latency_s(np.array([found.seconds]), np.array([found.bytes_out]), np.array([found.bytes_in]))[0]
-    return float(np.median(form.at_full(found) / np.maximum(mean, 1e-12)))
+    here = np.isfinite(form.called(found.configuration))
+    whole = form.at_full(found)[here] / np.maximum(mean[here], 1e-12)
+    return float(np.median(whole)) if np.isfinite(whole).all() else 1.0
 
 
 def _distinct(rows: Integers) -> tuple[Integers, Integers]:

@@ -321,6 +321,9 @@ class WideSearch(Search):
         wide = np.sqrt((spread**2 * seconds**2) @ (time**2).T) / np.maximum(seconds @ time.T, 1e-12) + LATENCY_SPREAD
         limit = max(form.limit_s, 1e-12)
         in_time = normal_below((np.log(limit) - np.log(np.maximum(latency, 1e-12))) / wide)
+        calls = np.zeros((1, 1)) if form.calls is None else form.calls.per_hour(kept, form.placements)
+        in_time = np.where(np.isfinite(calls), in_time, 0.0)
+        self._calls = np.where(np.isfinite(calls), calls, 0.0)
         full = in_time * self._worth(mean[near], gain[near], passes[near], (seconds, latency))
         place[near], score[near] = full.argmax(axis=1), full.max(axis=1)
         return score, place
@@ -344,6 +347,7 @@ class WideSearch(Search):
         left, full = form.limit_s - (latency - paid), form.full_price[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = np.clip(np.where(left > 0, root**2 / left, np.inf), min(form.placed.shares) * full, full)
+        cost = cost + self._calls
         budget, first = form.aim.budget, form.aim.of[0]
         pays = np.ones_like(cost) if np.isinf(budget) else normal_below((budget - cost) / (0.15 * max(budget, 1e-9)))
         if len(form.aim.of) > 1:
@@ -358,7 +362,7 @@ class WideSearch(Search):
     def _front_worth(self, mean: Vector, passes: Vector, cost: Vector, slow: Vector) -> Vector:
         of, form = self.form.aim.of, self.form
         if "latency" in of:
-            cost = np.broadcast_to(form.full_price[None, :] * self._share, slow.shape)
+            cost = np.broadcast_to(form.full_price[None, :] * self._share + self._calls, slow.shape)
         figures = {"quality": np.broadcast_to(-mean[:, None], slow.shape), "cost": cost, "latency": slow}
         known = np.array([row for _, row in self._front]).reshape(-1, len(of))
         score, best = np.zeros(slow.shape), np.zeros(len(known))

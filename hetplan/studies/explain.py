@@ -150,7 +150,10 @@ class _Around:
     asked: Asked
     spread: Spread
     counts: dict[str, int] = field(init=False)
+    program: Found = field(init=False)
     base: Found = field(init=False)
+    """What the plan is compared with: the program's answer, or the plan in full where its fleet is another one."""
+    how: Task = field(init=False)
 
     def __post_init__(self) -> None:
         self.counts = {}
@@ -159,11 +162,15 @@ class _Around:
                 self.counts[worker.offer] = self.counts.get(worker.offer, 0) + worker.count
 
     def said(self) -> Explanation:
-        (self.base,) = self._tried([{}])
+        (self.program,) = self._tried([{}])
+        self.base, self.how = self.program, {}
+        if self.asked.sizes and self.program["fleet"] != fleet_of(self.plan):
+            self.how = {"sized": True}
+            (self.base,) = self._tried([self.how])
         fewer = [offer for offer in self.counts if self._counted(offer)]
         absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
         others = self._tried(
-            [{"edits": [["profile", ["offers", one, "stock"], self.counts[one] - 1]]} for one in fewer]
+            [{**self.how, "edits": [["profile", ["offers", one, "stock"], self.counts[one] - 1]]} for one in fewer]
         )
         inputs, plan = self.asked.files.inputs, self.plan
         cost = bill(plan, inputs)
@@ -208,9 +215,10 @@ class _Around:
             alone = sum(one.hardware == kind for one in profile.offers.values()) == 1
             if alone and not self.asked.files.inputs.slo.limits.instances.get(kind):
                 forced.append(offer)
-        tasks = [{"edits": [["slo", ["limits", "instances", profile.offers[o].hardware], [1, None]]]} for o in forced]
+        least = [["slo", ["limits", "instances", profile.offers[one].hardware], [1, None]] for one in forced]
+        tasks = [{**self.how, "edits": [edit]} for edit in least]
         with_one = dict(zip(forced, self._tried(tasks), strict=True))
-        out = [offer for offer in offers if not _takes(self.base, offer)]
+        out = [offer for offer in offers if not _takes(self.program, offer)]
         prices = self._halved(out, "price", CHEAPEST)
         times = self._halved(out, "latency", FASTEST)
         for offer in offers:
@@ -257,7 +265,7 @@ class _Around:
 
     def _bounds(self) -> Iterator[Bound]:
         asked = list(self._limits())
-        answers = self._tried([{"edits": [edit]} for *_, edit in asked])
+        answers = self._tried([{**self.how, "edits": [edit]} for *_, edit in asked])
         for (name, now, step, unit, _), found in zip(asked, answers, strict=True):
             worse = self._worse(found)
             brings = None if worse is None else 0.0 - worse
@@ -294,9 +302,16 @@ class _Around:
                 yield f"{name}: quality", floor, -0.01, "", ["slo", steps, floor - 0.01]
 
     def _notes(self) -> Iterator[str]:
-        if self.base["fleet"] != fleet_of(self.plan):
-            other = fleet_text(self.base["fleet"])
-            yield f"the program alone takes {other}; what is said here is said of the program"
+        if self.program["fleet"] != fleet_of(self.plan):
+            other = fleet_text(self.program["fleet"])
+            if not self.how:
+                yield f"the program alone takes {other}; what is said here is said of the program"
+            else:
+                value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
+                yield f"without simulation {other} would do ({value}); plans are compared as simulation sizes them"
+                yield "prices and times at which others come in are those of the program without simulation"
+        if self.how and self.base["fleet"] != fleet_of(self.plan):
+            yield f"planned anew it is {fleet_text(self.base['fleet'])}"
         if any(not self._counted(offer) for offer in self.counts):
             yield "hosts that the profile lists are there already: fewer of them were not tried"
 

@@ -24,7 +24,9 @@ from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.verifier.facts import Facts
+from hetplan.verifier.calls import called, check_bill, failures, in_service, misplaced
+from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
 
@@ -46,6 +48,8 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         found += _machines(inputs, stated)
         found += _sums(plan, inputs, chosen)
         found += _means(plan, inputs, chosen)
+    if inputs.profile.apis:
+        found += check_bill(plan, inputs, cost_nanos=cost_nanos(gather(plan, inputs)))
     for app, rule in chosen.items():
         if rule.candidate is None:
             found += check_found(plan, inputs, app, rule)
@@ -258,6 +262,10 @@ def _operators(
         here = [
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
         ]
+        if wrong := misplaced(pipeline, rule, node, loads=len(here)):
+            yield Violation("operator", at, wrong)
+        if node in called(pipeline, rule.knobs):
+            continue
         times = sum(load.instances * worker.count for load, worker in here)
         if times != streams or not here:
             text = f"operator {node} runs {times} times, not {streams} times"
@@ -323,20 +331,26 @@ def _measured(
         return
     if app.quality is not None and not entry.get("passes"):
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
-    if abs(entry["mean"] - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
-        yield Violation("promise", "promises", f"quality of {name} is {entry['mean']:.9g}, not {said['quality']:.9g}")
+    quality = in_service(inputs, pipeline, rule.knobs, entry["mean"])
+    if abs(quality - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
+        yield Violation("promise", "promises", f"quality of {name} is {quality:.9g}, not {said['quality']:.9g}")
     try:
         samples = _samples(entry)
     except (LookupError, TypeError, AttributeError):
         yield Violation("unmeasured", at, f"what was recorded of the samples of {name} makes no sense")
         return
+    cases = failures(inputs, pipeline, rule.knobs)
     try:
-        each = sorted(1000.0 * _latency_s(inputs, app, rule, pipeline, one) for one in samples)
+        each = sorted(
+            (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples))
+            for one in samples
+            for more, likely in cases
+        )
     except LookupError as error:
         yield Violation("link", at, str(error))
         return
     for percentile, value in sorted(times.items()):
-        response = each[_rank(len(each), percentile / 100.0, chance) - 1]
+        response = _percentile(each, len(samples), percentile / 100.0, chance)
         if response > value * (1.0 + VALUE):
             text = f"response of {name} is {response:.9g} ms at p{percentile:g}, promised are {value:.9g}"
             yield Violation("promise", "promises", text)
@@ -357,6 +371,23 @@ def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+def _percentile(each: list[tuple[float, float]], samples: int, share: float, chance: float) -> float:
+    """The least time (of these, in order, with their weights) that so many samples bound the percentile by.
+
+    Where calls fail, what they weigh together is less than 1: the rest is never answered.
+    """
+    level = _rank(samples, share, chance) / samples if samples > 1 else share
+    whole = math.fsum(weight for _, weight in each)
+    if whole < share - VALUE:
+        return math.inf
+    reached = 0.0
+    for time, weight in each:
+        reached += weight
+        if reached >= min(level, whole) - 1e-12:
+            return time
+    return each[-1][0]
+
+
 def _rank(count: int, share: float, chance: float) -> int:
     """The first of `count` ordered samples that is above the quantile with this chance, else the last of them."""
     below = 0.0
@@ -371,22 +402,30 @@ def _rank(count: int, share: float, chance: float) -> int:
 
 
 def _latency_s(
-    inputs: Inputs, app: App, rule: ChosenPlanDispatch, pipeline: Pipeline, entry: Mapping[str, Any]
+    inputs: Inputs,
+    app: App,
+    rule: ChosenPlanDispatch,
+    pipeline: Pipeline,
+    entry: Mapping[str, Any],
+    more_ms: Mapping[str, float],
 ) -> float:
-    """The longest path through the operators."""
+    """The longest path through the operators, where calls take `more_ms` for what failed; they are at an API's tier."""
+    apis = inputs.profile.apis
+    where = {node: apis[place].tier if place in apis else place for node, place in rule.placement.items()}
     ends: dict[str, float] = {}
     while len(ends) < len(pipeline.nodes):
         for node in pipeline.nodes:
             before = [edge.from_ for edge in pipeline.edges if edge.to == node]
             if node in ends or any(other not in ends for other in before):
                 continue
-            tier = rule.placement[node]
+            tier = where[node]
             home = inputs.profile.tiers[0]
             arrivals = [
-                ends[other] + _link_s(inputs, app, rule.placement[other], tier, entry["bytes"][other])
-                for other in before
+                ends[other] + _link_s(inputs, app, where[other], tier, entry["bytes"][other]) for other in before
             ] or [_link_s(inputs, app, home, tier, entry.get("input_bytes", 0.0))]
-            time = entry["seconds"][node] * _relative_time(inputs, app, tier)
+            time = entry["seconds"][node] + more_ms.get(node, 0.0) / 1000.0
+            if rule.placement[node] not in apis:
+                time = entry["seconds"][node] * _relative_time(inputs, app, tier)
             if pipeline.nodes[node].share_law == "flops":
                 time /= rule.share.get(node, 1.0)
             ends[node] = max(arrivals) + time

@@ -291,11 +291,14 @@ def _machines(facts: Facts) -> Iterator[Violation]:
     for app, rule in facts.plan.dispatch.items():
         if not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None:
             continue
-        mine = {seat.load.node: seat for seat in facts.seats.values() if seat.load.app == app}
+        mine: dict[str | None, list[str]] = defaultdict(list)
+        for seat in facts.seats.values():
+            if seat.load.app == app:
+                mine[seat.load.node] += [seat.worker.id] * seat.load.instances
         wanted: dict[str, list[str]] = defaultdict(list)
         for node, tier in rule.placement.items():
             if node in mine and (node in rule.share or tier in rule.machines):
-                wanted[tier].append(mine[node].worker.id)
+                wanted[tier] += mine[node]
         for tier in sorted(wanted.keys() | rule.machines.keys()):
             here, said = wanted.get(tier, []), rule.machines.get(tier, ())
             if len(here) != len(said):
@@ -335,6 +338,7 @@ _SAYS_OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("compound", "response_ms"): ("<=", ("no-queueing", "measured")),
     ("compound", "quality"): ("=", ("measured",)),
     **{("compound", name): ("=", _ARITHMETIC) for name in ("goodput", "served", "candidates_per_hour")},
+    **{("compound", name): ("=", _ARITHMETIC) for name in ("cost_per_query", "calls_per_query")},
 }
 
 

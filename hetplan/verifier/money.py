@@ -75,6 +75,10 @@ def cost_nanos(facts: Facts) -> int | None:
         if cost is None:
             return None
         total[worker.period] += cost
+    if facts.inputs.profile.apis:
+        from hetplan.verifier.calls import hourly_nanos  # few profiles have APIs
+
+        return max(total.values()) + hourly_nanos(facts.plan, facts.inputs)
     return max(total.values())
 
 

@@ -47,9 +47,9 @@ _OF_PLAN = frozenset({"servers", "cost_per_hour"})
 _OWN_OF_PLAN = {
     "pipeline": frozenset({"moves"}),
     "variants": frozenset({"gross_cost_per_hour", "net_cost_per_hour"}),
-    "compound": frozenset({"goodput", "served", "candidates_per_hour"}),
+    "compound": frozenset({"goodput", "served", "candidates_per_hour", "cost_per_query"}),
 }
-_OWN_OF_APP = {"compound": frozenset({"rounds_unserved"})}
+_OWN_OF_APP = {"compound": frozenset({"rounds_unserved", "calls_per_query"})}
 _SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served", "ttft_ms", "tpot_ms"})
 """What simulation, measurement or a model of queues says of an application, and arithmetic does not."""
 

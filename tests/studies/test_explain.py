@@ -124,3 +124,23 @@ def test_equal_machines_are_one_row_and_one_plan_is_nothing_to_compare(small: Fi
     assert own == (worker.count, worker.count + 1)
     with pytest.raises(InputError, match="two plans"):
         hp.compare_plans({"a": plan})
+
+
+def test_a_fleet_that_only_simulation_asks_for_is_compared_with_sized_fleets(small: Files) -> None:
+    profile, slo = small
+    slo["apps"]["web"]["demand"]["rate_qps"] = 118
+    plan = hp.solve(profile, slo).require()
+    program = made(profile, slo)
+    assert bill_of(plan) > bill_of(program), "the case shows nothing where the program's fleet will do"
+    found = hp.explain(plan, profile, slo)
+    assert found.value == pytest.approx(bill_of(plan))
+    assert "without simulation" in " ".join(found.notes)
+    for one in found.others:
+        fewer = {**profile["offers"][one.without_one_of], "stock": found.fleet[one.without_one_of] - 1}
+        again = hp.solve({**profile, "offers": {**profile["offers"], one.without_one_of: fewer}}, slo)
+        assert one.cost_per_hour == (None if again.plan is None else pytest.approx(bill_of(again.plan)))
+    assert all(one.brings is None or one.brings >= 0 for one in found.bounds)
+
+
+def bill_of(plan: hp.Plan) -> float:
+    return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")

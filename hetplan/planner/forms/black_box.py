@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
+from hetplan.planner.forms.calls import Calls, Cases, Runs, quantile
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.space import Space
 from hetplan.planner.tolerances import VALUE
@@ -92,18 +93,6 @@ def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
     high = int(np.searchsorted(below[:-1], confidence)) + 1
     low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
     return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample."""
-
-    seconds: Vector
-    bytes_out: Vector
-    bytes_in: Vector
-
-    def __len__(self) -> int:
-        return len(self.bytes_in)
 
 
 @dataclass(frozen=True)
@@ -210,6 +199,7 @@ class BlackBox(Form[int]):
     `aim` seeks another figure, the best of that within these limits and the budget (of several, of the first).
     Where not all settings are allowed, or they are too many to be listed, `space` says which there are; then a plan is
     the number of its row in `space` x placements + placement. `alike` are knobs of the same levels.
+    Places from `calls.first` on are APIs, and `calls` says which settings make which operators a call.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
     relied upon.
@@ -244,6 +234,7 @@ class BlackBox(Form[int]):
     aim: Aim = Aim()
     space: Space | None = None
     alike: tuple[tuple[int, ...], ...] = ()
+    calls: Calls | None = None
     journal: dict[int, Measured] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -314,6 +305,27 @@ class BlackBox(Form[int]):
         paid = np.array([operator.paid for operator in self.operators])
         return np.asarray(self.placed.price[self.placements] * paid)
 
+    def called(self, configuration: int) -> Vector:
+        """Per placement what the calls of a configuration cost per hour; infinite where it does not run there."""
+        if self.calls is None:
+            return np.zeros(len(self.placements))
+        return np.asarray(self.calls.per_hour(np.array([Space(self.levels).row(configuration)]), self.placements)[0])
+
+    @cached_property
+    def called_all(self) -> Vector:
+        """The same of every configuration, where they are listed."""
+        if self.calls is None:
+            return np.zeros((1, 1))
+        return self.calls.per_hour(self.configurations, self.placements)
+
+    def rows(self, found: Measured) -> Runs:
+        """What each sample of a configuration took, with what its calls may take more."""
+        return self.tried(found.rows, found.configuration)
+
+    def tried(self, runs: Runs, configuration: int) -> Runs:
+        """The same, of samples."""
+        return runs if self.calls is None else self.calls.tried(runs, Space(self.levels).row(configuration))
+
     @cached_property
     def full_price(self) -> Vector:
         """Per placement the price per hour of whole devices."""
@@ -325,10 +337,11 @@ class BlackBox(Form[int]):
 
     def at_full(self, found: Measured) -> Vector:
         """The latency of a measured configuration under each placement, with whole devices."""
-        rows = found.rows
-        return self.judged(self.latency_s(rows.seconds, rows.bytes_out, rows.bytes_in))
+        rows = self.rows(found)
+        whole = self.judged(self.latency_s(rows.seconds, rows.bytes_out, rows.bytes_in), rows.cases)
+        return whole if self.calls is None else np.where(np.isfinite(self.called(found.configuration)), whole, np.inf)
 
-    def judged(self, each: Vector, *, least: bool = False) -> Vector:
+    def judged(self, each: Vector, cases: Cases | None = None, *, least: bool = False) -> Vector:
         """What is compared with `limit_s`, of latencies by sample (along the first axis).
 
         Of each wish the percentile at the upper end of its interval (the lower one for `least`), scaled to `limit_s`;
@@ -339,17 +352,20 @@ class BlackBox(Form[int]):
             return np.asarray(each[0])
         found = np.zeros(each.shape[1:])
         for share, limit in self.wishes or ((0.5, self.limit_s),):
-            value = self.bound(each, share, least=least)
+            value = self.bound(each, share, cases, least=least)
             scale = self.limit_s / limit if math.isfinite(limit) else 1.0
             found = found if value is None else np.maximum(found, value * scale)
         return found
 
-    def bound(self, each: Vector, share: float, *, least: bool = False) -> Vector | None:
+    def bound(self, each: Vector, share: float, cases: Cases | None = None, *, least: bool = False) -> Vector | None:
         """What a percentile of latencies is at most, or at least; at most their largest, where too few bound it."""
         if len(each) == 1:
             return np.asarray(each[0])
-        low, high = ranks(len(each), share, self.confidence)
-        at = low if least else min(high, len(each))
+        count = len(each) if cases is None else cases.samples
+        low, high = ranks(count, share, self.confidence)
+        at = low if least else min(high, count)
+        if cases is not None and (at or count == 1):
+            return quantile(each, cases, share if count == 1 else at / count, share)
         return np.asarray(np.partition(each, at - 1, axis=0)[at - 1]) if at else None
 
     def sure(self, found: Measured) -> bool:
@@ -358,12 +374,13 @@ class BlackBox(Form[int]):
             ranks(found.samples, p, self.confidence)[1] <= found.samples for p, _ in self.wishes
         )
 
-    def settled(self, runs: Runs) -> bool:
+    def settled(self, runs: Runs, configuration: int) -> bool:
         """Whether so many samples say of some placement that it is in time, or of all that they are not."""
-        each = self.latency_s(runs.seconds, runs.bytes_out, runs.bytes_in)
+        rows, here = self.tried(runs, configuration), np.isfinite(self.called(configuration))
+        each = self.latency_s(rows.seconds, rows.bytes_out, rows.bytes_in)[:, here]
         enough = all(ranks(len(runs), share, self.confidence)[1] <= len(runs) for share, _ in self.wishes)
-        in_time = enough and bool((self.judged(each) <= self.limit_s).any())
-        return in_time or bool((self.judged(each, least=True) > self.limit_s).all())
+        in_time = enough and bool((self.judged(each, rows.cases) <= self.limit_s).any())
+        return in_time or bool((self.judged(each, rows.cases, least=True) > self.limit_s).all())
 
     def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the least cost of a measured configuration within the limit, where that may be the least.
@@ -376,7 +393,7 @@ class BlackBox(Form[int]):
             return costs
         in_time = np.flatnonzero(self.at_full(found) <= self.limit_s)
         least = least_shares(self, found)
-        bound = (np.where(self.price > 0, least, 0.0) * self.price).sum(axis=1)
+        bound = (np.where(self.price > 0, least, 0.0) * self.price).sum(axis=1) + self.called(configuration)
         best = np.inf
         for placement in in_time[np.argsort(bound[in_time], kind="stable")]:
             if bound[placement] >= below or bound[placement] > best * (1 + 1e-9):
@@ -433,6 +450,12 @@ class BlackBox(Form[int]):
                 if cost <= self.aim.budget * (1 + SLIP):
                     rows.append((int(placement), tuple(known[name] for name in self.aim.of)))
         return unbeaten(rows)
+
+    @property
+    def dearest(self) -> float:
+        """What a setting costs at most, on whole devices."""
+        calls = self.called_all if self.space is None else np.zeros(1)
+        return float(self.full_price.max() + np.where(np.isfinite(calls), calls, 0.0).max())
 
     @property
     def failed(self) -> Sequence[Measured]:
@@ -499,7 +522,7 @@ def least_shares(form: BlackBox, measured: Measured, which: NDArray[np.int64] | 
 
     No combination within the limit has a lower one. It is infinite where even whole devices are too slow.
     """
-    where, price, rows = form.placements[which], form.price[which], measured.rows
+    where, price, rows = form.placements[which], form.price[which], form.rows(measured)
     base = rows.seconds[:, None, :] * form.placed.relative_time[where][None, :, :]
     limit = form.limit_s * (1 + SLIP)
     least = np.ones(where.shape)
@@ -507,21 +530,22 @@ def least_shares(form: BlackBox, measured: Measured, which: NDArray[np.int64] | 
         for share in sorted(set(form.placed.shares) - {1.0}, reverse=True):
             slower = base.copy()
             slower[:, :, o] /= share if operator.by_share else 1.0
-            in_time = form.judged(form.finish(slower, rows.bytes_out, rows.bytes_in, where)) <= limit
+            in_time = form.judged(form.finish(slower, rows.bytes_out, rows.bytes_in, where), rows.cases) <= limit
             least[(price[:, o] > 0) & in_time, o] = share
-    least[form.judged(form.finish(base, rows.bytes_out, rows.bytes_in, where)) > limit] = np.inf
+    least[form.judged(form.finish(base, rows.bytes_out, rows.bytes_in, where), rows.cases) > limit] = np.inf
+    least[~np.isfinite(form.called(measured.configuration)[which])] = np.inf
     return least
 
 
 def _latency(form: BlackBox, measured: Measured, placement: int, shares: Vector) -> Vector:
     """End to end under each row of shares (of the priced operators)."""
-    where, rows = np.repeat(form.placements[placement : placement + 1], len(shares), axis=0), measured.rows
+    where, rows = np.repeat(form.placements[placement : placement + 1], len(shares), axis=0), form.rows(measured)
     slow = np.ones((len(shares), len(form.operators)))
     for column, o in enumerate(priced(form, placement)):
         if form.operators[o].by_share:
             slow[:, o] = 1.0 / shares[:, column]
     compute = rows.seconds[:, None, :] * (form.placed.relative_time[where] * slow)[None, :, :]
-    return form.judged(form.finish(compute, rows.bytes_out, rows.bytes_in, where))
+    return form.judged(form.finish(compute, rows.bytes_out, rows.bytes_in, where), rows.cases)
 
 
 def _choices(form: BlackBox, measured: Measured, placement: int, least: Vector | None) -> tuple[tuple[float, ...], ...]:
@@ -539,12 +563,12 @@ def _within(
     Latency only grows as a share falls: one is minimal where a step down of any single operator is too slow. Where
     there are too many to be tried, the only one is trimmed greedily.
     """
-    price = form.price[placement][priced(form, placement)]
+    price, calls = form.price[placement][priced(form, placement)], form.called(measured.configuration)[placement]
     choices = _choices(form, measured, placement, least)
-    if math.prod(map(len, choices)) > min(MOST_COMBINATIONS, MOST_TIMES // len(measured.rows)):
+    if math.prod(map(len, choices)) > min(MOST_COMBINATIONS, MOST_TIMES // len(form.rows(measured))):
         shares = trimmed(form, measured, placement)
         only = np.zeros((0, price.size)) if shares is None else shares[None, :]
-        return only, only @ price, np.ones(len(only), dtype=bool)
+        return only, only @ price + calls, np.ones(len(only), dtype=bool)
     grid = _grid(choices)
     fits = _latency(form, measured, placement, grid) <= form.limit_s * (1 + SLIP) if len(grid) else np.zeros(0, bool)
     cube = fits.reshape([len(shares) for shares in choices])
@@ -554,7 +578,7 @@ def _within(
         lower = list(upper)
         upper[axis], lower[axis] = slice(None, -1), slice(1, None)
         minimal[tuple(upper)] &= ~cube[tuple(lower)]
-    return grid[fits], grid[fits] @ price, minimal.ravel()[fits]
+    return grid[fits], grid[fits] @ price + calls, minimal.ravel()[fits]
 
 
 def cheapest(form: BlackBox, measured: Measured, placement: int, least: Vector | None = None) -> tuple[float, Vector]:
@@ -586,7 +610,9 @@ def traded(form: BlackBox, measured: Measured, placement: int) -> tuple[Vector, 
     if len(inside) == 1 and inside.size:
         # One that was trimmed greedily, of too many: whole devices are the other end.
         inside = np.unique(np.concatenate([inside, np.ones((1, inside.shape[1]))]), axis=0)
-        dollars = inside @ form.price[placement][priced(form, placement)]
+        dollars = (
+            inside @ form.price[placement][priced(form, placement)] + form.called(measured.configuration)[placement]
+        )
     latency = _latency(form, measured, placement, inside) if len(inside) else np.zeros(0)
     order = np.lexsort((inside.sum(axis=1), latency, dollars))
     faster = latency[order] < np.concatenate([[np.inf], np.minimum.accumulate(latency[order])[:-1]]) - SLIP

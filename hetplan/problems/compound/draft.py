@@ -19,6 +19,7 @@ from hetplan.serving.loads import worker_price
 __all__ = ["draft"]
 
 MOST_SHOWN = 10
+HOUR_S = 3600.0
 
 
 def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
@@ -76,6 +77,8 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
             continue
         place = {tier: iter(machines) for tier, machines in chosen.machines.items()}
         for node, tier in way.found.placement.items():
+            if tier in asked.inputs.profile.apis:
+                continue
             share = way.found.share.get(node)
             own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
             pipeline = asked.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
@@ -146,9 +149,14 @@ def _promises(
         Promise(quantity="goodput", relation="=", value=goodput, model="no-queueing"),
         Promise(quantity="served", relation="=", value=float(len(served)), model="no-queueing"),
     ]
-    if workers:
-        value = _cost(asked, workers)
+    calls = {query.app_id: way.found.per_query for query, way, _ in served if way.found is not None}
+    if workers or any(calls.values()):
+        rates = {query.app_id: stated_qps(query.app) for query, _, _ in served}
+        value = _cost(asked, workers) + HOUR_S * sum((rates[name] or 0.0) * each for name, each in calls.items())
         promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
+        if any(calls.values()) and (queries := HOUR_S * sum(rate or 0.0 for rate in rates.values())):
+            value = value / queries
+            promises.append(Promise(quantity="cost_per_query", relation="=", value=value, model="no-queueing"))
     stated = [_stated(query, way) for query, way, _ in served]
     if any(stated):
         value = float(sum(stated))
@@ -156,6 +164,11 @@ def _promises(
     for query, way, _ in served:
         if way.found is not None:
             promises += _of_found(query, way)
+            if value := way.found.per_query:
+                one = Promise(
+                    app=query.app_id, quantity="calls_per_query", relation="=", value=value, model="no-queueing"
+                )
+                promises.append(one)
     promises += [
         Promise(
             app=query.app_id,

@@ -30,15 +30,16 @@ class Early:
     form: BlackBox | None = None
     _least: dict[int, float] = field(default_factory=dict, repr=False)
 
-    def __call__(self, runs: Runs) -> str:
+    def __call__(self, runs: Runs, configuration: int) -> str:
         """Why no more samples are needed."""
         form = self.form
         if form is None or not np.isfinite(best := self._best(form)):
             return ""
-        each = form.latency_s(runs.seconds, runs.bytes_out, runs.bytes_in)
-        if (form.judged(each, least=True) > form.limit_s).all():
+        rows, here = form.tried(runs, configuration), np.isfinite(form.called(configuration))
+        each = form.latency_s(rows.seconds, rows.bytes_out, rows.bytes_in)[:, here]
+        if (form.judged(each, rows.cases, least=True) > form.limit_s).all():
             return "it is late wherever it runs"
-        if self.alone and form.aim.cheapest and _least_cost(form, runs) >= best:
+        if self.alone and form.aim.cheapest and _least_cost(form, runs, configuration) >= best:
             return f"it is no cheaper than {best:.6g} per hour, which complies"
         return ""
 
@@ -50,12 +51,12 @@ class Early:
         return min(self._least.values(), default=np.inf)
 
 
-def _least_cost(form: BlackBox, runs: Runs) -> float:
+def _least_cost(form: BlackBox, runs: Runs, configuration: int) -> float:
     """The least that a configuration may cost: with every operator as fast as its mean or its median sample."""
     fast = [np.minimum(held.mean(axis=0), np.median(held, axis=0)) for held in (runs.seconds, runs.bytes_out)]
     arrives = float(min(runs.bytes_in.mean(), np.median(runs.bytes_in)))
     found = Measured(
-        -1, passes=True, verdict=Verdict.PASS, samples=len(runs), seconds=tuple(fast[0].tolist()),
+        configuration, passes=True, verdict=Verdict.PASS, samples=len(runs), seconds=tuple(fast[0].tolist()),
         bytes_out=tuple(fast[1].tolist()), bytes_in=arrives,
     )  # fmt: skip
-    return float(replace(form, journal={-1: found}).costs(-1).min())
+    return float(replace(form, journal={configuration: found}).costs(configuration).min())

@@ -12,12 +12,15 @@ import numpy as np
 
 from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
+from hetplan.planner.forms.calls import Calls
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.forms.space import Rule, Space
 from hetplan.problems import ladder
+from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
+from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice, Plan
@@ -72,6 +75,9 @@ class Sought:
     aim: Aim = field(default_factory=Aim)
     free: bool = False
     """No accuracy is asked for: the target is the worst that there can be."""
+    calls: Calls | None = None
+    """Which settings make which operators calls of APIs (`apis`); these are the last of `tiers`."""
+    apis: Mapping[str, Api] = field(default_factory=dict, compare=False)
 
     @property
     def streams(self) -> int:
@@ -88,6 +94,11 @@ class Sought:
         """Which knobs have levels in an order: numbers, rising or falling."""
         names = () if self.pipeline.space is None else self.pipeline.space.unordered
         return tuple(name not in names and _in_order(levels) for name, levels in self.pipeline.levels.items())
+
+    def lowered(self, configuration: int, accuracy: float) -> float:
+        """An accuracy as it is in service: a query of which a call is never answered scores the worst there is."""
+        lost = 0.0 if self.calls is None else self.calls.lost(Space(self.levels).row(configuration))
+        return accuracy if lost == 0.0 else (1.0 - lost) * accuracy + lost * self.span[1 if self.lower else 0]
 
     @property
     def space(self) -> Space:
@@ -178,6 +189,7 @@ class Sought:
             aim=self.aim,
             space=self.space if self.wide else None,
             alike=self.alike,
+            calls=self.calls,
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
@@ -238,6 +250,7 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     wish, tiers = read_wish(inputs, faults), read_tiers(inputs, faults)
     queries, totals, notices = read_queries(inputs, tiers, options, faults, start)
     sought = read_sought(inputs, tiers, faults, wish)
+    totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
         totals = {**totals, BUDGET: wish.budget}
     if len({one.lower for one in sought}) > 1 and "quality" in wish.of:
@@ -294,21 +307,24 @@ def _sought(
             faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
+    check_calls(inputs, app_id, app, pipeline_id, faults)
     wanted = _targets(inputs, at, app, pipeline, wish, faults)
     if faults.found or wanted is None:
         return None
-    mine = _own_device(app, tiers)
+    mine, apis = _own_device(app, tiers), api_places(pipeline)
     order = _order(pipeline)
     placed = _placed(inputs, app_id, app, mine, pipeline, faults)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     target, limit_s, free = wanted
     wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in response_targets(app))
     return None if placed is None else Sought(
-        app_id, app, pipeline_id, pipeline, order, mine, placed, limit_s, wishes or ((0.5, math.inf),), target,
+        app_id, app, pipeline_id, pipeline, order, (*mine, *apis), with_apis(placed, mine, apis, inputs), limit_s,
+        wishes or ((0.5, math.inf),), target,
         metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
         metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(pipeline, order, mine, (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        _placements(pipeline, order, (mine, apis), (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        calls_of(inputs, app, pipeline, order, len(mine)), inputs.profile.apis,
     )  # fmt: skip
 
 
@@ -389,12 +405,12 @@ def _placed(
 def _placements(
     pipeline: Pipeline,
     order: tuple[str, ...],
-    tiers: tuple[Tier, ...],
+    places: tuple[tuple[Tier, ...], tuple[Tier, ...]],
     names: tuple[str, str],
     faults: Faults,
 ) -> np.ndarray:
-    """Every tier for every operator that one machine of it has room for."""
-    app_id, pipeline_id = names
+    """Every tier for every operator that one machine of it has room for, and the APIs that it may be a call of."""
+    (app_id, pipeline_id), (tiers, apis) = names, places
     smallest = min(pipeline.share_grid, default=0.125)
     allowed = []
     for name in order:
@@ -406,7 +422,8 @@ def _placements(
             remedy = "Lower what it needs, or add a larger machine."
             faults.in_profile(f"$.pipelines.{pipeline_id}.nodes.{name}.needs", why, remedy)
             fits = [0]
-        allowed.append(fits)
+        called = {call.api for call in pipeline.nodes[name].calls}
+        allowed.append([*fits, *(len(tiers) + k for k, api in enumerate(apis) if api.name in called)])
     placements = math.prod(len(fits) for fits in allowed)
     if placements > MOST_PLACEMENTS:
         why = f"{app_id} may be placed in {placements} ways; {MOST_PLACEMENTS} are the most"

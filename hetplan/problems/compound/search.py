@@ -27,6 +27,8 @@ from hetplan.planner.forms.black_box import (
     traded,
     unbeaten,
 )
+from hetplan.planner.forms.calls import Cases
+from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
@@ -195,7 +197,7 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
 
     Where more is sought than the least cost, those of every configuration, spread over what they come to.
     """
-    trusted = _trusted(form)
+    trusted = _trusted(form, sought)
     if form.aim.cheapest:
         return _cheapest_ways(form, sought, trusted, most)
     ways: list[Way] = []
@@ -240,7 +242,7 @@ def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measure
     weight = 1.0 if sought.app.weight is None else sought.app.weight
     least = {c: least_shares(form, found) for c, found in trusted.items()}
     # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
-    bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) for c in trusted}
+    bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) + form.called(c) for c in trusted}
     places = sorted(
         (float(bounds[c][p]), c, int(p)) for c in trusted for p in np.flatnonzero(np.isfinite(least[c]).all(axis=1))
     )
@@ -258,7 +260,7 @@ def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measure
     return ways[:most]
 
 
-def _trusted(form: BlackBox) -> dict[int, Measured]:
+def _trusted(form: BlackBox, sought: Sought) -> dict[int, Measured]:
     """Configurations that pass and have a placement in time; doubtful ones only where no other is.
 
     The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly: an
@@ -268,6 +270,7 @@ def _trusted(form: BlackBox) -> dict[int, Measured]:
         c: found
         for c, found in form.journal.items()
         if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
+        if found.mean == (seen := sought.lowered(c, found.mean)) or form.orient(seen) >= form.orient(form.target)
     }
     sure = {
         c: found
@@ -292,19 +295,25 @@ def _way(
             share[name] = share_of.get(name, 1.0)
             size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-        demand.update({kind: amount * sought.streams for kind, amount in size.items()})
+        # What an operator needs, it does not need where it is a call.
+        demand.update({} if tier.name in sought.apis else {k: a * sought.streams for k, a in size.items()})
         items += [] if tier.own else _items(tier, name, size, sought.streams)
-    rows, where = found.rows, form.placements[placement : placement + 1]
+    knobs = sought.knobs(c)
+    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs))
+    rows, where = form.rows(found), form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
+    ends = _interval(found)
     made = Found(
-        knobs=sought.knobs(c), placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
-        latency_s=float(form.judged(each)[0]), accuracy=found.mean, se=found.se, samples=found.samples,
-        verdict=str(found.verdict), price=price, streams=sought.streams,
-        interval=_interval(found), top=sought.span[0 if sought.lower else 1],
-        at=tuple((100.0 * share, *_ends(form, each, share)) for share, _ in form.wishes),
+        knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
+        latency_s=float(form.judged(each, rows.cases)[0]), accuracy=sought.lowered(c, found.mean), se=found.se,
+        samples=found.samples, verdict=str(found.verdict), price=price, streams=sought.streams,
+        interval=(sought.lowered(c, ends[0]), sought.lowered(c, ends[1])), top=sought.span[0 if sought.lower else 1],
+        per_query=per_query(sought.apis, sought.pipeline, knobs),
+        at=tuple((100.0 * share, *_ends(form, each, share, rows.cases)) for share, _ in form.wishes),
     )  # fmt: skip
-    return Way(demand, tuple(items), price=_paid(sought, tiers, share), weight=weight, found=made)
+    paid = _paid(sought, tiers, share) + float(form.called(c)[placement]) * sought.streams
+    return Way(demand, tuple(items), price=paid, weight=weight, found=made)
 
 
 def _items(tier: Tier, name: str, size: Mapping[str, float], streams: int) -> list[Item]:
@@ -323,9 +332,9 @@ def _interval(found: Measured) -> tuple[float, float]:
     return found.mean - 2.576 * found.se, found.mean + 2.576 * found.se
 
 
-def _ends(form: BlackBox, each: np.ndarray, share: float) -> tuple[float, float | None]:
+def _ends(form: BlackBox, each: np.ndarray, share: float, cases: Cases | None) -> tuple[float, float | None]:
     """What a percentile is at most, and at least."""
-    most, least = form.bound(each, share), form.bound(each, share, least=True)
+    most, least = form.bound(each, share, cases), form.bound(each, share, cases, least=True)
     assert most is not None
     return float(most[0]), None if least is None else float(least[0])
 
@@ -382,8 +391,11 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
     names = [tier.name for tier in sought.tiers if not tier.own]
     kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
     extra: list[Figure] = [name for name in sought.aim.of if name != "cost"]
-    rows = np.zeros((len(ways), 1 + len(names) * len(kinds) + len(extra)))
+    limits = sorted({key for way in ways for key in way.demand if key.startswith("profile.apis.")})
+    first = 1 + len(names) * len(kinds)
+    rows = np.zeros((len(ways), first + len(limits) + len(extra)))
     for w, way in enumerate(ways):
+        rows[w, first : first + len(limits)] = [way.demand.get(key, 0.0) for key in limits]
         rows[w, 0] = way.price
         rows[w, rows.shape[1] - len(extra) :] = [way.figure(name) for name in extra]
         for item in way.items:

@@ -91,7 +91,8 @@ def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> In
     for place, amount in zip(map(int, finite), map(float, excess), strict=True):
         if amount > FEASIBILITY * max(1.0, float(form.capacity[place])):
             to = float(form.capacity[place]) + amount
-            field = f"slo.limits.resources.{form.resources[place]}"
+            name = form.resources[place]
+            field = name if name.startswith("profile.") else f"slo.limits.resources.{name}"
             text = f"raise {field} by {amount:.6g} to {to:.6g}"
             repairs.append(
                 Repair(field=field, verb="raise", amount=amount, to=to, unit=form.resources[place], text=text)

@@ -120,6 +120,8 @@ class Found:
     streams: int = 1
     top: float = 1.0
     """The best score that there can be."""
+    per_query: float = 0.0
+    """What its calls of APIs cost per query."""
 
 
 @dataclass(frozen=True)

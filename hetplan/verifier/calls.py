@@ -1,0 +1,140 @@
+"""Calls of APIs in a compound plan, seen again: which operators are calls, their bill, their limits, their failures.
+
+An operator is a call where its knobs are at levels that one of its `calls` names (the first that does); it is placed on
+that API and on no machine. A call costs what its API asks per call and per token, each query makes each of its calls
+once, and only calls that are answered are paid for. A call that fails is made again, up to `retries` times: so calls
+count for sum f^k, k = 0 .. retries, against `calls_per_s`, and a query of which one is never answered is late, and
+scores the worst of the metric's range.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_HALF_EVEN, Decimal
+from itertools import product
+from typing import Any
+
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.profiles.apis import ApiCall
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Pipeline
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.verifier.report import Violation
+
+__all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced"]
+
+MILLION = 1_000_000
+RAREST = 1e-7
+"""Failures that are rarer than this count as late, as the planner counts them."""
+
+
+def called(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
+    """The operators that are calls at these knobs."""
+    found: dict[str, ApiCall] = {}
+    for name, node in pipeline.nodes.items():
+        fitting = [call for call in node.calls if all(knobs.get(k) in levels for k, levels in call.where.items())]
+        if fitting:
+            found[name] = fitting[0]
+    return found
+
+
+def misplaced(pipeline: Pipeline, rule: ChosenPlanDispatch, node: str, *, loads: int) -> str:
+    """What is wrong with an operator's place, where it or its place is an API; "" where nothing is."""
+    apis = {call.api for one in pipeline.nodes.values() for call in one.calls}
+    call, place = called(pipeline, rule.knobs).get(node), rule.placement.get(node)
+    if call is None:
+        return f"{node} is placed on {place}, and is no call at these knobs" if place in apis else ""
+    if place != call.api:
+        return f"{node} is a call of {call.api} at these knobs, and is placed on {place}"
+    if loads or node in rule.share:
+        return f"{node} is a call of {call.api}, and is on machines as well"
+    return ""
+
+
+def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenPlanDispatch, float]]:
+    """Every application by a found plan: its pipeline, its choice, its queries per second."""
+    for name, rule in plan.dispatch.items():
+        app = inputs.slo.apps.get(name)
+        if not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None or app is None or app.runs is None:
+            continue
+        pipeline, rate = inputs.profile.pipelines.get(app.runs.pipeline or ""), app.demand.rate_qps
+        if pipeline is not None:
+            yield name, pipeline, rule, float(rate) if isinstance(rate, int | float) else 0.0
+
+
+def _query_nanos(inputs: Inputs, pipeline: Pipeline, rule: ChosenPlanDispatch) -> Decimal:
+    """What the calls of one query cost."""
+    total = Decimal(0)
+    for call in called(pipeline, rule.knobs).values():
+        api = inputs.profile.apis[call.api]
+        read, written = Decimal(repr(call.tokens.in_)), Decimal(repr(call.tokens.out))
+        total += api.price_per_call
+        total += (api.price_per_million_in * read + api.price_per_million_out * written) / MILLION
+    return total
+
+
+def hourly_nanos(plan: Plan, inputs: Inputs) -> int:
+    """What an hour of all calls costs."""
+    total = Decimal(0)
+    for _, pipeline, rule, rate in _chosen(plan, inputs):
+        total += 3600 * Decimal(repr(rate)) * _query_nanos(inputs, pipeline, rule)
+    return int(total.to_integral_value(ROUND_HALF_EVEN))
+
+
+def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterator[Violation]:
+    """What calls cost per query, and what they take of the limits of their APIs."""
+    wanted: dict[tuple[str | None, str], float] = {}
+    taken: dict[tuple[str, str], float] = defaultdict(float)
+    rates = [
+        float(rate) for name in plan.dispatch if isinstance(rate := inputs.slo.apps[name].demand.rate_qps, int | float)
+    ]
+    for name, pipeline, rule, rate in _chosen(plan, inputs):
+        if (cost := _query_nanos(inputs, pipeline, rule)) > 0:
+            wanted[name, "calls_per_query"] = float(cost) / NANO
+        for call in called(pipeline, rule.knobs).values():
+            api = inputs.profile.apis[call.api]
+            taken[call.api, "calls_per_s"] += rate * sum(api.failures**k for k in range(api.retries + 1))
+            taken[call.api, "tokens_per_s"] += rate * (call.tokens.in_ + call.tokens.out)
+    if wanted and sum(rates) > 0 and cost_nanos is not None:
+        wanted[None, "cost_per_query"] = cost_nanos / NANO / (3600.0 * sum(rates))
+    said = {(one.app, one.quantity): one.value for one in plan.promises if one.quantity.endswith("_per_query")}
+    for (app, quantity), value in wanted.items():
+        found = said.pop((app, quantity), None)
+        if found is None or abs(found - value) > VALUE * value:
+            text = f"{quantity}{f' of {app}' if app else ''} is {value:.9g}, promised is {found}"
+            yield Violation("calls-bill", "promises", text)
+    for app, quantity in said:
+        text = f"{quantity} of {app or 'the plan'} is promised, and nothing is called"
+        yield Violation("calls-bill", "promises", text)
+    for (name, field), amount in sorted(taken.items()):
+        most = getattr(inputs.profile.apis[name], field)
+        if most is not None and amount > most * (1.0 + FEASIBILITY):
+            yield Violation("api-limit", f"apis.{name}.{field}", f"{amount:.9g} are made, {name} takes {most:g}")
+
+
+def failures(inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any]) -> list[tuple[dict[str, float], float]]:
+    """How calls may fail before they are answered: milliseconds more by operator, and how likely that is."""
+    cases: list[tuple[dict[str, float], float]] = [({}, 1.0)]
+    for name, call in called(pipeline, knobs).items():
+        api = inputs.profile.apis[call.api]
+        times = range(api.retries + 1 if api.failures > 0 else 1)
+        cases = [
+            ({**more, name: k * api.retry_ms}, likely * api.failures**k * (1.0 - api.failures))
+            for (more, likely), k in product(cases, times)
+        ]
+    return [(more, likely) for more, likely in cases if likely >= RAREST]
+
+
+def in_service(inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:
+    """A measured accuracy with the queries of which a call is never answered."""
+    answered = 1.0
+    for call in called(pipeline, knobs).values():
+        api = inputs.profile.apis[call.api]
+        answered *= 1.0 - api.failures ** (api.retries + 1)
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    low, high = metric.range if metric is not None else (0.0, 1.0)
+    worst = high if metric is not None and metric.better == "lower" else low
+    return answered * accuracy + (1.0 - answered) * worst
