@@ -28,6 +28,19 @@ settings.load_profile("any machine")
 COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `quick_cases(n)` the first n cases run with the quick tests, the others with the slow ones."""
+    met: dict[str, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("quick_cases")
+        if mark is not None and isinstance(item, pytest.Function):
+            name = f"{item.path}::{item.originalname}"
+            met[name] = met.get(name, 0) + 1
+            if met[name] > mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile ahead where all tests run, nothing is compiled yet, and this process is not one of those side by side."""
     alone = hasattr(config, "workerinput") or config.getoption("collectonly")

@@ -44,6 +44,7 @@ def compared(case: tuple[Any, Any]) -> Any:
     return compare_ways(*case, what)
 
 
+@pytest.mark.slow
 def test_every_way_reaches_what_is_asked_at_its_cheapest_setting(compared: Any) -> None:
     assert [row.way for row in compared.rows] == list(WAYS)
     for row in compared.rows:

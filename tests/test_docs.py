@@ -18,6 +18,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ from hetplan import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "variants"}
+"""Pages whose commands take seconds each: they run with the slow tests."""
 FENCE = re.compile(
     r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -87,11 +90,15 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
     assert runner.summarize(verbose=False).failed == 0, "".join(told)
 
 
-def marked(page: Path) -> bool:
-    return any(block.mark for block in blocks(page))
+def shown() -> list[Any]:
+    """The pages that show what runs."""
+    marked = [page for page in PAGES if any(block.mark for block in blocks(page))]
+    return [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.stem in LONG_PAGES else []) for page in marked
+    ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if marked(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", shown())
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)

@@ -41,6 +41,7 @@ def held(document: dict[str, Any], inputs: hp.Inputs) -> Again:
     return prove(hp.read_plan(document, trust_digest=True), inputs)
 
 
+@pytest.mark.quick_cases(1)
 def test_an_honest_plan_is_found_again_as_it_is(case: tuple[hp.Inputs, dict[str, Any]]) -> None:
     inputs, document = case
     again = held(document, inputs)
@@ -49,6 +50,7 @@ def test_an_honest_plan_is_found_again_as_it_is(case: tuple[hp.Inputs, dict[str,
     assert {one.word for one in again.claims} <= {Word.PROVED, Word.FOUND}
 
 
+@pytest.mark.quick_cases(1)
 def test_a_bound_that_a_plan_beats_is_refuted(case: tuple[hp.Inputs, dict[str, Any]]) -> None:
     inputs, honest = case
     document = copy.deepcopy(honest)
@@ -73,6 +75,7 @@ def test_a_looser_bound_is_true_and_one_that_is_too_near_stays_the_writers_word(
     assert held(document, inputs).claims[0].word is Word.OPEN
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("part", "change"),
     [
@@ -94,6 +97,7 @@ def test_what_runs_otherwise_is_named(part: str, change: Any) -> None:
     assert any(what.startswith(part) for what in held(document, inputs).differs)
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> None:
     profile, slo = (str(EXAMPLES / one) for one in FILES["pool"][:2])
     document = hp.solve(profile, slo).require().model_dump(mode="json", by_alias=True)
@@ -127,6 +131,7 @@ def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name
     assert {claim.vouched for claim in outcome.claims if claim.bound is not None} == {"certified"}
 
 
+@pytest.mark.slow
 def test_verify_solves_anew_what_its_proofs_do_not_show_where_every_bound_must_be_proved(tmp_path: Path) -> None:
     profile, slo, _ = (str(EXAMPLES / one) for one in ("variants/profile.json", "variants/slo.json", "."))
     plan = tmp_path / "plan.json"

@@ -30,7 +30,7 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
     [
         *((question, None, 0.8) for question in QUESTIONS if question not in ("pool", "policy")),
         ("pool", "planned", 0.8),
-        ("pool", None, 0.6),
+        pytest.param("pool", None, 0.6, marks=pytest.mark.slow),
         ("policy", "planned", 0.8),
         pytest.param("policy", None, 0.8, marks=pytest.mark.slow),
     ],
@@ -89,6 +89,7 @@ def test_stock_that_is_not_there_is_named() -> None:
     assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 2),)
 
 
+@pytest.mark.slow
 def test_numbers_are_other_than_what_is_stated() -> None:
     from cases.pool import files
 

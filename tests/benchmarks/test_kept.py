@@ -34,6 +34,7 @@ def test_instances_are_drawn_alike_and_are_sound(question: str) -> None:
     assert outcome.exit_code in (0, 3)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_late_is_not_called_kept() -> None:
     instance = next(
         made

@@ -13,6 +13,7 @@ def test_a_case_is_the_same_each_time_and_cases_differ():
     assert pipeline(7) != pipeline(8)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("case", FEW)
 def test_what_is_handed_out_is_kept_on_fresh_seeds(case):
     row = judged(case, neighbours=())

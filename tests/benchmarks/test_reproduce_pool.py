@@ -141,6 +141,7 @@ def test_a_search_is_followed_from_the_first_pool_to_the_proof() -> None:
     assert trail.until(math.inf) is None
 
 
+@pytest.mark.slow
 @needs_data
 def test_figures_8_and_13_beside_the_stored_ones() -> None:
     bench = tiny()

@@ -135,6 +135,7 @@ def test_words_that_make_no_sense_are_bad_usage(folder: Path, words: tuple[str, 
     assert "exit" in json.loads(told.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> None:
     from cases.deployments import processes_of, wait_for
 

@@ -31,6 +31,7 @@ def test_show_as_json_is_the_plan(run: Callable[..., Any], tmp_path: Path) -> No
     assert last["plan"]["workers"] == json.loads(plan.read_text())["workers"]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&- <&-"])
 @pytest.mark.parametrize("command", ["questions", f"solve {' '.join(FILES)}"])
 def test_closed_streams_are_no_fault(closed: str, command: str) -> None:

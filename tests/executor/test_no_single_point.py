@@ -100,6 +100,7 @@ def test_a_router_that_ended_too_is_named_and_comes_back(applied: Deployment) ->
     assert Client(endpoint).post()[1]["outcome"] == "served", "on the same port"
 
 
+@pytest.mark.slow
 def test_a_keeper_that_hangs_is_replaced_and_its_workers_stay(applied: Deployment) -> None:
     workers = processes(applied, WORKER)
     (hung,) = processes(applied, KEEPER)
@@ -112,6 +113,7 @@ def test_a_keeper_that_hangs_is_replaced_and_its_workers_stay(applied: Deploymen
     assert keeper != hung
 
 
+@pytest.mark.slow
 def test_down_does_not_wait_for_a_keeper_that_hangs(applied: Deployment) -> None:
     kill_keeper(applied, signal.SIGSTOP)
     began = time.monotonic()
@@ -200,6 +202,7 @@ def frozen_one(deploy: Callable[..., Deployment], **changes: Any) -> tuple[Deplo
         return deployment, [one.result(120.0) for one in asking]
 
 
+@pytest.mark.slow
 def test_what_a_frozen_worker_has_is_tried_at_another(deploy: Callable[..., Deployment]) -> None:
     _, answers = frozen_one(deploy)
     assert [answer[1]["outcome"] for answer in answers] == ["served"] * 4

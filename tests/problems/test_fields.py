@@ -54,7 +54,7 @@ def _text(question: str) -> tuple[Any, ...]:
     state, measured, options = None, None, {}
     if question == "variants":
         state, options = _read("variants/state.json"), {"size": "planned"}
-    if question == "pipeline":
+    if question in ("pool", "pipeline"):
         options = {"size": "planned"}
     if question == "policy":
         options = {"simulate": False, "queue_max": 6}
@@ -323,8 +323,11 @@ ELSEWHERE = {
 UNTRIED = {"format", "requires", "extensions", *(f"{TRACE}.{one}" for one in ("file", "sha256", "scale", "compress"))}
 """Fields with tests of their own: versions and features, data of the user's own, files beside the SLO."""
 
+LONG = [case for case in SCENES if case[0] in ("llm", "pipeline")]
+"""What is seen only where plans are simulated, or of two pipelines: it takes seconds each."""
+
 FIELDS = [
-    (question, name)
+    pytest.param(question, name, marks=[pytest.mark.slow] if (question, name) in LONG else [])
     for question in QUESTIONS
     for name in fields_of_slo()
     if name not in UNTRIED and (question, name) not in ELSEWHERE

@@ -124,6 +124,7 @@ def test_the_router_decides_as_the_simulator_does() -> None:
             assert size == 0 or chosen.model == names[model]
 
 
+@pytest.mark.slow
 def test_a_shipped_policy_is_simulated_with_the_times_that_it_was_made_for():
     """Its plan names no routes and serves batches beyond the tables; other times than its own judge nothing."""
     example = Path(__file__).resolve().parents[2] / "examples" / "policy"

@@ -61,6 +61,7 @@ def test_bounds_of_machines_are_certified(seed: int, sense: str) -> None:
     assert relative_gap(answer.value, verdict.bound) <= GAP
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_whoever_answers_the_bound_is_proved(engine: MilpEngine) -> None:
     form = machines(3)

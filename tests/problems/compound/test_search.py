@@ -118,6 +118,7 @@ def test_a_process_knows_what_it_saw_and_doubts_the_rest():
     assert sd[0] < 0.2 < sd[35]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
     answers, asked = [], []
@@ -134,6 +135,7 @@ def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEng
     assert (answers[0].point, answers[0].value) == (answers[1].point, answers[1].value)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", APPS)
 def test_the_default_search_finds_a_compliant_plan_soon(name: str):
     firsts = []
@@ -146,6 +148,7 @@ def test_the_default_search_finds_a_compliant_plan_soon(name: str):
     assert np.median(firsts) <= 8
 
 
+@pytest.mark.slow
 def test_limits_end_a_search():
     assert StructCi().solve(box("SR", 0), Limits(work=2)).work["measured"] <= 2
     assert StructCi().solve(box("SR", 0, gpu_s=1.0), Limits()).work["measured"] == 1
@@ -237,6 +240,7 @@ def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
         assert not hp.verify(with_digest(spoilt), query.profile(), slo, measured=measured).ok, spoil
 
 
+@pytest.mark.slow
 def test_a_slower_link_is_planned_anew_from_the_same_measurements(tmp_path):
     query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
     journal = Journal(path)
@@ -257,6 +261,7 @@ def test_a_slower_link_is_planned_anew_from_the_same_measurements(tmp_path):
     assert after <= limit
 
 
+@pytest.mark.slow
 def test_nothing_compliant_says_which_target_binds_and_what_would_do():
     query = draw("ACG", 0)
     slo = query.slo()

@@ -206,6 +206,7 @@ def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
     assert {load.variant for worker in best.plan.workers for load in worker.loads} == {"m"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("slo", "field", "emptiest_ms"),
     [
@@ -231,6 +232,7 @@ def test_a_limit_below_what_any_type_does_alone_is_impossible(
     assert solved(texts.profile(), mended).exit_code == 0
 
 
+@pytest.mark.slow
 def test_two_limits_that_are_both_impossible_are_raised_together() -> None:
     outcome = solved(texts.profile(), texts.slo(ttft_ms=30.0, tpot_ms=7.0))
     (repair,) = outcome.repairs
@@ -248,6 +250,7 @@ def test_each_rate_has_its_own_draw() -> None:
         assert last_ms == pytest.approx(400_000 / rate, rel=0.2)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("what", ["budget", "stock"])
 def test_too_little_money_or_stock_has_a_repair_that_does(what: str) -> None:
     profile, slo = texts.profile(), texts.slo(60.0)

@@ -183,6 +183,7 @@ def test_a_plan_with_much_to_spare_is_followed_by_one_with_less_room():
     assert 0.1 in {spare for spare, *_ in asked}
 
 
+@pytest.mark.slow
 def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
     outcome, _ = played(lambda _, headroom, __: 0.004 if headroom >= 0.1 else 0.05)
     assert outcome.exit_code == 0
@@ -191,6 +192,7 @@ def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
     assert headroom >= 0.1
 
 
+@pytest.mark.slow
 def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, _ = played(lambda *_: 0.05)
     assert outcome.exit_code == 3
@@ -201,6 +203,7 @@ def test_what_is_never_kept_is_exit_3_and_says_why():
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_where_more_free_capacity_has_no_plan_less_is_tried():
     simulate, _ = losing(lambda *_: 0.001)
     *files, _ = SHIPPED["cameras"]
@@ -225,6 +228,7 @@ def test_a_search_begins_at_what_is_asked_for_and_is_content_with_it():
         assert {(spare, headroom) for spare, headroom, *_ in asked} == {wanted}
 
 
+@pytest.mark.slow
 def test_simulated_looks_closer_and_at_both_kinds_of_room():
     outcome, asked = played(lambda spare, headroom, _: 0.005 if spare >= 0.17 or headroom >= 0.07 else 0.05,
                             size="simulated", evaluations=30)  # fmt: skip
@@ -264,6 +268,7 @@ def test_without_a_simulator_the_default_is_refused():
         problem.decide(SimpleNamespace())
 
 
+@pytest.mark.slow
 def test_servers_filled_to_the_brim_are_warned_of():
     files = SHIPPED["cameras"][:2]
     codes = {notice.code for notice in fluid(*files).require().warnings}

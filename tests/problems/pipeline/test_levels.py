@@ -26,6 +26,7 @@ def test_a_gap_of_0_is_closed_at_the_exact_value(files):
     assert claim.value == pytest.approx(fluid(*files).plan.claims[0].value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_twice_the_levels_never_give_a_worse_plan():
     reached = [fluid(*STREET, formulation="budget", options={"levels": n}).plan.claims[0].value for n in (8, 16, 32)]
     assert reached == sorted(reached)

@@ -24,6 +24,7 @@ def servers(outcome):
     return sum(worker.count for worker in outcome.plan.workers)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seeds, st.integers(1, 2), st.floats(1.01, 2.0), st.integers(1, 4))
 def test_accuracy_never_rises_with_demand_nor_falls_with_servers(seed, gpus, times, servers_more):
@@ -38,6 +39,7 @@ def test_accuracy_never_rises_with_demand_nor_falls_with_servers(seed, gpus, tim
     assert accuracy(fluid(profile, larger)) >= found - 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seeds)
 def test_the_papers_program_agrees_on_one_hardware(seed):
@@ -45,6 +47,7 @@ def test_the_papers_program_agrees_on_one_hardware(seed):
     assert accuracy(fluid(*files, formulation="paper")) == pytest.approx(accuracy(fluid(*files)), abs=2e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(seeds)
 def test_on_two_hardwares_it_finds_no_more(seed):
@@ -54,6 +57,7 @@ def test_on_two_hardwares_it_finds_no_more(seed):
     assert accuracy(fluid(*files, formulation="budget", options={"levels": 64})) <= best + 2e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seeds, st.randoms())
 def test_the_order_of_the_file_does_not_matter(seed, chance):

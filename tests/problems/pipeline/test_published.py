@@ -31,6 +31,7 @@ CHAIN = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("formulation", ["config", "paper"])
 @pytest.mark.parametrize(("demand", "percent"), CHAIN.items())
 def test_traffic_chain(demand, percent, formulation):
@@ -56,6 +57,7 @@ def test_every_golden_row():
             assert servers(outcome) == row["hw_servers"], row["D"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demand", "percent"), [(1000, 66.1239), (1300, 60.6258)])
 def test_one_latency_level_per_step(demand, percent):
     outcome = fluid(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})
@@ -76,17 +78,20 @@ def test_levels_are_chosen_for_few_servers_where_the_best_accuracy_fits():
     assert servers(outcome) <= 11  # the exact program needs 10
 
 
+@pytest.mark.slow
 def test_different_batches_of_one_variant():
     assert 100 * claimed(fluid(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
     outcome = fluid(*loki.traffic_chain(520), options={"multibatch": True})
     assert 100 * claimed(outcome) == pytest.approx(88.3924, abs=1e-3)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demand", "accuracy"), [(200, 1.0), (210, 0.975158), (300, 0.660171), (1500, 0.053961)])
 def test_measured_paths(demand, accuracy):
     assert claimed(fluid(*loki.traffic_chain(demand, measured_quality=True))) == pytest.approx(accuracy, abs=1e-5)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demand", "percent"), [(150, 99.8221), (200, 99.7350), (600, 82.1420)])
 def test_traffic_tree(demand, percent):
     outcome = fluid(*loki.traffic_tree(demand))
@@ -99,6 +104,7 @@ def test_social(demand, percent):
     assert 100 * claimed(fluid(*loki.social(demand))) == pytest.approx(percent, abs=1e-3)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demands", "percent"), [((100, 50), 98.2191), ((200, 60), 97.2894), ((400, 80), 93.5105)])
 def test_two_pipelines_on_one_cluster(demands, percent):
     assert 100 * claimed(fluid(*loki.both(*demands))) == pytest.approx(percent, abs=1e-3)
@@ -133,6 +139,7 @@ def test_another_engine():
     assert 100 * claimed(outcome) == pytest.approx(82.4055, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "count", "utilisation", "bound", "value"),
     [("T5", 200, 1.5, 97.6300, 97.54), ("T7", 1000, 2.0, 95.0145, 94.97)],
@@ -148,6 +155,7 @@ def test_scale(shape, count, utilisation, bound, value):
     assert claim.vouched == "certified"
 
 
+@pytest.mark.slow
 def test_shared_cluster():
     outcome = fluid(*loki_generator.shared_cluster(), formulation="budget")
     claim = outcome.plan.claims[0]
@@ -156,6 +164,7 @@ def test_shared_cluster():
     assert claim.gap <= 3e-3
 
 
+@pytest.mark.slow
 def test_large_ones_are_planned_by_levels_of_their_own_accord():
     files = loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5)
     outcome = fluid(*files)

@@ -29,6 +29,7 @@ def test_the_plan_names_turns_and_simulator_and_router_take_them(plan):
     assert told["balancing"] == "round_robin"
 
 
+@pytest.mark.slow
 def test_other_routings_take_turns_too():
     routed = hp.solve(*FILES, options={"size": "planned", "headroom": 0.2, "routing": "most-accurate-first"}).require()
     assert routed.dispatch["cameras"].balancing == "round_robin"

@@ -51,6 +51,7 @@ KINDS = {
 EACH = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.mark.quick_cases(10)
 @EACH
 @pytest.mark.parametrize("seed", [1, 2])
 def test_all_engines_agree(kind: str, seed: int) -> None:

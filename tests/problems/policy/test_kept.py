@@ -98,6 +98,7 @@ def test_the_percentile_is_kept_where_the_best_goodput_does_not() -> None:
     assert claim.gap > 1e-5
 
 
+@pytest.mark.slow
 def test_a_load_that_cannot_be_kept_in_time_is_no_plan() -> None:
     outcome = solve(*files(rate_qps=3000.0))
     assert outcome.exit_code == 3

@@ -34,6 +34,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("stages", "load", "how"), CASES)
 def test_rows_are_those_of_the_mathematics(stages: int, load: float, how: dict[str, object]) -> None:
     form = process(stages, load, **how)

@@ -235,6 +235,7 @@ def test_the_best_split_is_found_where_gains_are_not_concave() -> None:
 # --- targets ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fewest_workers() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.8}, violations={"max": 0.01}, rate_qps=120.0)
     slo["objective"] = [{"min": "servers"}]
@@ -313,6 +314,7 @@ def test_too_few_workers_at_most() -> None:
     assert any("raise slo.limits.instances.cpu[1] from 2 to" in repair.text for repair in outcome.repairs)
 
 
+@pytest.mark.slow
 def test_a_missed_target_comes_with_repairs_that_work() -> None:
     profile, slo = files(workers=(2, 2), quality={"min": 0.8}, rate_qps=160.0)
     outcome = solve(profile, slo, batching="max")
@@ -450,6 +452,7 @@ def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
     assert planned(profile, slo, simulate=False).workers[0].offer == "by-gib"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("slo", ["slo.json", "fewest.slo.json"])
 def test_the_examples(slo: str) -> None:
     outcome = front_door.solve(

@@ -15,6 +15,7 @@ CASES = pytest.mark.parametrize("case", GOLDEN, ids=str)
 FIRST = GOLDEN[0]
 
 
+@pytest.mark.quick_cases(2)
 @CASES
 def test_hundred_sweeps_and_what_they_expect(case: Golden) -> None:
     form = process(case, objective=PerWhat.PER_DECISION, criterion=Criterion.HORIZON, horizon=100)
@@ -27,6 +28,7 @@ def test_hundred_sweeps_and_what_they_expect(case: Golden) -> None:
     assert measures.violation_by_query == pytest.approx(case.violation, abs=1e-9)
 
 
+@pytest.mark.quick_cases(3)
 @CASES
 def test_best_goodput(case: Golden) -> None:
     form = process(case)

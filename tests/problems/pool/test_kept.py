@@ -34,6 +34,7 @@ def small(**wish: Any) -> tuple[Json, Json]:
     return files(latency, [0.7, 0.3], prices={"base": 1, "aux": "0.3"}, qos_ms=48, **wish)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("arrivals", [{"process": "poisson"}, BURSTS], ids=["poisson", "bursts"])
 def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) -> None:
     case = small(budget=4)
@@ -61,6 +62,7 @@ def test_the_pool_for_a_rate_keeps_it_and_says_how_far_from_the_bound_it_is() ->
     assert cost.bound <= cost.value
 
 
+@pytest.mark.slow
 def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
     case = small(rate_qps=60.0, instances={"base": [1, 1], "aux": [1, 1]})
     outcome = hp.solve(*case, formulation="fluid-lp")

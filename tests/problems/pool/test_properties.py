@@ -129,6 +129,7 @@ def test_homogeneous_pools_add_up() -> None:
         assert promise(drafted, "fluid_rate_qps") == pytest.approx(u * 1000 / 17.5, rel=1e-9)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 @pytest.mark.parametrize("model", published.KAIROS)
 def test_the_program_is_the_best_of_all_331(model: str) -> None:

@@ -267,6 +267,7 @@ def test_formulations_find_the_golden_pools(formulation: str, budget: int, rate:
         assert promise(found, "rate_qps") == pytest.approx(rate, rel=1e-6)
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("formulation", ["eq15", "eq15-rerank", "enumerate-lp"])
 @pytest.mark.parametrize(("rate", "cost"), [(100, 2.0), (150, 2.75), (160, 3.0), (161, 3.25), (200, 3.5)])
 def test_formulations_find_the_golden_costs(formulation: str, rate: int, cost: float) -> None:
@@ -336,6 +337,7 @@ def test_the_token_trap() -> None:
     assert promise(better, "fluid_rate_qps") > promise(found, "fluid_rate_qps")
 
 
+@pytest.mark.quick_cases(2)
 @needs_data
 @pytest.mark.parametrize("model", published.KAIROS)
 def test_formulations_agree_on_the_published_services(model: str) -> None:

@@ -140,6 +140,7 @@ def test_the_smallest_pool_for_a_rate() -> None:
     assert claim.answer.value == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_a_short_search_says_that_it_was() -> None:
     found = drafted(g3(rate_qps=400), Tools(simulate=Simulator(share=0.5)), size="simulated", evaluations=5)
     assert found.promises[0].value >= 400
@@ -183,6 +184,7 @@ def test_rates_of_several_at_once_are_not_simulated_as_single_queries() -> None:
 # Searches.
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("formulation", ["kairos-plus", "exhaustive", "rand"])
 @pytest.mark.parametrize("bound", ["lp", "eq15"])
 def test_simulations_that_end_early_change_no_plan(formulation: str, bound: str) -> None:
@@ -211,6 +213,7 @@ def test_simulations_that_end_early_change_no_plan(formulation: str, bound: str)
     assert spent[True] < spent[False] or formulation == "exhaustive"
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("formulation", SEARCHES)
 @pytest.mark.parametrize("bound", ["lp", "eq15"])
 def test_searches_find_the_best_pool(formulation: str, bound: str) -> None:
@@ -323,6 +326,7 @@ def test_simulated_plans_verify(formulation: str, options: Json, wish: Json) -> 
 # With the real simulator.
 
 
+@pytest.mark.slow
 def test_promises_by_the_real_simulator_are_kept_on_fresh_seeds() -> None:
     from hetplan.simulator.pool_allowable import allowable_rate
 

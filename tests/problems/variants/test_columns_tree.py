@@ -66,6 +66,7 @@ def least(form):
     return min((value for value, _ in found), default=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(forms())
 def test_what_is_proved_is_true_and_the_best_is_found(form):

@@ -39,6 +39,7 @@ def default(documents, *values, **options):
     return hp.solve(profile, slo, state=state, **how), tools
 
 
+@pytest.mark.slow
 def test_the_shipped_example_keeps_its_wish_under_fresh_seeds():
     profile, slo = (str(ROOT / "examples" / "variants" / f"{name}.json") for name in ("profile", "slo"))
     planned = hp.solve(profile, slo, question="variants", options={"size": "planned"}).require()

@@ -143,6 +143,7 @@ def test_applications_of_five_architectures():
     assert money(found, GROSS) == pytest.approx(7.658329, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_too_little_room_for_all():
     found = solve(infaas_generator.inputs(50, 0, 0.90))
     assert found.exit_code == 3

@@ -98,6 +98,7 @@ def played(formulation, series, offline=None):
     return autoscale(first, inputs, plan_for, series={"images": series}, period_s=20.0, offline=offline)
 
 
+@pytest.mark.slow
 def test_over_time_choosing_variants_beats_replicating_and_standing_still():
     series = [20.0, 20.0, 400.0, 20.0, 20.0]
     shown = {name: played(name, series) for name in ("columns", "replicate-only", "static")}

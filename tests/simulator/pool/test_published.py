@@ -26,12 +26,14 @@ def rate(service: Any, counts: tuple[int, ...], **options: Any) -> float:
     return allowable_rate(pool, pmf=service.pmf, **{"seeds": range(5), **options}).median
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("model", sorted(RATES))
 @pytest.mark.parametrize("rule", sorted(TOLERANCE))
 def test_g12(published: Callable[..., Any], model: str, rule: str) -> None:
     assert rate(published(model), BEST[model], rule=rule) == pytest.approx(RATES[model][rule], rel=TOLERANCE[rule])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("model", "gain"), [("rm2", 2.1), ("dien", 1.5)])
 def test_g12_gain_over_a_homogeneous_pool(published: Callable[..., Any], model: str, gain: float) -> None:
     homogeneous = rate(published(model), (4, 0, 0, 0))
@@ -53,6 +55,7 @@ def test_the_fluid_bound_is_that_of_the_published_pools(
         assert best == pytest.approx(bound, rel=1e-6)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("model", ["rm2", "mtwnd", "wnd"])
 @pytest.mark.parametrize("name", ["1,0,13,0", "2,0,9,0", "4,0,0,0"])
 def test_with_noise_rates_are_near_another_simulator(published: Callable[..., Any], model: str, name: str) -> None:
