@@ -37,7 +37,8 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
             continue
         takes_ms = 1000.0 * models.fastest_s
         why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
-        least_s = _smallest_slo(partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s, fine=_ROUGH)
+        kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
+        least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
         if least_s is None:
             continue
         least_ms, wanted_ms = 1000.0 * least_s + hop, 1000 * group.wish.slo_s + hop
