@@ -35,7 +35,7 @@ def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Seque
     found_by_search = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
         workers=workers,
-        routing=_routes(workers),
+        routing=_routes(asked, workers),
         dispatch=chosen,
         actions=_actions(workers),
         promises=_promises(asked, served, left, workers),
@@ -98,6 +98,7 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
                         knobs=knobs,
                         share=None if share is None else Share(gpu=share, enforce="mps"),
                         instances=instances,
+                        outcomes=way.found.outcomes.get(node),
                     )
                 )
     workers = []
@@ -114,15 +115,26 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
     return tuple(workers)
 
 
-def _routes(workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
-    """All queries of an operator to its one load; where its streams are on several machines, as many to each."""
+def _routes(asked: Asked, workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
+    """All queries of an operator to its one load; where its streams are on several machines, as many to each.
+
+    What follows an outcome only is routed for that outcome.
+    """
+    after = {
+        one.app_id: {edge.to: {edge.from_: edge.on} for edge in one.pipeline.edges if edge.on is not None}
+        for one in asked.sought
+    }
     loads: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     for worker in workers:
         for load in worker.loads:
             loads[str(load.app)][str(load.node)][load.id] = load.instances * worker.count
     return {
         app: tuple(
-            Route(node=node, to={load: count / sum(to.values()) for load, count in to.items()})
+            Route(
+                node=node,
+                after=after.get(app, {}).get(node),
+                to={load: count / sum(to.values()) for load, count in to.items()},
+            )
             for node, to in sorted(nodes.items())
         )
         for app, nodes in sorted(loads.items())
