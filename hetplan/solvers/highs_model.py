@@ -14,9 +14,9 @@ import numpy as np
 
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
-from hetplan.planner.certify_milp import point_faults
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.planner.point_faults import point_faults
 from hetplan.planner.tolerances import OPTIMAL_GAP
 
 if TYPE_CHECKING:
