@@ -204,7 +204,7 @@ def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
     variants, needs = fleet.inputs.profile.variants, list[float]()
     for k, place in zip(task.variant, task.run, strict=True):
         needs.append(variants[task.variants[k]].runs[place].needs.get(resource, 0.0))
-    return task.k * np.array(needs)
+    return np.asarray(task.k * np.array(needs), dtype=np.float64)
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
