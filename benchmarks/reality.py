@@ -218,7 +218,8 @@ def _redispatched(file: Path, rule: str) -> None:
 
 
 def _cell(case: Case, load: str, report: dict[str, Any], watch: StallWatch) -> Cell:
-    both = [line for line in report["lines"] if line["simulated"] is not None and line["measured"] is not None]
+    lines = [{**line, "measured": line["measured"] or line.get("stated")} for line in report["lines"]]
+    both = [line for line in lines if line["simulated"] is not None and line["measured"] is not None]
     found = {(line["quantity"], line["percentile"]): line for line in both}
     (app,) = report["apps"].values()
 

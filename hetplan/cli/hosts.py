@@ -33,6 +33,9 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
     period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Kubernetes: take fields that somebody else set by hand.")
+    ] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -43,14 +46,17 @@ def apply(
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.executor.hosts_file import read_hosts, with_setting
         from hetplan.registry import target
 
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
         wanted = plan_from(plan) if plan is not None else None
-        with Deployment(read_hosts(hosts), targets=target) as deployment:
+        read = read_hosts(hosts)
+        if take_over:
+            read = with_setting(read, "kubernetes", take_over=True)
+        with Deployment(read, targets=target) as deployment:
             if not yes:
                 _preview(out, deployment, wanted, period)
                 return

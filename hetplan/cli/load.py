@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,19 @@ Tolerance = Annotated[
 Headers = Annotated[
     list[str] | None, typer.Option("--header", metavar="NAME: VALUE", help="A field to send with every request.")
 ]
+Learn = Annotated[
+    Path | None,
+    typer.Option(
+        "--learn", metavar="NEW_PROFILE", help="Write a profile with the service times that the workers report."
+    ),
+]
+LabelledFile = Annotated[
+    Path | None,
+    typer.Option("--labelled", metavar="NPZ", readable=False, help="Inputs to send, with their labels: an .npz file."),
+]
+Scorer = Annotated[
+    str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function beside it, or a command.")
+]
 Measured = Annotated[
     Path | None, typer.Option("--measured", metavar="FILE", readable=False, help="Measurements that the plan used.")
 ]
@@ -80,6 +94,9 @@ def load(
     body: Body = None,
     header: Headers = None,
     tolerance: Tolerance = 10.0,
+    learn: Learn = None,
+    labelled: LabelledFile = None,
+    scorer: Scorer = "top1",
     as_json: AsJson = False,
 ) -> None:
     """Send a plan its demand for real: promise, simulation and measurement, line by line.
@@ -87,7 +104,8 @@ def load(
     Requests go out when they are due, whatever became of earlier ones, and response times count from then. The
     simulation beside it plays the very queries that are sent, in every run. Exit 6 when the measurement breaks a wish
     of the SLO file or a simulated promise, with significance; else 9 when percentiles are further from the simulation
-    than `--tolerance`, or violations more than a point.
+    than `--tolerance`, or violations more than a point. `--learn` writes what was measured into a new profile, to plan
+    with again; `--labelled` sends labelled inputs and measures how good the answers are.
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
@@ -103,21 +121,28 @@ def load(
                 endpoint, duration, seed, timeout, arrivals, recorded, _template(body), _fields(header or ()),
                 tolerance / 100.0, simulations > 0,
             )  # fmt: skip
+            if learn is not None or labelled is not None:
+                raise _not_of_text("--learn" if learn is not None else "--labelled")
             _load_text(out, tried, inputs, asked)
             return
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body), _fields(header or ()))
+        asking = _asking(demands, targets, _Wanted(profiles, learn, labelled, scorer))
         if simulations:
             # What cannot be simulated is said before minutes of load, not after.
             planned_systems(tried, inputs)
-        sent, cancelled = _send(out, targets, timeout)
+        sent, cancelled = _send(out, asking.targets, timeout)
+        sent = asking.judged(sent)
         simulated = None
         if simulations and not cancelled:
             how: dict[str, Any] = {"seeds": simulations, "seed": seed, "duration_s": duration}
             how |= {"queries_seed": seed_of(seed, 0)}
             simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
-        report = _report(tried, inputs, demands, sent, simulated, duration, tolerance / 100.0)
+        scored = labelled is not None
+        report = _report(tried, inputs, demands, sent, simulated, duration, tolerance / 100.0, scored=scored)
         _show(out, report, simulated)
+        if learn is not None:
+            asking.learn(out, tried, inputs, sent, f"of the workers of {endpoint}, {duration:g} s")
         _end(out, report, cancelled=cancelled)
 
 
@@ -223,6 +248,99 @@ def _targets(
     return targets
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What the command line wants besides the comparison."""
+
+    profiles: list[Path]
+    learn: Path | None
+    labelled: Path | None
+    scorer: str
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """The requests, and what replies to them are to be asked for."""
+
+    wanted: _Wanted
+    targets: list[Target]
+    points: list[Sequence[dict[str, float]]]
+    labels: list[Sequence[Any]]
+
+    def judged(self, sent: list[Sent]) -> list[Sent]:
+        """The replies with the quality of each, where inputs were labelled."""
+        if self.wanted.labelled is None:
+            return sent
+        from hetplan.measure.load_score import scored
+
+        folder, scorer = self.wanted.labelled.parent, self.wanted.scorer
+        return [scored(one, labels, scorer, folder) for one, labels in zip(sent, self.labels, strict=True)]
+
+    def learn(self, out: Output, plan: Plan, inputs: Inputs, sent: Sequence[Sent], note: str) -> None:
+        """Write the new profile."""
+        import json
+
+        from hetplan.measure.load_learn import Spell, learned
+        from hetplan.profiles.load_one import load_profile, read_profile
+        from hetplan.profiles.plan_file import write_atomically
+
+        assert self.wanted.learn is not None
+        both = zip(sent, self.points, strict=True)
+        is_scored = self.wanted.labelled is not None
+        spells = [Spell(one, points, one.quality.tolist() if is_scored else ()) for one, points in both]
+        found = learned(plan, inputs.profile, read_profile(*self.wanted.profiles).document, spells, note)
+        load_profile(found.document)
+        write_atomically(self.wanted.learn, (json.dumps(found.document, indent=1, allow_nan=False) + "\n").encode())
+        out.people.table(
+            ("learned of", "on", "batches", "times the former profile"),
+            [(variant, hardware, count, number(times)) for variant, hardware, count, times in found.changes],
+            right=("batches", "times the former profile"),
+        )
+        out.people.line(f"written to {self.wanted.learn}; plan with it in place of {_listed(self.wanted.profiles)}")
+
+
+def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted) -> _Asking:
+    """The requests as they are to be sent: with labelled inputs, and with whole replies where these are read."""
+    from dataclasses import replace
+
+    from hetplan.errors import InputError
+    from hetplan.serving.demand import points_of
+
+    points: list[Sequence[dict[str, float]]] = [points_of(demand.mix) for demand in demands]
+    labels: list[Sequence[Any]] = [()] * len(targets)
+    if wanted.learn is not None:
+        if wanted.learn.exists():
+            why, remedy = "it is there already", "Name a new file; the profile that is planned with stays."
+            raise InputError.one(file=str(wanted.learn), why=why, remedy=remedy)
+        sampled = [demand.app for demand in demands if demand.samples]
+        if sampled:
+            why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan watch`."
+            raise InputError.one(file="--learn", value=sampled[0], why=why, remedy=remedy)
+        brief = ("hetplan-reply", "brief")
+        without = [tuple(field for field in target.headers if field != brief) for target in targets]
+        both = zip(targets, without, strict=True)
+        targets = [replace(target, headers=headers, keep=True) for target, headers in both]
+    if wanted.labelled is not None:
+        from hetplan.measure.load_score import read_labelled_set, with_labelled
+
+        labelled = read_labelled_set(wanted.labelled)
+        made = [with_labelled(target, of, labelled) for target, of in zip(targets, points, strict=True)]
+        targets, labels = [one.target for one in made], [one.labels for one in made]
+        points = [[dict(point) for point in one.points] for one in made]
+    return _Asking(wanted, targets, points, labels)
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))
+
+
+def _not_of_text(option: str) -> Exception:
+    from hetplan.errors import InputError
+
+    why, remedy = "a plan of engines that make text", "Measure engines by [engines.NAME] of `hetplan profile`."
+    return InputError.one(file=option, why=why, remedy=remedy)
+
+
 def _address(endpoint: str, app: str) -> str:
     """The address of an application.
 
@@ -270,6 +388,8 @@ def _report(
     simulated: SimulationReport | None,
     duration_s: float,
     tolerance: float,
+    *,
+    scored: bool,
 ) -> LoadReport:
     from hetplan.measure.load_report import figures_of, load_report
 
@@ -282,6 +402,7 @@ def _report(
             slo_ms=of[one.app].slo_ms,
             percentiles=sorted({50.0, 90.0, 95.0, 99.0, *asked}),
             warm_up=of[one.app].warm_up(len(one.due_s)),
+            scored=scored,
         )
         for one in sent
     ]
@@ -316,7 +437,11 @@ def show_load(report: LoadReport, page: Page) -> None:
                 "-" if line.by == "figure" else line.by,
                 "-" if line.simulated is None else _value(line.simulated[0]),
                 "-" if line.measured is None else _value(line.measured.value),
-                "-" if line.measured is None else f"{_value(line.measured.low)} .. {_value(line.measured.high)}",
+                f"{_value(line.measured.low)} .. {_value(line.measured.high)}"
+                if line.measured is not None
+                else f"{_value(line.stated.value)} by the profile"
+                if line.stated is not None
+                else "-",
                 _difference(line),
                 str(line.verdict),
             )

@@ -18,9 +18,9 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -34,7 +34,15 @@ from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.secrets import GUARDED, ciphered, is_loopback, token_of, unguarded
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
-from hetplan.executor.target import ApplyFailed, Setting, Target, TargetFailed
+from hetplan.executor.target import (
+    ApplyFailed,
+    RememberingTarget,
+    Setting,
+    SharedTarget,
+    Target,
+    TargetFailed,
+    TargetRefused,
+)
 from hetplan.executor.tls import client_context, tls_folder
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
@@ -141,7 +149,8 @@ class Deployment:
 
     def difference_back(self) -> Difference:
         """What an `undo` would change; nothing is touched."""
-        return self._difference(self.observe(), self._goal_before(()))
+        with self._going_back():
+            return self._difference(self.observe(), self._goal_before(()))
 
     def unfinished(self) -> Unfinished | None:
         """What an apply that was cut off left behind."""
@@ -212,7 +221,7 @@ class Deployment:
     def undo(self, *, on_event: Callable[[Progress], None] | None = None, wait_s: float = 0.0) -> Applied:
         """Go back from an apply that was cut off to what was last brought about before it."""
         say = on_event or (lambda _: None)
-        with self._locked("undo", wait_s):
+        with self._locked("undo", wait_s), self._going_back():
             goal = self._goal_before(())
             seen = self.observe()
             steps = self._steps_back(seen, goal)
@@ -221,12 +230,14 @@ class Deployment:
 
     def down(self, *, wait_s: float = 0.0) -> None:
         """Stop everything; no process of the deployment is left, and its record is closed."""
-        with self._locked("down", wait_s):
+        with self._locked("down", wait_s, shared=False):
             failed = []
             # The router first: nothing is to be sent to workers that go.
             for name in sorted(self.targets, key=lambda one: one != self.hosts.router_target):
+                target = self.targets[name]
                 try:
-                    self.targets[name].down(drain_s=self.hosts.limits.drain_s)
+                    with target.hold("down", wait_s=wait_s) if isinstance(target, SharedTarget) else nullcontext():
+                        target.down(drain_s=self.hosts.limits.drain_s)
                 except TargetFailed as error:
                     failed.append(str(error))
             if failed:
@@ -237,12 +248,28 @@ class Deployment:
 
     # How
 
-    def _locked(self, what: str, wait_s: float) -> DeploymentLock:
+    @contextmanager
+    def _locked(self, what: str, wait_s: float, *, shared: bool = True) -> Iterator[None]:
+        """Nobody else changes it meanwhile: by a lock in its folder and, with `shared`, at each target."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise ApplyFailed(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
-        return DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s)
+        with ExitStack() as held:
+            held.enter_context(DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s))
+            for target in self.targets.values() if shared else ():
+                if isinstance(target, SharedTarget):
+                    held.enter_context(target.hold(what, wait_s=wait_s))
+            yield
+
+    @contextmanager
+    def _going_back(self) -> Iterator[None]:
+        """Meanwhile the targets want what they kept, where hosts.toml says other things by now."""
+        with ExitStack() as all_of_them:
+            for target in self.targets.values():
+                if isinstance(target, RememberingTarget):
+                    all_of_them.enter_context(target.going_back())
+            yield
 
     def _check(self, made: Wanted) -> None:
         faults = [Fault("hosts.toml", "$", "", why, "") for why in unguarded(self.hosts, made.units.values())]
@@ -266,6 +293,7 @@ class Deployment:
     ) -> None:  # fmt: skip
         record = Record.read(self._record_path)
         carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
+        ended = 0
         try:
             if steps:
                 self._journal.begin(goal.plan, len(steps))
@@ -277,6 +305,7 @@ class Deployment:
                 self._journal.add(number, "begin", str(step))
                 carrier.do(step)
                 self._journal.add(number, "end", str(step))
+                ended = number
                 say(Progress("done", number, len(steps), str(step)))
             carrier.check_health()
             self._remember(goal)
@@ -286,10 +315,16 @@ class Deployment:
             say(Progress("failed", 0, len(steps), why))
             if not steps:
                 raise ApplyFailed(why) from None
+            if isinstance(error, TargetRefused) and ended == 0:
+                self._journal.close()
+                raise ApplyFailed(f"{why}. Nothing was touched", undone=True) from None
             self._go_back(seen, why, say)
 
     def _remember(self, goal: Wanted) -> None:
         units = tuple(unit.as_dict() for unit in goal.units.values())
+        for target in self.targets.values():
+            if isinstance(target, RememberingTarget):
+                target.remember()
         period = goal.workers[0].period if goal.workers else ""
         record = Record(goal.plan, period, units, goal.apps)
         write_durably(self._record_path, record.bytes())
@@ -299,15 +334,17 @@ class Deployment:
         """To what ran before; raises `ApplyFailed` with what came of it."""
         goal = self._goal_before(seen)
         try:
-            now = self.observe()
-            steps = self._steps_back(now, goal)
-            carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
-            for number, step in enumerate(steps, start=1):
-                say(Progress("undo", number, len(steps), str(step)))
-                carrier.do(step)
+            with self._going_back():
+                now = self.observe()
+                steps = self._steps_back(now, goal)
+                carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
+                for number, step in enumerate(steps, start=1):
+                    say(Progress("undo", number, len(steps), str(step)))
+                    carrier.do(step)
         except (ApplyFailed, OSError) as error:
+            again = "" if _cause(error) == why or why.endswith(_cause(error)) else f": {error}"
             raise ApplyFailed(
-                f"{why}. Going back failed too: {error}. `hetplan status` shows what runs; apply again finishes, "
+                f"{why}. Going back failed too{again}. `hetplan status` shows what runs; apply again finishes, "
                 "apply --undo --yes goes back"
             ) from None
         with suppress(OSError):
@@ -337,6 +374,10 @@ class Deployment:
             apps = routed["apps"] if routed is not None else {}
         plan = record.plan if record is not None else "nothing"
         return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
+
+
+def _cause(error: Exception) -> str:
+    return error.cause if isinstance(error, TargetFailed) else str(error)
 
 
 def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:

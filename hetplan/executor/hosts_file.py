@@ -33,6 +33,7 @@ __all__ = [
     "TargetEntry",
     "TimeLimits",
     "read_hosts",
+    "with_setting",
 ]
 
 Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -292,6 +293,15 @@ class HostsFile(Model):
     def path(self, written: str) -> Path:
         """A path of this file, found from where the file lies."""
         return (self.folder / Path(written).expanduser()).resolve()
+
+
+def with_setting(hosts: HostsFile, kind: str, **settings: Any) -> HostsFile:
+    """The file with these settings for all targets of one kind."""
+    targets = {
+        name: entry.model_copy(update={"settings": {**entry.settings, **settings}}) if entry.kind == kind else entry
+        for name, entry in hosts.targets.items()
+    }
+    return hosts.model_copy(update={"targets": targets})
 
 
 def read_hosts(source: str | os.PathLike[str] | Mapping[str, Any] | HostsFile) -> HostsFile:

@@ -8,6 +8,7 @@ them, it does not read a note of what was once done. A call that fails raises `T
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -16,7 +17,17 @@ from hetplan.errors import HetplanError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.units import Endpoint, Seen, Unit
 
-__all__ = ["ApplyFailed", "DeploymentLocked", "Setting", "Target", "TargetFailed", "UnitHealth"]
+__all__ = [
+    "ApplyFailed",
+    "DeploymentLocked",
+    "RememberingTarget",
+    "Setting",
+    "SharedTarget",
+    "Target",
+    "TargetFailed",
+    "TargetRefused",
+    "UnitHealth",
+]
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,28 @@ class Target(Protocol):
         ...
 
 
+@runtime_checkable
+class SharedTarget(Protocol):
+    """A target that is changed from several machines and state folders: it is held while one of them does."""
+
+    def hold(self, what: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """`DeploymentLocked` where another command holds it, after `wait_s`."""
+        ...
+
+
+@runtime_checkable
+class RememberingTarget(Protocol):
+    """A target that keeps how things were set up, beside what the units are: both are gone back to."""
+
+    def remember(self) -> None:
+        """Keep how all is now."""
+        ...
+
+    def going_back(self) -> AbstractContextManager[None]:
+        """Meanwhile what is wanted is what was kept."""
+        ...
+
+
 class ApplyFailed(HetplanError):
     """The wanted state could not be reached; `undone` says whether what ran before runs again."""
 
@@ -112,6 +145,10 @@ class TargetFailed(ApplyFailed):
     def __init__(self, target: str, about: str, why: str) -> None:
         self.target, self.about, self.cause = target, about, why
         super().__init__(": ".join((", ".join(part for part in (f"target {target}", about) if part), why)))
+
+
+class TargetRefused(TargetFailed):
+    """A target saw that it may not do this, before it touched anything."""
 
 
 class DeploymentLocked(ApplyFailed):

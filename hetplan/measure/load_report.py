@@ -5,8 +5,12 @@ ten stretches of the run, Student's at 95%, around the value of the whole run. A
 has the exact interval of so many independent requests instead of none. Requests without an answer count as never
 answered; requests that the run did not send do not count.
 
-Judged are the wishes about response time and the promises that a simulation or a measurement made. A line is broken
-when its measured interval lies wholly on the wrong side; promises by models without queueing are only put beside.
+How good answers are is measured where they are judged by labels. Otherwise the server says which variants served, and
+what the profile says of these is `stated`, not measured.
+
+Judged are the wishes about response time and quality, and the promises that a simulation or a measurement made. A line
+is broken when its measured interval lies wholly on the wrong side; promises by models without queueing are only put
+beside.
 
 Simulation and measurement disagree where a line's two intervals are further apart than a tolerance, in whichever
 direction: then the profile, the hop or the machine is not what the plan was made for.
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +51,9 @@ STRETCHES = 10
 TAIL_REQUESTS = 20
 """With fewer requests beyond a percentile its interval says little, and the report says so."""
 _REFUSED = ("dropped", "lost")
-_POINT = 0.01
+_POINT, _HALF_A_POINT = 0.01, 0.005
+_OF_QUALITY = ("accuracy", "served_accuracy", "goodput")
+"""Figures that are about how good answers are."""
 _TIMES = ("response_ms", "ttft_ms", "tpot_ms")
 
 
@@ -79,6 +85,13 @@ class AppMeasured:
     late_sender_ms: tuple[float, float]
     connections: int
     short_of: tuple[float, ...]
+    scored: bool = False
+    """Whether answers were judged; otherwise what is said of quality is the profile's, by the variants that served."""
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The figures that are not measured but made of the profile's numbers."""
+        return () if self.scored else _OF_QUALITY
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -86,7 +99,8 @@ class AppMeasured:
             "requests": self.requests,
             "warm_up": self.warm_up,
             "offered_qps": self.offered_qps,
-            "figures": {name: figure.as_dict() for name, figure in self.figures.items()},
+            "figures": {name: one.as_dict() for name, one in self.figures.items() if name not in self.stated},
+            "stated": {name: one.as_dict() for name, one in self.figures.items() if name in self.stated},
             "percentiles_ms": {f"{at:g}": figure.as_dict() for at, figure in self.percentiles_ms.items()},
             "statuses": self.statuses,
             "late_sender_ms": {"p50": self.late_sender_ms[0], "p99": self.late_sender_ms[1]},
@@ -95,9 +109,10 @@ class AppMeasured:
 
 
 def figures_of(
-    sent: Sent, *, slo_ms: float = math.inf, percentiles: Sequence[float] = (50.0, 90.0, 95.0, 99.0), warm_up: int = 0
-) -> AppMeasured:
-    """The figures of an application, the first `warm_up` requests left out."""
+    sent: Sent, *, slo_ms: float = math.inf, percentiles: Sequence[float] = (50.0, 90.0, 95.0, 99.0), warm_up: int = 0,
+    scored: bool = False,
+) -> AppMeasured:  # fmt: skip
+    """The figures of an application, the first `warm_up` requests left out; `scored` where answers were judged."""
     import numpy as np
 
     tried = np.flatnonzero(sent.status >= 0)
@@ -118,6 +133,7 @@ def figures_of(
         late_sender_ms=(_short(np.percentile(late, 50)), _short(np.percentile(late, 99))) if len(late) else (0.0, 0.0),
         connections=sent.connections,
         short_of=tuple(at for at in percentiles if len(asked) * (1.0 - at / 100.0) < TAIL_REQUESTS),
+        scored=scored,
     )
 
 
@@ -246,6 +262,8 @@ class LoadLine:
     simulated: Interval | None
     measured: Figure | None
     verdict: Verdict
+    stated: Figure | None = None
+    """In place of a measurement: what the profile says of the variants that served."""
 
     @property
     def name(self) -> str:
@@ -268,11 +286,13 @@ class LoadLine:
         if self.quantity in _TIMES and self.percentile is not None:
             return least > high * (1.0 + tolerance) or most < low * (1.0 - tolerance)
         shares = self.quantity == "violations" or (self.quantity, self.by) == ("goodput", "slo")
-        return shares and (least > high + _POINT or most < low - _POINT)
+        apart = _HALF_A_POINT if self.quantity in ("accuracy", "quality") else _POINT if shares else math.inf
+        return least > high + apart or most < low - apart
 
     def __str__(self) -> str:
         share = f" p{self.percentile:g}" if self.percentile is not None else ""
         found = "not measured" if self.measured is None else f"measured {self.measured.value:.6g}"
+        found += f" ({self.stated.value:.6g} by the profile)" if self.stated is not None else ""
         ends = "" if self.measured is None else f" [{self.measured.low:.6g}, {self.measured.high:.6g}]"
         promised = "" if self.promised is None else f" {self.relation} {self.promised:.6g} ({self.by})"
         return f"{self.app or '-'}: {self.quantity}{share}{promised}: {found}{ends}, {self.verdict}"
@@ -292,6 +312,7 @@ class LoadLine:
             "by": self.by,
             "simulated": simulated,
             "measured": self.measured.as_dict() if self.measured is not None else None,
+            **({"stated": self.stated.as_dict()} if self.stated is not None else {}),
             "verdict": str(self.verdict),
         }
 
@@ -360,7 +381,18 @@ def load_report(
     lines = [line for app in measured for line in _wishes(app, slo, beside)]
     lines += [_promise(promise, apps, beside, lines) for promise in plan.promises]
     lines += [line for app in measured for line in _figures(app, beside, lines)]
+    lines = [_as_stated(line, apps) for line in lines]
     return LoadReport(plan.digest, duration_s, apps, tuple(lines), tuple(_warnings(measured)), tolerance)
+
+
+def _as_stated(line: LoadLine, apps: Mapping[str, AppMeasured]) -> LoadLine:
+    """A line about quality that nobody measured: the profile's number is not called measured, and judges nothing."""
+    app = apps.get(line.app or "") or (next(iter(apps.values())) if len(apps) == 1 else None)
+    if app is None or line.measured is None or FIGURES.get(line.quantity, line.quantity) not in app.stated:
+        return line
+    plain = line.by == "figure" or not (line.by == "slo" or line.by.startswith(_JUDGED))
+    verdict = Verdict.REPORTED if plain else Verdict.NOT_MEASURED
+    return replace(line, measured=None, stated=line.measured, verdict=verdict)
 
 
 def judge(found: Figure, relation: str, promised: float) -> Verdict:
@@ -411,8 +443,9 @@ def _wishes(app: AppMeasured, slo: Slo | None, beside: Simulated) -> Iterable[Lo
         yield line("violations", None, "<=", most, found, judge(found, "<=", most))
     if wanted.quality is not None and wanted.quality.min is not None:
         found = compared(app, "accuracy", None)
-        verdict = Verdict.REPORTED if found is not None else Verdict.NOT_MEASURED
-        yield line("accuracy", None, ">=", wanted.quality.min, found, verdict)
+        least = wanted.quality.min
+        verdict = judge(found, ">=", least) if found is not None else Verdict.NOT_MEASURED
+        yield line("accuracy", None, ">=", least, found, verdict)
 
 
 def _promise(

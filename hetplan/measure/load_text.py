@@ -207,6 +207,7 @@ def text_report(
         late_sender_ms=(percentile(found.late_ms, 50.0), percentile(found.late_ms, 99.0)),
         connections=found.connections,
         short_of=(),
+        scored=True,
     )
     return LoadReport(plan.digest, duration_s, {app: measured}, tuple(lines), tuple(_warnings(app, found)), tolerance)
 

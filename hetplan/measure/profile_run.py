@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hetplan.measure.profile_routed import Serve
 
-__all__ = ["MeasuredQuality", "Measurements", "as_quality", "measure", "quality_of", "top1"]
+__all__ = ["MeasuredQuality", "Measurements", "as_quality", "measure", "quality_of", "read_labelled", "top1"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def quality_of(subject: Subject, file: Path, score: str, *, batch: int) -> Measu
     """The quality of a loaded model; samples are handed over in batches of this size, the last one filled up."""
     import numpy as np
 
-    arrays = _read(file)
+    arrays = read_labelled(file)
     labels = arrays.pop("labels")
     judge = top1 if score == "top1" else named_function(score, file.parent)
     scores: list[NDArray[np.float64]] = []
@@ -93,7 +93,8 @@ def quality_of(subject: Subject, file: Path, score: str, *, batch: int) -> Measu
     return _summed(np.concatenate(scores))
 
 
-def _read(file: Path) -> dict[str, NDArray[Any]]:
+def read_labelled(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a labelled set, `labels` among them."""
     import numpy as np
 
     try:

@@ -120,12 +120,12 @@ def test_wishes_and_simulated_promises_are_judged_others_reported() -> None:
         Promise(quantity="cost_per_hour", relation="=", value=5.0, model="no-queueing"),
         Promise(app="rank", quantity="rate_qps", relation=">=", value=500.0, model="fluid"),
     )
-    slow = figures_of(sent(np.tile([10.0, 60.0], 500)), slo_ms=50.0, percentiles=[50.0, 90.0])
+    slow = figures_of(sent(np.tile([10.0, 60.0], 500)), slo_ms=50.0, percentiles=[50.0, 90.0], scored=True)
     beside = {("rank", "response_ms", 90.0): (55.0, 50.0, 60.0), ("rank", "violations", None): (0.4, 0.3, 0.5)}
     report = load_report(plan(*promises), [slow], duration_s=10.0, slo=SLO, simulated=beside)
     verdicts = {(line.by, line.quantity): line.verdict for line in report.lines}
     assert verdicts["slo", "response_ms"] is Verdict.BROKEN
-    assert verdicts["slo", "accuracy"] is Verdict.REPORTED
+    assert verdicts["slo", "accuracy"] is Verdict.KEPT
     assert verdicts["simulation/1", "violations"] is Verdict.BROKEN
     # Better than a promised estimate is not broken.
     assert verdicts["simulation/1", "quality"] is Verdict.KEPT

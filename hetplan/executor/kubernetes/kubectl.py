@@ -1,7 +1,4 @@
-"""The cluster: `[targets.NAME.settings]` of hosts.toml, and `kubectl` run as a program with arguments.
-
-No shell; every call is bounded in time, and what kubectl says is reported.
-"""
+"""`kubectl`, run as a program with arguments: no shell, every call bounded in time, and what it says is reported."""
 
 from __future__ import annotations
 
@@ -12,19 +9,25 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, StringConstraints
-
+from hetplan.executor.kubernetes.settings import KubernetesSettings
 from hetplan.executor.target import TargetFailed
-from hetplan.profiles.fields import Id, Model, Named, NonNegative, Positive, PositiveCount
 
-__all__ = ["FIELD_MANAGER", "Kubectl", "KubernetesSettings", "WorkerPod"]
+__all__ = ["FIELD_MANAGER", "Away", "Kubectl", "Modified"]
 
 Json = dict[str, Any]
 
 FIELD_MANAGER = "hetplan"
 _GRACE_S = 5.0
+
+
+class Away(TargetFailed):
+    """The API server did not answer for as long as the settings wait for it."""
+
+
+class Modified(TargetFailed):
+    """An object is no longer as it was when it was read."""
 
 
 class Kubectl:
@@ -46,12 +49,51 @@ class Kubectl:
             return f"there is no program {self.program}; install kubectl, or set `kubectl` in the target's settings"
         return ""
 
-    def apply(self, manifests: Sequence[Json], *, about: str, dry_run: bool = False) -> None:
-        """Server-side apply of all of them in one call; with `dry_run` the server checks them and changes nothing."""
-        words = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-"]
-        words += ["--dry-run=server"] if dry_run else []
-        words += ["--force-conflicts"] if self.settings.take_over else []
+    def apply(self, manifests: Sequence[Json], *, about: str) -> None:
+        """Server-side apply of all of them in one call."""
+        self._apply(manifests, about=about, how=["--force-conflicts"] if self.settings.take_over else [])
+
+    def look_at(self, manifests: Sequence[Json], *, about: str, owners: bool) -> None:
+        """Have the server check them and change nothing. With `owners` a field that somebody else owns is a failure,
+        and so is an object whose `resourceVersion` is no longer the one that its manifest carries (`Modified`).
+        """
+        force = [] if owners and not self.settings.take_over else ["--force-conflicts"]
+        self._apply(manifests, about=about, how=["--dry-run=server", *force])
+
+    def _apply(self, manifests: Sequence[Json], *, about: str, how: Sequence[str]) -> None:
+        words = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "--filename=-", *how]
         self._run(words, about=about, limit_s=self.call_s + 0.1 * len(manifests), given=_list(manifests))
+
+    def create(self, manifest: Json, *, about: str) -> Json | None:
+        """Make an object; None where one of its name is there already."""
+        return self._written("create", manifest, "AlreadyExists", about=about)
+
+    def replace(self, manifest: Json, *, about: str) -> Json | None:
+        """Put an object in the place of the one whose `resourceVersion` it carries; None where that has gone."""
+        return self._written("replace", manifest, "Conflict|NotFound", about=about)
+
+    def _written(self, verb: str, manifest: Json, refused: str, *, about: str) -> Json | None:
+        words = [verb, "--filename=-", "--output=json"]
+        try:
+            text = self._run(words, about=about, limit_s=self.call_s, given=json.dumps(manifest, allow_nan=False))
+        except Modified:
+            return None
+        except TargetFailed as error:
+            if re.search(rf"\((?:{refused})\)", error.cause):
+                return None
+            raise
+        return self._read(text, about=about)
+
+    def one(self, kind: str, name: str) -> Json | None:
+        """One object by its name; None where there is none."""
+        words = ["get", kind, name, "--ignore-not-found=true", "--output=json"]
+        text = self._run(words, about=name, limit_s=self.call_s)
+        return self._read(text, about=name) if text.strip() else None
+
+    def delete_exactly(self, path: str, version: str, *, about: str) -> None:
+        """Delete the object at this path of the API server if it still has this `resourceVersion`."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}}
+        self._run(["delete", f"--raw={path}", "--filename=-"], about=about, limit_s=self.call_s, given=json.dumps(body))
 
     def diff(self, manifests: Sequence[Json], *, about: str) -> str:
         """What applying them would change, as kubectl shows it; "" for nothing."""
@@ -60,9 +102,9 @@ class Kubectl:
         limit_s = self.call_s + 0.1 * len(manifests)
         return self._run(words, about=about, limit_s=limit_s, given=_list(manifests), fine=(0, 1))
 
-    def get(self, kinds: Sequence[str], *, selector: str) -> list[Json]:
+    def get(self, kinds: Sequence[str], *, selector: str = "") -> list[Json]:
         """Objects of these kinds with these labels."""
-        words = ["get", ",".join(kinds), f"--selector={selector}", "--output=json"]
+        words = ["get", ",".join(kinds), *([f"--selector={selector}"] if selector else []), "--output=json"]
         items: list[Json] = self._json(words, about=", ".join(kinds)).get("items", [])
         return items
 
@@ -94,12 +136,15 @@ class Kubectl:
         words += ["--ignore-not-found=true", f"--timeout={max(1, round(limit_s))}s"]
         self._run(words, about="everything", limit_s=limit_s)
 
-    def _json(self, words: Sequence[str], *, about: str) -> Any:
-        text = self._run(words, about=about, limit_s=self.call_s)
+    def _json(self, words: Sequence[str], *, about: str) -> Json:
+        return self._read(self._run(words, about=about, limit_s=self.call_s), about=about)
+
+    def _read(self, text: str, *, about: str) -> Json:
         try:
-            return json.loads(text)
+            found: Json = json.loads(text)
         except ValueError:
             raise TargetFailed(self.target, about, f"kubectl did not answer in JSON: {text[:120]!r}") from None
+        return found
 
     def _run(
         self,
@@ -112,7 +157,7 @@ class Kubectl:
     ) -> str:
         command = [self.program, *words, *self._where, f"--request-timeout={max(1, round(limit_s + _GRACE_S))}s"]
         doing = " ".join(words[:2]) if words[0] == "rollout" else words[0]
-        until = time.monotonic() + min(limit_s, self.call_s, _AWAY_S)
+        away_since: float | None = None
         while True:
             try:
                 ran = subprocess.run(
@@ -123,23 +168,45 @@ class Kubectl:
                 raise TargetFailed(self.target, about, why) from None
             except OSError as error:
                 raise TargetFailed(self.target, about, f"{self.program} cannot be run: {error.strerror}") from None
-            said = " ".join((ran.stderr.strip() or ran.stdout.strip()).split())
+            said = _once(ran.stderr.strip() or ran.stdout.strip())
             # Every call may be made twice: an API server that is away for a moment is asked again.
-            if ran.returncode in fine or not _AWAY.search(said) or time.monotonic() >= until:
+            if ran.returncode in fine or not _AWAY.search(said):
                 break
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since >= self.settings.away_s:
+                why = (
+                    f"the API server did not answer for {self.settings.away_s:g} s; kubectl {doing} says: {said[:200]}"
+                )
+                raise Away(self.target, about, why)
             time.sleep(_AGAIN_S)
         if ran.returncode not in fine:
+            if "the object has been modified" in said:
+                raise Modified(self.target, about, said[:600])
             why = _conflicts(said) or f"kubectl {doing} failed: {said[:600] or f'exit {ran.returncode}'}"
             raise TargetFailed(self.target, about, why)
         return ran.stdout
 
 
-_AGAIN_S, _AWAY_S = 0.5, 10.0
+_AGAIN_S = 0.5
 _AWAY = re.compile(
     "connection refused|was refused - did you specify|unable to connect to the server|connection reset by peer|"
-    "TLS handshake timeout|unexpected EOF|etcdserver: leader changed|the server is currently unable",
+    "TLS handshake timeout|unexpected EOF|etcdserver: |the server is currently unable|ServiceUnavailable|"
+    "http2: client connection lost|watch closed before",
     re.IGNORECASE,
 )
+
+
+def _once(text: str) -> str:
+    """What kubectl said, on one line, each sentence once: it repeats itself for each kind that it was asked for.
+
+    >>> _once("error: the server is away\\nerror: the server is away\\n")
+    'error: the server is away'
+    """
+    # Its own log lines have a time, and say what the last line says again.
+    lines = [line.strip() for line in text.splitlines() if not re.match(r"[EWI]\d{4} \d\d:", line)]
+    return " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(text.split())
+
+
 _CONFLICT = re.compile(
     r'conflicts? with "([^"]+)"(?: using [^:\s]+| with subresource "[^"]+")*:?\s*((?:\.\S+|- \S+)(?:\s+- \S+)*)'
 )
@@ -148,15 +215,15 @@ _CONFLICT = re.compile(
 def _conflicts(said: str) -> str:
     """Which fields somebody else owns, and what can be done; "" where the failure is another.
 
-    >>> _conflicts('Apply failed with 1 conflict: conflict with "kubectl-set" using apps/v1: .spec.replicas')
-    "kubectl-set owns .spec.replicas. Leave it to kubectl-set, or set take_over = true in the target's settings"
+    >>> print(_conflicts('Apply failed with 1 conflict: conflict with "kubectl-set" using apps/v1: .spec.replicas'))
+    kubectl-set owns .spec.replicas. Leave it to kubectl-set, or take it: hetplan apply --take-over
     """
     found = [(owner, " ".join(fields.replace("- ", "").split())) for owner, fields in _CONFLICT.findall(said)]
     if "conflict" not in said or not found:
         return ""
     owned = "; ".join(f"{owner} owns {fields}" for owner, fields in found)
     owners = " and ".join(dict.fromkeys(owner for owner, _ in found))
-    return f"{owned}. Leave it to {owners}, or set take_over = true in the target's settings"
+    return f"{owned}. Leave it to {owners}, or take it: hetplan apply --take-over"
 
 
 def _list(manifests: Sequence[Json]) -> str:
@@ -165,49 +232,3 @@ def _list(manifests: Sequence[Json]) -> str:
 
 def _file(files: Path, written: str) -> Path:
     return (files / Path(written).expanduser()).resolve()
-
-
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-Word = Annotated[str, StringConstraints(min_length=1)]
-
-
-class WorkerPod(Model):
-    """What a worker of one hardware gets; what is left out here holds as for all."""
-
-    image: Word | None = None
-    node_selector: dict[str, str] = Field(default_factory=dict, description="beside the labels of the host")
-    tolerations: tuple[dict[str, Any], ...] = ()
-    cpu_cores: Positive | None = Field(default=None, description="requested where the plan names no share of cores")
-    mem_gib: Positive | None = None
-    gpu: NonNegative = Field(default=0.0, description="GPUs of a worker whose loads name no share")
-
-
-class KubernetesSettings(Model):
-    """The cluster, reached by `kubectl`; commands and images are named here, never in a plan."""
-
-    kubectl: Word = Field(default="kubectl", description="the program: a name, or a path relative to hosts.toml")
-    kubeconfig: str | None = Field(default=None, description="relative to hosts.toml; by default kubectl's own choice")
-    context: Word | None = None
-    namespace: Namespace = "default"
-    image: Word = Field(description="an image with hetplan installed")
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    image_pull_secrets: tuple[Namespace, ...] = ()
-    worker_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "worker")
-    router_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "router")
-    port: int = Field(default=8080, ge=1024, le=65535, description="where workers and router listen in their pods")
-    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    service_account: Namespace | None = None
-    hardware: Named[WorkerPod] = Field(default_factory=dict)
-    gpu_resource: Word = "nvidia.com/gpu"
-    gpu_slices: PositiveCount = Field(
-        default=1, description="units of gpu_resource per GPU, where the device plugin shares GPUs out"
-    )
-    router_pod: WorkerPod | None = Field(default=None, description="cpu_cores and mem_gib of the router")
-    take_over: bool = Field(default=False, description="fields that somebody else owns are taken from them")
-    surge: bool = Field(default=True, description="changed workers start before old ones stop; false needs no room")
-    run_as_user: PositiveCount | None = None
-    environment: dict[str, str] = Field(default_factory=dict)
-
-    def pod(self, hardware: Id) -> WorkerPod:
-        """What workers of this hardware get."""
-        return self.hardware.get(hardware, WorkerPod())

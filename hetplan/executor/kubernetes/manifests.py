@@ -28,7 +28,7 @@ from hetplan.executor.kubernetes.groups import (
     label_value,
     labels,
 )
-from hetplan.executor.kubernetes.kubectl import KubernetesSettings, WorkerPod
+from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint
 from hetplan.executor.wanted import wanted
@@ -80,12 +80,8 @@ class Manifests:
             ),
         ]  # fmt: skip
 
-    def made_of(self, group: Group) -> str:
-        """The digest that a group's Deployment carries when it is as hosts.toml and the plan want it."""
-        return self._template(self._worker_pod(group, ""))
-
     def router(self, routes: Mapping[str, Any]) -> list[Json]:
-        """ConfigMap, Deployment and Service of the router that follows these routes."""
+        """ConfigMap, Service and Deployment of the router that follows these routes."""
         name = self.router_object
         marks = labels(self.instance, "router")
         config = self._config(name, marks, {"routes": dict(routes)})
@@ -95,11 +91,11 @@ class Manifests:
         pod = self._pod(container, config["metadata"]["name"])
         return [
             config,
+            self._service(name, marks, headless=False),
             self._object(
                 "apps/v1", "Deployment", name, marks,
                 notes={"hetplan/config": config["metadata"]["name"]}, spec=self._deployment(marks, 1, pod),
             ),
-            self._service(name, marks, headless=False),
         ]  # fmt: skip
 
     def group_object(self, group: Group) -> str:

@@ -1,22 +1,29 @@
 """The `kubernetes` target: a Deployment per group of workers, applied server-side by `kubectl`.
 
 A group grows and changes by rolling updates that start new pods before old ones stop; what a failed change did is taken
-back. The cluster is the truth: what runs is read from the labels and annotations of the objects that are there.
+back. The cluster is the truth: what runs is read from the labels and annotations of the objects that are there. One
+command at a time changes it: whoever does holds its Lease.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 from hetplan.errors import InputError
-from hetplan.executor.kubernetes.groups import LABEL_GROUP, LABEL_PART, Group, group_name, grouped, selector
-from hetplan.executor.kubernetes.kubectl import Kubectl, KubernetesSettings
-from hetplan.executor.kubernetes.manifests import CONFIG_FILE, MADE_OF, WAVES, Manifests
-from hetplan.executor.target import Setting, TargetFailed, UnitHealth
+from hetplan.executor.durable import write_durably
+from hetplan.executor.kubernetes.cluster_state import ClusterState, is_ready, restarts_of, same_template, troubles_of
+from hetplan.executor.kubernetes.groups import LABEL_GROUP, Group, dns_name, group_name, grouped, labels, selector
+from hetplan.executor.kubernetes.kubectl import Away, Kubectl, Modified
+from hetplan.executor.kubernetes.lease import Lease
+from hetplan.executor.kubernetes.manifests import WAVES, Manifests
+from hetplan.executor.kubernetes.settings import KubernetesSettings
+from hetplan.executor.target import Setting, TargetFailed, TargetRefused, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.validate import validate
 
@@ -27,6 +34,7 @@ Json = dict[str, Any]
 _KINDS = ("deployments.apps", "services", "configmaps")
 _LOOK_S = 0.5
 _SIDE_BY_SIDE = 16
+_TRIES = 5
 
 
 class Kubernetes:
@@ -42,6 +50,40 @@ class Kubernetes:
         self.kubectl = Kubectl(
             setting.name, self.settings, files=setting.hosts.folder, call_s=setting.hosts.limits.call_s
         )
+        self._folder = setting.folder
+        self._lease: Lease | None = None
+        self._former: dict[str, list[Json]] = {}
+
+    @contextmanager
+    def hold(self, what: str, *, wait_s: float) -> Iterator[None]:
+        """Nobody else changes this deployment meanwhile, from whichever machine and state folder."""
+        name = dns_name(self.hosts.name, "apply", distinct_by="lease")
+        marks = labels(self.manifests.instance, "lease")
+        with Lease(self.kubectl, name, marks, what=what, home=self._folder, wait_s=wait_s) as lease:
+            self._lease = lease
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    def remember(self) -> None:
+        """Keep the objects as they are now: to them a later change that fails goes back."""
+        there = self._there()
+        router = ClusterState(self.kubectl.get(_KINDS, selector=selector(self.manifests.instance, "router")))
+        kept = {name: there.former(name) for name in there.groups}
+        kept |= {name: router.former(name) for name in router.deployments}
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_durably(self._kept, json.dumps({"format": _KEPT, "objects": kept}, indent=1).encode() + b"\n")
+
+    @contextmanager
+    def going_back(self) -> Iterator[None]:
+        """What is wanted meanwhile is what was kept, with the image and all that hosts.toml said then."""
+        with suppress(OSError, ValueError, KeyError):
+            self._former = dict(json.loads(self._kept.read_text())["objects"])
+        try:
+            yield
+        finally:
+            self._former = {}
 
     def check(self, units: Sequence[Unit]) -> list[str]:
         """No kubectl, shares that the cluster does not enforce, and what the API server says to the manifests."""
@@ -52,7 +94,7 @@ class Kubernetes:
             said = [why for group in groups.values() for why in self.manifests.unenforced(group)]
             made = [manifest for group in groups.values() for manifest in self.manifests.group(group)]
             if made and not said:
-                self.kubectl.apply(made, about="check", dry_run=True)
+                self.kubectl.look_at(made, about="check", owners=False)
         except InputError as error:
             return [str(fault) for fault in error.faults]
         except TargetFailed as error:
@@ -66,7 +108,7 @@ class Kubernetes:
 
     def observe(self) -> tuple[Seen, ...]:
         """Units by the Deployments' annotations, ready as far as their pods are."""
-        there = _There(self.kubectl.get([*_KINDS, "pods"], selector=selector(self.manifests.instance, "worker")))
+        there = self._there()
         return tuple(seen for name, group in there.groups.items() for seen in self._seen(there, name, group))
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
@@ -79,17 +121,18 @@ class Kubernetes:
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Shrink the groups, or delete those of which nothing is left; their pods drain by their own grace period."""
-        there = self._there()
+        there = self._there(acting=True)
         limit_s = drain_s + self.hosts.limits.call_s
         for name, group in there.groups.items():
             left = group.without(names)
             if left.replicas == group.replicas:
                 continue
             if left.replicas:
-                self.kubectl.apply(self.manifests.group(left), about=name)
+                self._apply(self._made(left, there), about=name)
             else:
-                self.kubectl.delete(there.objects_of(name), limit_s=limit_s, about=name)
-            self._until_gone(name, left.replicas, limit_s=limit_s)
+                self._delete(there.objects_of(name), limit_s=limit_s, about=name)
+            if name not in there.scaled or not left.replicas:
+                self._until_gone(name, left.replicas, limit_s=limit_s)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """Readiness by the pods; counters by their own `/metrics`, read through the API server."""
@@ -97,14 +140,16 @@ class Kubernetes:
         found: dict[str, UnitHealth] = {}
         ready: dict[str, str] = {}
         for name, group in there.groups.items():
-            pods = sorted(there.pods(name), key=lambda pod: (not _ready(pod), pod["metadata"]["name"]))
+            pods = sorted(there.pods(name), key=lambda pod: (not is_ready(pod), pod["metadata"]["name"]))
             for place, unit in enumerate(group.units):
                 if unit not in asked:
                     continue
-                if place < len(pods) and _ready(pods[place]):
+                if place < len(pods) and is_ready(pods[place]):
                     ready[unit] = pods[place]["metadata"]["name"]
+                elif _not_asked_for(there, name, pods):
+                    found[unit] = UnitHealth(True)
                 else:
-                    why = _troubles([*pods, there.deployments[name]])
+                    why = troubles_of([*pods, there.deployments[name]])
                     found[unit] = UnitHealth(False, why=why or "its pod is not there yet")
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             counters = pool.map(self._counters, ready.values())
@@ -115,30 +160,39 @@ class Kubernetes:
         """A new ConfigMap and a rolling update of the router; the old one serves until the new one is ready."""
         marks = selector(self.manifests.instance, "router")
         if routes is None:
+            self._may_change()
             self.kubectl.delete_all(_KINDS, selector=marks, limit_s=limit_s)
             return
-        made = self.manifests.router(routes)
-        self.kubectl.apply(made, about="router")
-        self._roll(self.manifests.router_object, limit_s=limit_s, marks=marks)
-        there = _There(self.kubectl.get(["configmaps"], selector=marks))
-        self._prune(there, keep={made[0]["metadata"]["name"]}, about="router")
+        before = self._router()
+        made, name = self._made_router(routes), self.manifests.router_object
+        try:
+            self._refuse_early(made, before, self._router)
+            self._apply(made, about="router")
+            self._roll(name, limit_s=limit_s, marks=marks)
+        except Away:
+            raise
+        except TargetFailed:
+            if name in before.deployments:
+                self._apply(before.former(name), about=name)
+            raise
+        self._prune(before, {made[0]["metadata"]["name"]}, {""}, marks)
 
     def routed(self) -> Mapping[str, Any] | None:
         """The routes in the ConfigMap that the router's Deployment mounts."""
-        there = _There(self.kubectl.get(_KINDS, selector=selector(self.manifests.instance, "router")))
-        name = self.manifests.router_object
+        there, name = self._router(), self.manifests.router_object
         deployment = there.deployments.get(name)
         content = there.config(deployment) if deployment is not None else None
         routes = content.get("routes") if content is not None else None
         if routes is None or deployment is None:
             return None
-        wanted = next(one for one in self.manifests.router(routes) if one["kind"] == "Deployment")
+        wanted = next(one for one in self._made_router(routes) if one["kind"] == "Deployment")
         found = {**routes, "router_address": self.manifests.address(name), "router_port": self.settings.port}
         # One that other settings were made for follows nothing that is wanted now.
-        return found if _made_of(deployment) == _made_of(wanted) else {**found, "revision": "of another manifest"}
+        return found if same_template(deployment, wanted) else {**found, "revision": "of another manifest"}
 
     def down(self, *, drain_s: float) -> None:
         """Delete all that carries the deployment's label, and wait until its pods are gone."""
+        self._may_change()
         limit_s = drain_s + self.hosts.limits.call_s
         self.kubectl.delete_all(_KINDS, selector=selector(self.manifests.instance), limit_s=limit_s)
         self._wait(
@@ -147,26 +201,81 @@ class Kubernetes:
             about="everything",
             why="pods are still there",
         )
+        self._kept.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Nothing is held between two calls."""
 
+    # How
+
+    @property
+    def _kept(self) -> Path:
+        return self._folder / "former.json"
+
+    def _may_change(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
+    def _apply(self, made: Sequence[Json], *, about: str) -> None:
+        self._may_change()
+        self.kubectl.apply(made, about=about)
+
+    def _delete(self, objects: Iterable[tuple[str, str]], *, limit_s: float, about: str) -> None:
+        self._may_change()
+        self.kubectl.delete(objects, limit_s=limit_s, about=about)
+
+    def _made(self, group: Group, there: ClusterState) -> list[Json]:
+        """The manifests of a group: as hosts.toml has it, or as they were where this goes back. How many pods it has is
+        left to the autoscaler that owns that.
+        """
+        name, made = self.manifests.group_object(group), self.manifests.group(group)
+        former = self._former.get(name)
+        if former is not None and former[0].get("data") == made[0]["data"]:
+            *others, deployment = former
+            now = made[-1]
+            notes = {**deployment["metadata"].get("annotations", {}), **now["metadata"]["annotations"]}
+            spec = {**deployment["spec"], "replicas": now["spec"]["replicas"]}
+            metadata = {**deployment["metadata"], "annotations": notes}
+            made = [*others, {**deployment, "metadata": metadata, "spec": spec}]
+        if name in there.scaled:
+            made[-1]["spec"]["replicas"] = there.replicas(name)
+        return made
+
+    def _made_router(self, routes: Mapping[str, Any]) -> list[Json]:
+        """The manifests of the router: as hosts.toml has it, or as they were where this goes back."""
+        config, service, now = self.manifests.router(routes)
+        former = self._former.get(self.manifests.router_object)
+        if former is None:
+            return [config, service, now]
+        *_, deployment = former
+        pod = deployment["spec"]["template"]["spec"]
+        volumes = [now["spec"]["template"]["spec"]["volumes"][0], *pod["volumes"][1:]]
+        template = {**deployment["spec"]["template"], "spec": {**pod, "volumes": volumes}}
+        metadata = {**deployment["metadata"], "annotations": now["metadata"]["annotations"]}
+        return [
+            config, service, {**deployment, "metadata": metadata, "spec": {**deployment["spec"], "template": template}}
+        ]  # fmt: skip
+
     def _change(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
-        there = self._there()
+        there = self._there(acting=True)
         changed: dict[str, Group] = {}
         for key, added in grouped(units).items():
             name = self.manifests.group_object(added)
             had = there.groups.get(name)
             changed[name] = added if had is None else had.with_units(u for u in units if group_name(u) == key)
-        made = [manifest for group in changed.values() for manifest in self.manifests.group(group)]
+        made = [manifest for group in changed.values() for manifest in self._made(group, there)]
+        self._refuse_early(made, there, self._there)
         try:
-            self.kubectl.apply(made, about=", ".join(changed))
+            self._apply(made, about=", ".join(changed))
             self._roll_all(changed, limit_s=limit_s)
+        except Away:
+            # Nothing can be taken back without an API server; the next apply finishes it, or undo does.
+            raise
         except TargetFailed:
             self._take_back(changed, there)
             raise
         keep = {manifest["metadata"]["name"] for manifest in made}
-        self._prune(there, keep=keep, about="old ConfigMaps", groups=changed)
+        self._prune(there, keep, changed, selector(self.manifests.instance, "worker"))
         port = self.settings.port
         asked = {unit.name for unit in units}
         return {
@@ -176,16 +285,64 @@ class Kubernetes:
             if unit in asked
         }
 
-    def _take_back(self, changed: Mapping[str, Group], before: _There) -> None:
+    def _refuse_early(self, made: Sequence[Json], there: ClusterState, read: Callable[[], ClusterState]) -> None:
+        """Before anything is touched: `TargetFailed` where somebody else owns a field, or changed what was read."""
+        for _ in range(_TRIES):
+            known = {
+                name: one["metadata"].get("resourceVersion")
+                for name, one in there.deployments.items()
+                if one["metadata"].get("resourceVersion") is not None
+            }
+            old = [one for one in made if one["kind"] == "Deployment" and one["metadata"]["name"] in known]
+            marked = [
+                {**one, "metadata": {**one["metadata"], "resourceVersion": known[one["metadata"]["name"]]}}
+                for one in old
+            ]
+            if not marked:
+                return
+            try:
+                self._look_at(marked)
+            except Modified:
+                now = read()
+                for name, one in there.deployments.items():
+                    self._same(name, one, now)
+                there = now
+            else:
+                return
+        raise TargetRefused(self.name, "check", "the cluster does not come to rest: look at it, and apply again")
+
+    def _look_at(self, marked: Sequence[Json]) -> None:
+        try:
+            self.kubectl.look_at(marked, about=", ".join(one["metadata"]["name"] for one in marked), owners=True)
+        except (Away, Modified):
+            raise
+        except TargetFailed:
+            # Which of them it is about, kubectl does not say.
+            for one in marked:
+                name = one["metadata"]["name"]
+                try:
+                    self.kubectl.look_at([one], about=name, owners=True)
+                except TargetFailed as error:
+                    raise TargetRefused(self.name, name, error.cause) from None
+            raise
+
+    def _same(self, name: str, before: Json, now: ClusterState) -> None:
+        """`TargetFailed` where a Deployment is no longer what it was; its status alone may change at any time."""
+        after = now.deployments.get(name)
+        if after is None or (name not in now.scaled and after["spec"] != before["spec"]):
+            why = "somebody else changed it after it was looked at. See the difference again (hetplan diff), then apply"
+            raise TargetRefused(self.name, name, why)
+
+    def _take_back(self, changed: Mapping[str, Group], before: ClusterState) -> None:
         """After a failed change: the objects that were there are applied again as they were, with their image and all
         that an older hosts.toml said; what is new goes. Others report the failure.
         """
         there = self._there()
         for name in changed:
             if name in before.groups:
-                self.kubectl.apply(before.former(name), about=name)
+                self._apply(before.former(name), about=name)
             else:
-                self.kubectl.delete(there.objects_of(name), limit_s=self.hosts.limits.drain_s, about=name)
+                self._delete(there.objects_of(name), limit_s=self.hosts.limits.drain_s, about=name)
 
     def _roll_all(self, changed: Mapping[str, Group], *, limit_s: float) -> None:
         """Wait for all groups side by side; each of the waves of a roll may take as long as one pod may."""
@@ -203,42 +360,66 @@ class Kubernetes:
         try:
             self.kubectl.rollout(deployment, limit_s=max(1.0, limit_s))
         except TargetFailed as error:
-            troubles = _troubles(self.kubectl.get(["pods", "deployments.apps"], selector=marks))
+            troubles = troubles_of(self.kubectl.get(["pods", "deployments.apps"], selector=marks))
             if not troubles:
                 raise
             raise TargetFailed(self.name, deployment, f"{error.cause} ({troubles})") from None
 
-    def _prune(self, there: _There, *, keep: Iterable[str], about: str, groups: Iterable[str] | None = None) -> None:
-        """Delete ConfigMaps that nothing mounts any more."""
-        kept, within = set(keep), None if groups is None else set(groups)
+    def _prune(self, before: ClusterState, keep: Iterable[str], groups: Iterable[str], marks: str) -> None:
+        """Delete ConfigMaps of these groups that were there before and that no ReplicaSet mounts any more."""
+        kept, within = set(keep), set(groups)
         old = [
-            ("configmaps", name)
-            for name, one in there.configs.items()
-            if name not in kept and (within is None or one["metadata"]["labels"].get(LABEL_GROUP) in within)
+            name
+            for name, one in before.configs.items()
+            if name not in kept and one["metadata"]["labels"].get(LABEL_GROUP, "") in within
         ]
-        self.kubectl.delete(old, limit_s=self.hosts.limits.call_s, about=about)
+        if old:
+            mounted = ClusterState(self.kubectl.get(["replicasets.apps", "deployments.apps"], selector=marks)).mounted()
+            gone = [("configmaps", name) for name in old if name not in mounted]
+            self._delete(gone, limit_s=self.hosts.limits.call_s, about="old ConfigMaps")
 
-    def _there(self) -> _There:
-        return _There(self.kubectl.get([*_KINDS, "pods"], selector=selector(self.manifests.instance, "worker")))
+    def _there(self, *, acting: bool = False) -> ClusterState:
+        kinds = [*_KINDS, "replicasets.apps", "pods"]
+        there = ClusterState(self.kubectl.get(kinds, selector=selector(self.manifests.instance, "worker")))
+        odd = any(group.replicas != there.replicas(name) for name, group in there.groups.items())
+        return ClusterState(there.objects, self._scaled()) if there.groups and (acting or odd) else there
 
-    def _seen(self, there: _There, name: str, group: Group) -> Iterable[Seen]:
+    def _router(self) -> ClusterState:
+        marks = selector(self.manifests.instance, "router")
+        return ClusterState(self.kubectl.get([*_KINDS, "replicasets.apps"], selector=marks))
+
+    def _scaled(self) -> frozenset[str]:
+        """Deployments of which an autoscaler says how many pods they have; none where that cannot be asked."""
+        try:
+            found = self.kubectl.get(["horizontalpodautoscalers.autoscaling"])
+        except Away:
+            raise
+        except TargetFailed:
+            return frozenset()
+        refs = [one["spec"].get("scaleTargetRef", {}) for one in found]
+        return frozenset(ref["name"] for ref in refs if ref.get("kind") == "Deployment")
+
+    def _seen(self, there: ClusterState, name: str, group: Group) -> Iterable[Seen]:
         pods = [pod for pod in there.pods(name) if "deletionTimestamp" not in pod["metadata"]]
-        ready = sum(_ready(pod) for pod in pods)
-        why = _troubles([*pods, there.deployments[name]])
-        restarts = max((_restarts(pod) for pod in pods), default=0)
+        ready = sum(is_ready(pod) for pod in pods)
+        why = troubles_of([*pods, there.deployments[name]])
+        restarts = max((restarts_of(pod) for pod in pods), default=0)
         at = Endpoint(self.manifests.address(name), self.settings.port)
-        as_wanted = self._as_wanted(there.deployments[name], group)
+        as_wanted = self._as_wanted(there, name, group)
         for place, unit in enumerate(group.units.values()):
-            status = "ready" if place < ready else "failing" if why else "starting"
+            up = place < ready or _not_asked_for(there, name, pods)
+            status = "ready" if up else "failing" if why else "starting"
             said = "" if status == "ready" else why
             content = unit.content if as_wanted else f"{unit.content}, of another manifest"
             yield Seen(unit.name, content, status, endpoint=at, unit=unit, restarts=restarts, why=said)
 
-    def _as_wanted(self, deployment: Json, group: Group) -> bool:
-        """Whether it is what hosts.toml makes of the group now, and nobody has changed how many it has."""
-        if group.unit.host not in self.hosts.hosts or deployment["spec"].get("replicas") != group.replicas:
+    def _as_wanted(self, there: ClusterState, name: str, group: Group) -> bool:
+        """Whether it is what is wanted of the group, and nobody but an autoscaler changed how many pods it has."""
+        if group.unit.host not in self.hosts.hosts:
             return False
-        return _made_of(deployment) == self.manifests.made_of(group)
+        if there.replicas(name) != group.replicas and name not in there.scaled:
+            return False
+        return same_template(there.deployments[name], self._made(group, there)[-1])
 
     def _counters(self, pod: str) -> Mapping[str, Mapping[str, float]]:
         path = f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/metrics"
@@ -266,117 +447,9 @@ class Kubernetes:
             time.sleep(_LOOK_S)
 
 
-class _There:
-    """Objects that the cluster holds, sorted by what they are."""
-
-    def __init__(self, objects: Sequence[Json]) -> None:
-        self.objects = objects
-        self.deployments = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Deployment"}
-        self.configs = {one["metadata"]["name"]: one for one in objects if one["kind"] == "ConfigMap"}
-
-    @property
-    def groups(self) -> dict[str, Group]:
-        """Groups by the name of their Deployment; objects that are not of our making are passed over."""
-        found: dict[str, Group] = {}
-        for name, deployment in self.deployments.items():
-            content = self.config(deployment)
-            notes = deployment["metadata"].get("annotations", {})
-            if content is not None and "unit" in content and "hetplan/indices" in notes:
-                indices, standby = (tuple(json.loads(notes[f"hetplan/{key}"])) for key in ("indices", "standby"))
-                found[name] = Group(Unit.from_dict(content["unit"]), indices, standby)
-        return found
-
-    def config(self, deployment: Json) -> Json | None:
-        """What the ConfigMap of a Deployment holds."""
-        name = deployment["metadata"].get("annotations", {}).get("hetplan/config")
-        held = self.configs.get(name or "")
-        content: Json | None = json.loads(held["data"][CONFIG_FILE]) if held is not None else None
-        return content
-
-    def pods(self, group: str) -> list[Json]:
-        """Pods of a group's own template: those of an older one are on their way out, and say nothing of the new."""
-        mine = [one for one in self.objects if one["kind"] == "Pod" and _group_of(one) == group]
-        deployment = self.deployments.get(group)
-        return [one for one in mine if deployment is None or _of_template(one, deployment)]
-
-    def former(self, group: str) -> list[Json]:
-        """The objects of a group as they were, to be applied again: without what the server adds."""
-        named = {(kind.split(".")[0][:-1], name) for kind, name in self.objects_of(group)}
-        found = [one for one in self.objects if (one["kind"].lower(), one["metadata"]["name"]) in named]
-        kept = ("name", "namespace", "labels", "annotations")
-        return [
-            {
-                **{key: value for key, value in one.items() if key != "status"},
-                "metadata": {
-                    key: {k: v for k, v in value.items() if "kubernetes.io/" not in k or key == "labels"}
-                    if isinstance(value, dict) else value
-                    for key, value in one["metadata"].items() if key in kept
-                },
-            }
-            for one in found
-        ]  # fmt: skip
-
-    def objects_of(self, group: str) -> list[tuple[str, str]]:
-        """All that belongs to a group, the Deployment first."""
-        kinds = {"Deployment": "deployments.apps", "Service": "services", "ConfigMap": "configmaps"}
-        mine = [one for one in self.objects if one["kind"] in kinds and _group_of(one) == group]
-        mine.sort(key=lambda one: list(kinds).index(one["kind"]))
-        return [(kinds[one["kind"]], one["metadata"]["name"]) for one in mine]
+_KEPT = "hetplan/kept-objects/1.0"
 
 
-def _made_of(deployment: Json) -> str | None:
-    notes: Mapping[str, str] = deployment["spec"]["template"]["metadata"].get("annotations", {})
-    return notes.get(MADE_OF)
-
-
-def _of_template(pod: Json, deployment: Json) -> bool:
-    """Whether a pod was made of the Deployment's present template: the same digest, and the same ConfigMap."""
-    notes = pod["metadata"].get("annotations", {})
-    if notes.get(MADE_OF) != _made_of(deployment):
-        return False
-    template = deployment["spec"]["template"].get("spec", {}).get("volumes", ())
-    mounted = [_mounted(volumes) for volumes in (pod.get("spec", {}).get("volumes", ()), template)]
-    return not mounted[0] or mounted[0] == mounted[1]
-
-
-def _mounted(volumes: Iterable[Json]) -> list[str]:
-    return [one["configMap"]["name"] for one in volumes if "configMap" in one]
-
-
-def _group_of(one: Json) -> str | None:
-    marks: Mapping[str, str] = one["metadata"].get("labels", {})
-    return marks.get(LABEL_GROUP) if marks.get(LABEL_PART) == "worker" else None
-
-
-def _ready(pod: Json) -> bool:
-    if "deletionTimestamp" in pod["metadata"]:
-        return False
-    return any(
-        one["type"] == "Ready" and one["status"] == "True" for one in pod.get("status", {}).get("conditions", ())
-    )
-
-
-def _restarts(pod: Json) -> int:
-    return sum(int(one.get("restartCount", 0)) for one in pod.get("status", {}).get("containerStatuses", ()))
-
-
-def _troubles(pods: Iterable[Json]) -> str:
-    """Why pods are not ready, in the cluster's own words: no node for them, no image, a container that keeps ending.
-
-    A Deployment among them says why its pods cannot be made at all (a quota).
-    """
-    said: dict[str, None] = {}
-    for pod in pods:
-        status = pod.get("status", {})
-        for one in status.get("conditions", ()):
-            if one["type"] == "ReplicaFailure" and one["status"] == "True":
-                said[f"{pod['metadata']['name']}: {one.get('message', one.get('reason', ''))}"] = None
-        for one in status.get("conditions", ()):
-            if one["type"] == "PodScheduled" and one["status"] == "False":
-                said[f"{pod['metadata']['name']} cannot be placed: {one.get('message', one.get('reason', ''))}"] = None
-        for one in status.get("containerStatuses", ()):
-            waiting = one.get("state", {}).get("waiting") or {}
-            if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-                message = f": {waiting['message']}" if waiting.get("message") else ""
-                said[f"{pod['metadata']['name']} is in {waiting['reason']}{message}"] = None
-    return "; ".join(said)
+def _not_asked_for(there: ClusterState, name: str, pods: Sequence[Json]) -> bool:
+    """Whether a worker has no pod because an autoscaler wants fewer, and all that it wants are ready."""
+    return name in there.scaled and sum(map(is_ready, pods)) >= there.replicas(name)

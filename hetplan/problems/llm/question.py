@@ -58,8 +58,8 @@ class LlmQuestion:
         from hetplan.planner.elastic import explain
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
-        from hetplan.problems.llm.size import judge_of, sized
-        from hetplan.problems.llm.why import impossible, reached, short_of, too_dear
+        from hetplan.problems.llm.size import Tried, judge_of, sized
+        from hetplan.problems.llm.why import hopeless, impossible, reached, short_of, too_dear
 
         wish, options = self.wish, self.wish.options
         if options.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
@@ -79,10 +79,12 @@ class LlmQuestion:
                 return said if judge is None else short_of(wish, judge, ask, said)
         if judge is None:
             return self._planned(ask, bounds)
-        least = bounds[ANY].bound if bounds[ANY].bound is not None else 0.0
-        found, tried = sized(wish, judge, ask, max(float(least or 0.0), 1e-9))
+        least = max(float(bounds[ANY].bound or 0.0), 1e-9)
+        if (late := hopeless(wish, judge, least)) is not None:
+            return too_dear(wish, judge, ask, least, Tried(), late=late)
+        found, tried = sized(wish, judge, ask, least)
         if found is None:
-            return too_dear(wish, judge, ask, max(float(least or 0.0), 1e-9), tried)
+            return too_dear(wish, judge, ask, least, tried)
         return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
 
     def _planned(self, ask: Ask, bounds: Mapping[str, Answer[np.ndarray]]) -> Draft | Infeasible:

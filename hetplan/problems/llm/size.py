@@ -26,6 +26,8 @@ from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
 __all__ = [
     "FEW",
+    "GIVE_UP",
+    "MOST_CONFIRMED",
     "Cuts",
     "Sized",
     "Tried",
@@ -48,6 +50,8 @@ MOST_CONFIRMED = 3
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
 MOST_LISTED = 300_000
+MOST_IN_VAIN = 60
+"""So many fleets after another that rows do not exclude: the rest are simulated at once."""
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
 
@@ -84,6 +88,9 @@ class Cuts:
 
     what: Program
     prices: list[NDArray[np.float64]] = field(default_factory=list)
+
+    in_vain: int = 0
+    """Fleets since the last that a program of its own excluded."""
 
     def __post_init__(self) -> None:
         self.rows = Rows.of(self.what)
@@ -191,10 +198,12 @@ def _in_turn(
         if float(cuts.carried(row[None, :])[0]) < wish.rate_qps:
             tried.excluded += 1
             continue
-        carried = cuts.learn([int(n) for n in row])
-        if carried < wish.rate_qps * (1.0 - 1e-9):
-            tried.excluded += 1
-            continue
+        if cuts.in_vain < MOST_IN_VAIN:
+            if cuts.learn([int(n) for n in row]) < wish.rate_qps * (1.0 - 1e-9):
+                tried.excluded += 1
+                cuts.in_vain = 0
+                continue
+            cuts.in_vain += 1
         yield tuple(int(n) for n in row), int(cost[place])
 
 
@@ -243,7 +252,8 @@ def _ways(
         return found[places, theta][0]
 
     now, theta = tuple(0 for _ in counts), thetas[0]
-    if min(tries(now, one, few=True) for one in thetas) > HOPELESS:
+    rough = tries(now, thetas[-1], few=True)
+    if rough > 3.0 * HOPELESS or min([rough, *(tries(now, one, few=True) for one in thetas[:-1])]) > HOPELESS:
         return []
     # From one chunk for all, too: what is best alone need not be best together.
     starts = [now]

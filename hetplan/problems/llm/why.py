@@ -12,11 +12,11 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import FEW, Sized, Tried, dearest, fleet_of, sized
+from hetplan.problems.llm.size import FEW, GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
 from hetplan.problems.llm.wish import Supply, Wish
 from hetplan.profiles.fields import NANO
 
-__all__ = ["impossible", "reached", "short_of", "too_dear"]
+__all__ = ["hopeless", "impossible", "reached", "short_of", "too_dear"]
 
 FACTORS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 SLOWER = FACTORS[:4]
@@ -63,7 +63,7 @@ def reached(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
     for factor in FACTORS if short else ():
         to = {place: _rounded(float(one.to or 0.0) * factor) for place, one in short.items()}
         other = wish.with_limits({place: to[place] for place in short})
-        if _found(other, judge, ask, _least(other, ask)) is not None:
+        if _does(other, judge, ask, _least(other, ask)):
             repairs = (_raise(one.field, wish.wanted.latency[k].max_ms, to[k], "ms") for k, one in short.items())
             return replace(said, repairs=tuple(repairs))
     return said
@@ -81,9 +81,14 @@ def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
     return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
 
 
-def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasible:
-    """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
-    why = [_said(wish, tried)]
+def too_dear(
+    wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried, *, late: float | None = None
+) -> Infeasible:
+    """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does.
+
+    `late` is how far the best of the largest fleets is off, where they were all that was looked at.
+    """
+    why = [_said(wish, tried, late)]
     repairs = _repairs(wish, judge, ask, bound, tried)
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=False)
 
@@ -94,17 +99,19 @@ def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
-def _said(wish: Wish, tried: Tried) -> str:
+def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
     budget = f" up to {wish.budget_nanos / NANO:g} per hour" if wish.budget_nanos is not None else ""
-    near = ""
+    near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
+    if late is not None:
+        return (
+            f"{begun}: of the largest fleets of each type, {GIVE_UP:g} times as dear as any fleet has to be, the best "
+            f"has {late:.3g} times as many late requests as may be"
+        )
     if tried.nearest is not None:
         counts = ", ".join(f"{n} {kind.name}" for n, kind in zip(tried.nearest[1].counts, wish.kinds, strict=True) if n)
         near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as may be"
-    return (
-        f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s: of {tried.listed} "
-        f"{tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
-    )
+    return f"{begun}: of {tried.listed} {tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
 
 
 def _least(wish: Wish, ask: Ask) -> float:
@@ -113,20 +120,55 @@ def _least(wish: Wish, ask: Ask) -> float:
     return max(float(answer.bound or 0.0), 1e-9)
 
 
-def _found(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized] = ()) -> Sized | None:
-    """The cheapest fleet for another wish; none is looked for where `near`, those that ought to do, are all far off."""
+def _found(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Sized | None:
+    """The cheapest fleet for another wish."""
     if ask.remaining <= 0 or impossible(wish) is not None:
         return None
+    return sized(wish, replace(judge, wish=wish, played=0), ask, bound)[0]
+
+
+def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized] = ()) -> bool:
+    """Whether some fleet keeps another wish, whatever it costs.
+
+    Those that ought to do are played first: `near`, and the largest of each type alone. Where all are far off, or where
+    neither budget nor stock keeps these small, no other fleet is looked for.
+    """
+    if ask.remaining <= 0 or impossible(wish) is not None:
+        return False
     other = replace(judge, wish=wish, played=0)
-    if near and not any(_is_near(other, one) for one in near):
+    rich = [(_late(other, one), one) for one in (*near, *dearest(wish, bound))]
+    hoped = sorted((one for one in rich if one[0] <= LIKELY), key=lambda one: one[0])
+    for _, one in hoped[:MOST_CONFIRMED]:
+        if other.surely(fleet_of(wish, one.counts, one.laws, one.theta)).kept:
+            return True
+    if (near and not hoped) or (rich and _as_many_as_wanted(wish)):
+        return False
+    return sized(wish, other, ask, bound)[0] is not None
+
+
+def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
+    """How many times as many late requests as may be the best of the largest fleets has, where that is far too many.
+
+    None where they come near, and where a budget or a stock keeps them small.
+    """
+    if not _as_many_as_wanted(wish):
         return None
-    return sized(wish, other, ask, bound)[0]
+    if min((_late(judge, one) for one in dearest(wish, bound)), default=0.0) <= LIKELY:
+        return None
+    late = min(_late(judge, one, wish.options.requests) for one in dearest(wish, bound))
+    return late if late > LIKELY else None
 
 
-def _is_near(judge: Judge, one: Sized) -> bool:
-    """Whether a fleet nearly keeps the limits on some hundred requests."""
+def _as_many_as_wanted(wish: Wish) -> bool:
+    """Whether neither budget nor stock keeps fleets small, and each type could serve alone."""
+    plenty = all(supply.available >= 10**9 for supply in wish.supply.values())
+    return plenty and wish.budget_nanos is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
+
+
+def _late(judge: Judge, one: Sized, count: int = FEW) -> float:
+    """How far a fleet is from the limits on some hundred requests."""
     fleet = fleet_of(judge.wish, one.counts, one.laws, one.theta)
-    return judge.excess(judge.once(fleet, seed=0, count=FEW)) <= LIKELY
+    return judge.excess(judge.once(fleet, seed=0, count=count))
 
 
 def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | None = None) -> Iterator[Repair]:
@@ -142,11 +184,11 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | No
     for limit in wish.limits:
         stated = wish.wanted.latency[limit.place].max_ms
         for to in (_rounded(stated * factor) for factor in FACTORS):
-            if _found(wish.with_limits({limit.place: to}), judge, ask, bound, near) is not None:
+            if _does(wish.with_limits({limit.place: to}), judge, ask, bound, near):
                 yield _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, to, "ms")
                 break
     for to in (wish.rate_qps / factor for factor in SLOWER):
-        if _found(wish.with_rate(to), judge, ask, bound, near) is not None:
+        if _does(wish.with_rate(to), judge, ask, bound, near):
             less, at = wish.rate_qps - to, f"slo.apps.{wish.app}.demand.rate_qps"
             yield Repair(at, "lower", less, to, "qps", f"lower {at} by {less:.6g} qps to {to:.6g} qps")
             break

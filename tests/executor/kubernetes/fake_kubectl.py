@@ -10,7 +10,15 @@ import time
 from pathlib import Path
 
 FOLDER = Path(sys.argv[0]).resolve().parent
-GROUP = "hetplan/group"
+KINDS = {
+    "deployments.apps": "Deployment",
+    "services": "Service",
+    "configmaps": "ConfigMap",
+    "pods": "Pod",
+    "replicasets.apps": "ReplicaSet",
+    "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
+    "leases.coordination.k8s.io": "Lease",
+}
 
 
 def read(name, otherwise):
@@ -55,13 +63,48 @@ def pods_of(deployment, play):
         }
 
 
+def version_of(one):
+    return one["metadata"].get("resourceVersion")
+
+
+def written(verb, one, objects):
+    """`create` and `replace`, by the version that the object carries."""
+    old = objects.get(key(one))
+    if verb == "create" and old is not None:
+        fail(f"Error from server (AlreadyExists): {key(one)} already exists")
+    if verb == "replace" and old is None:
+        fail(f"Error from server (NotFound): {key(one)} not found")
+    if verb == "replace" and version_of(old) != version_of(one):
+        fail(f"Error from server (Conflict): {key(one)}: the object has been modified")
+    number = int(version_of(old) or 0) + 1 if old is not None else 1
+    objects[key(one)] = {**one, "metadata": {**one["metadata"], "resourceVersion": str(number)}}
+    print(json.dumps(objects[key(one)]))
+
+
+def look_at(words, items, play, objects):
+    """What a dry run refuses: fields that somebody else owns, and what `modified_by` changes as it is looked at."""
+    marked = [one for one in items if version_of(one) is not None]
+    if "modified_by" in play and marked:
+        changed = objects[key(marked[0])]
+        changed["metadata"]["resourceVersion"] += "1"
+        changed["spec"].update(play.pop("modified_by").get("spec", {}))
+        (FOLDER / "objects.json").write_text(json.dumps(objects))
+        (FOLDER / "play.json").write_text(json.dumps(play))
+    if any(version_of(one) != version_of(objects[key(one)]) for one in marked):
+        fail("Error from server (Conflict): the object has been modified; please apply your changes to the latest")
+    if "owned" in play and "--force-conflicts" not in words:
+        fail(play["owned"])
+
+
 def matches(one, selector):
+    if selector is None:
+        return True
     marks = one["metadata"].get("labels", {})
     return all(marks.get(name) == wanted for name, wanted in (term.split("=") for term in selector.split(",")))
 
 
 def kind_of(word):
-    return {"deployments.apps": "Deployment", "services": "Service", "configmaps": "ConfigMap", "pods": "Pod"}[word]
+    return KINDS[word]
 
 
 def main():
@@ -78,20 +121,31 @@ def main():
     for wanted, text in play.get("fail", {}).items():
         if verb == wanted.split()[0] and all(part in " ".join(words) for part in wanted.split()):
             fail(text)
-    if verb == "apply":
+    if verb == "apply" and "--dry-run=server" in words:
+        look_at(words, json.loads(given)["items"], play, objects)
+    elif verb == "apply":
         items = json.loads(given)["items"]
         for one in items:
             old = objects.get(key(one))
             if old is not None and old.get("immutable") and old["data"] != one["data"]:
                 fail(f'ConfigMap "{one["metadata"]["name"]}" is invalid: data: Forbidden: field is immutable')
-            if "--dry-run=server" not in words:
-                objects[key(one)] = one
+            objects[key(one)] = one
     elif verb == "diff":
         changed = [one for one in json.loads(given)["items"] if objects.get(key(one)) != one]
         print("\n".join(f"+ {key(one)}" for one in changed))
         sys.exit(1 if changed else 0)
     elif verb == "get" and any(word.startswith("--raw=") for word in words):
         print(json.dumps(play.get("raw", {})))
+    elif verb in ("create", "replace"):
+        written(verb, json.loads(given), objects)
+    elif verb == "get" and words[2][0] != "-":
+        found = objects.get(f"{kind_of(words[1])}/{words[2]}")
+        print(json.dumps(found) if found is not None else "")
+    elif verb == "delete" and words[1].startswith("--raw="):
+        name = f"Lease/{words[1].split('/')[-1]}"
+        if version_of(objects.get(name, {"metadata": {}})) != json.loads(given)["preconditions"]["resourceVersion"]:
+            fail("Error from server (Conflict): the object has been modified")
+        del objects[name]
     elif verb == "get":
         kinds = {kind_of(word) for word in words[1].split(",")}
         found = [*objects.values()]
@@ -113,7 +167,7 @@ def main():
             named = [word.split("/") for word in words if word.startswith(("deployments.", "services/", "configmaps/"))]
             gone = [f"{kind_of(kind)}/{name}" for kind, name in named]
         objects = {k: one for k, one in objects.items() if k not in gone}
-    if verb in ("apply", "delete"):
+    if verb in ("apply", "delete", "create", "replace"):
         # Several are called side by side: no other may read half of it.
         (FOLDER / "objects.new").write_text(json.dumps(objects))
         (FOLDER / "objects.new").replace(FOLDER / "objects.json")

@@ -16,7 +16,14 @@ __all__ = ["SmallApiServer"]
 
 Json = dict[str, Any]
 
-KINDS = {"configmaps": "ConfigMap", "services": "Service", "pods": "Pod", "deployments": "Deployment"}
+KINDS = {
+    "configmaps": "ConfigMap",
+    "services": "Service",
+    "pods": "Pod",
+    "deployments": "Deployment",
+    "replicasets": "ReplicaSet",
+    "horizontalpodautoscalers": "HorizontalPodAutoscaler",
+}
 
 
 class SmallApiServer:
@@ -106,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(b"", kind="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
         elif path in _DISCOVERY:
             self._answer(_DISCOVERY[path])
-        elif path.startswith(("/api/v1/namespaces/", "/apis/apps/v1/namespaces/")):
+        elif path.startswith("/api") and "/namespaces/" in path:
             self._objects(path.split("namespaces/")[1].split("/")[1:], query)
         else:
             self._refuse(404, "NotFound")
@@ -157,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(0.2)
             self.close_connection = True
             return
-        version = "apps/v1" if place[0] == "deployments" else "v1"
+        version = "apps/v1" if place[0] in ("deployments", "replicasets") else "v1"
         listed = {"apiVersion": version, "kind": f"{KINDS[place[0]]}List", "metadata": {"resourceVersion": "1"}}
         self._answer({**listed, "items": found})
 
@@ -196,15 +203,18 @@ def _resources(version: str, *names: str) -> Json:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 
 
-_APPS = {"groupVersion": "apps/v1", "version": "v1"}
+_GROUPS = [
+    {"name": name, "versions": [{"groupVersion": f"{name}/v1", "version": "v1"}]} for name in ("apps", "autoscaling")
+]
 _DISCOVERY: dict[str, Json] = {
     "/version": {"major": "1", "minor": "32", "gitVersion": "v1.32.0"},
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
     "/apis": {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [{"name": "apps", "versions": [_APPS], "preferredVersion": _APPS}],
+        "groups": [{**one, "preferredVersion": one["versions"][0]} for one in _GROUPS],
     },
     "/api/v1": _resources("v1", "configmaps", "services", "pods"),
-    "/apis/apps/v1": _resources("apps/v1", "deployments"),
+    "/apis/apps/v1": _resources("apps/v1", "deployments", "replicasets"),
+    "/apis/autoscaling/v1": _resources("autoscaling/v1", "horizontalpodautoscalers"),
 }

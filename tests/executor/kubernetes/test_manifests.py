@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
 from hetplan.executor.kubernetes.groups import Group, dns_name, grouped, label_value
-from hetplan.executor.kubernetes.kubectl import KubernetesSettings
 from hetplan.executor.kubernetes.manifests import Manifests, manifests
+from hetplan.executor.kubernetes.settings import KubernetesSettings
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.read_plan import read_plan
 

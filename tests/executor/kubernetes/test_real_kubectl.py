@@ -37,7 +37,7 @@ def server() -> Iterator[Any]:
 def target(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "kubeconfig").write_text(server.kubeconfig())
-    settings = {"kubeconfig": "kubeconfig", "context": "small", "image": "registry.example/hetplan:1"}
+    settings = {"kubeconfig": "kubeconfig", "context": "small", "image": "registry.example/hetplan:1", "away_s": 0.6}
     hosts = read_hosts(
         {
             "name": "prod",
@@ -88,5 +88,6 @@ def test_routes_are_rolled_out_and_everything_goes_down(target: Kubernetes, serv
 @pytest.mark.slow
 def test_a_server_that_is_gone_is_told(target: Kubernetes, server: Any) -> None:
     server.close()
-    with pytest.raises(TargetFailed, match="refused"):
+    with pytest.raises(TargetFailed, match=r"did not answer for 0\.6 s.*refused") as failed:
         target.observe()
+    assert str(failed.value).count("refused") == 1, "kubectl says it for each kind"

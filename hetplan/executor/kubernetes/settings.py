@@ -1,0 +1,57 @@
+"""`[targets.NAME.settings]` of a kubernetes target in hosts.toml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from hetplan.profiles.fields import Id, Model, Named, NonNegative, Positive, PositiveCount
+
+__all__ = ["KubernetesSettings", "WorkerPod"]
+
+Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Word = Annotated[str, StringConstraints(min_length=1)]
+
+
+class WorkerPod(Model):
+    """What a worker of one hardware gets; what is left out here holds as for all."""
+
+    image: Word | None = None
+    node_selector: dict[str, str] = Field(default_factory=dict, description="beside the labels of the host")
+    tolerations: tuple[dict[str, Any], ...] = ()
+    cpu_cores: Positive | None = Field(default=None, description="requested where the plan names no share of cores")
+    mem_gib: Positive | None = None
+    gpu: NonNegative = Field(default=0.0, description="GPUs of a worker whose loads name no share")
+
+
+class KubernetesSettings(Model):
+    """The cluster, reached by `kubectl`; commands and images are named here, never in a plan."""
+
+    kubectl: Word = Field(default="kubectl", description="the program: a name, or a path relative to hosts.toml")
+    kubeconfig: str | None = Field(default=None, description="relative to hosts.toml; by default kubectl's own choice")
+    context: Word | None = None
+    namespace: Namespace = "default"
+    image: Word = Field(description="an image with hetplan installed")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: tuple[Namespace, ...] = ()
+    worker_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "worker")
+    router_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "router")
+    port: int = Field(default=8080, ge=1024, le=65535, description="where workers and router listen in their pods")
+    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    service_account: Namespace | None = None
+    hardware: Named[WorkerPod] = Field(default_factory=dict)
+    gpu_resource: Word = "nvidia.com/gpu"
+    gpu_slices: PositiveCount = Field(
+        default=1, description="units of gpu_resource per GPU, where the device plugin shares GPUs out"
+    )
+    router_pod: WorkerPod | None = Field(default=None, description="cpu_cores and mem_gib of the router")
+    away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
+    take_over: bool = Field(default=False, description="fields that somebody else owns are taken from them")
+    surge: bool = Field(default=True, description="changed workers start before old ones stop; false needs no room")
+    run_as_user: PositiveCount | None = None
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    def pod(self, hardware: Id) -> WorkerPod:
+        """What workers of this hardware get."""
+        return self.hardware.get(hardware, WorkerPod())

@@ -1,0 +1,160 @@
+"""What a load says of service times and of quality, and the profile that comes of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases.deployments import make_plan, make_worker
+
+from hetplan.errors import InputError
+from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learned
+from hetplan.measure.load_report import Figure, LoadLine, Verdict, figures_of, load_report
+from hetplan.measure.load_score import read_labelled_set, scored, with_labelled
+from hetplan.measure.load_send import Sent, Target
+from hetplan.profiles.load_one import load_profile
+from hetplan.profiles.plan import Promise
+from hetplan.profiles.slo import Slo
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.0",
+    "hardware": {"cpu": {"kind": "cpu"}},
+    "metrics": {"right": {}},
+    "tasks": {"rank": {"metric": "right"}},
+    "sources": {"lab": {"kind": "measured"}},
+    "variants": {
+        "M": {
+            "task": "rank",
+            "quality": {"value": 0.9, "source": "lab"},
+            "runs": [{"hardware": "cpu", "latency": "t", "saturation_qps": 100}],
+        }
+    },
+    "tables": {
+        "t": {"quantity": "latency_ms", "axes": {"batch": [1, 2, 4]}, "mean": [10, 18, 30], "p99": [11, 20, 33],
+              "source": "lab"},
+    },
+}  # fmt: skip
+PLAN = make_plan(make_worker("w1", variant="m", load={"at": {}, "serve": {"max_batch": 4}}))
+
+
+def reply(service_ms: float, *, batch: int = 1, over_ms: float = 0.5) -> bytes:
+    hop = {"load": "w1.a", "router_ms": 3.0, "queue_ms": 1.0, "service_ms": service_ms, "batch": batch}
+    return json.dumps({"ms": 4.0 + service_ms + over_ms, "path": [hop], "outputs": None}).encode()
+
+
+def sent(bodies: list[bytes], status: int = 200, **more: Any) -> Sent:
+    count = len(bodies)
+    held: dict[str, Any] = {
+        "app": "app", "due_s": np.arange(count) * 0.01, "kinds": np.zeros(count, np.int32),
+        "late_ms": np.zeros(count), "response_ms": np.full(count, 20.0), "status": np.full(count, status, np.int16),
+        "outcome": ["served"] * count, "quality": np.full(count, 0.9), "connections": 1, "bodies": bodies,
+    }  # fmt: skip
+    return Sent(**{**held, **more})
+
+
+def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
+    """Batches of one take 15 and 16 ms in turn, batches of two 27, each with half a millisecond of hand-over."""
+    ones = [reply(15.0 + number % 2) for number in range(100)]
+    twos = [reply(27.0, batch=2) for _ in range(2 * LEAST_SAMPLES)]
+    before = copy.deepcopy(PROFILE)
+    found = learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent([*ones, *twos]), [{}])], "by a test")
+    assert before == PROFILE, "the former profile stays"
+    ((variant, hardware, batches, times),) = found.changes
+    assert (variant, hardware, batches) == ("m", "cpu", 100 + LEAST_SAMPLES)
+    expected = (100 * 16.0 + LEAST_SAMPLES * 27.5) / (100 * 10.0 + LEAST_SAMPLES * 18.0)
+    assert times == pytest.approx(expected, rel=1e-4)
+    profile = load_profile(found.document)
+    run = profile.variants["m"].runs[0]
+    table = profile.tables[run.latency or ""]
+    assert table.mean == (16.0, 27.5, pytest.approx(30 * expected, rel=1e-4))
+    assert table.p99 == (16.5, 27.5, pytest.approx(33 * expected, rel=1e-4))
+    assert table.samples == (100, LEAST_SAMPLES, 0)
+    assert table.std is not None
+    assert table.std[0] == pytest.approx(0.5, rel=0.01)
+    assert run.saturation_qps == pytest.approx(100 / times, rel=1e-4)
+    source = profile.sources[table.source or ""]
+    assert (source.kind, source.tool) == ("measured", "hetplan load --learn")
+    assert source.note == f"by a test; 1 cells of m-cpu-learned are those of t times {times:.3g}"
+    assert found.document["tables"]["t"] == PROFILE["tables"]["t"]
+
+
+def test_scores_become_the_quality_of_the_variant_that_answered() -> None:
+    bodies = [reply(10.0)] * 40
+    scores = [1.0, 0.0, 0.0, 0.0] * 10
+    found = learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies), [{}], scores)], "n")
+    quality = load_profile(found.document).variants["m"].quality
+    assert quality is not None
+    assert (quality.value, quality.source) == (0.25, next(name for name in found.document["sources"] if name != "lab"))
+
+
+def test_replies_that_say_nothing_teach_nothing() -> None:
+    for bodies, status in (([b""] * 50, 200), ([b"{}"] * 50, 200), ([b"no json"] * 50, 200), ([reply(5)] * 50, 503)):
+        with pytest.raises(InputError, match="no reply says which worker"):
+            learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
+
+
+def line(report: Any, quantity: str) -> LoadLine:
+    return next(one for one in report.lines if one.quantity == quantity)
+
+
+def test_a_constant_of_the_profile_is_never_called_measured() -> None:
+    run = {"runs": {"variants": ["m"]}, "quality": {"min": 0.95}, "demand": {"rate_qps": 1}}
+    slo = Slo.model_validate({"format": "hetplan/slo/1.0", "apps": {"app": run}})
+    promise = Promise(app="app", quantity="quality", relation=">=", value=0.95, model="simulation/1")
+    plan = make_plan(make_worker("w1", variant="m"), promises=(promise,))
+    for is_scored, verdict in ((False, Verdict.NOT_MEASURED), (True, Verdict.BROKEN)):
+        figures = figures_of(sent([b""] * 200), scored=is_scored)
+        report = load_report(plan, [figures], duration_s=1.0, slo=slo)
+        assert (line(report, "accuracy").measured is None) is not is_scored
+        assert line(report, "accuracy").verdict is verdict
+        assert line(report, "quality").verdict is verdict
+        said = figures.as_dict()
+        assert ("accuracy" in said["stated"], "accuracy" in said["figures"]) == (not is_scored, is_scored)
+    stated = line(load_report(plan, [figures_of(sent([b""] * 200))], duration_s=1.0, slo=slo), "accuracy")
+    assert stated.stated is not None
+    assert stated.stated.value == pytest.approx(0.9)
+    assert stated.as_dict()["measured"] is None
+
+
+def test_quality_further_from_the_simulation_than_half_a_point_disagrees() -> None:
+    for value, apart in ((0.893, True), (0.896, False)):
+        found = Figure(value, value - 0.001, value + 0.001)
+        shown = LoadLine("a", "accuracy", None, "", None, "figure", (0.9, 0.9, 0.9), found, Verdict.REPORTED)
+        assert shown.disagrees(0.1) is apart
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "set.npz", x=np.arange(10.0).reshape(5, 2), labels=np.array([0, 1, 0, 1, 0]))
+    (tmp_path / "judging.py").write_text("def half(outputs, labels):\n    return [0.5] * len(labels)\n")
+    (tmp_path / "judge.py").write_text(
+        "import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
+        "    print(json.dumps({'score': asked['labels'][0]}), flush=True)\n"
+    )
+    return tmp_path / "set.npz"
+
+
+def test_queries_carry_the_labelled_inputs_in_turn_and_their_answers_are_judged(labelled: Path) -> None:
+    target = Target("app", "http://h", np.arange(4.0), np.array([0, 1, 0, 0], np.int32), [b"", b""])
+    carried = with_labelled(target, [{"batch": 1.0}, {"batch": 2.0}], read_labelled_set(labelled))
+    assert [one.tolist() for one in carried.labels] == [[0], [1], [0], [1], [0], [0, 1], [0, 1], [0, 0]]
+    assert carried.target.kinds.tolist() == [0, 5, 1, 2]
+    assert carried.target.fields[5] == "hetplan-at: batch=2"
+    assert carried.points[5] == {"batch": 2.0}
+    outputs = [[[0.9, 0.1]], [[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1]], [[0.9, 0.1]]]
+    bodies = [json.dumps({"outputs": {"y": one}}).encode() for one in outputs]
+    replies = sent(bodies, kinds=carried.target.kinds)
+    judge = f"{sys.executable} judge.py"
+    for scorer, wanted in (("top1", [1, 1, 0, 1]), ("judging:half", [0.5] * 4), (judge, [0, 0, 1, 0])):
+        assert scored(replies, carried.labels, scorer, labelled.parent).quality.tolist() == wanted, scorer
+    lost = scored(sent(bodies, 503, kinds=carried.target.kinds), carried.labels, "top1", labelled.parent)
+    assert all(math.isnan(one) for one in lost.quality)
+    for scorer in ("judging:gone", "./no-such-command"):
+        with pytest.raises(InputError, match="--scorer"):
+            scored(replies, carried.labels, scorer, labelled.parent)
