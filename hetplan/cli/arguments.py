@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hetplan.errors import Fault, InputError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "AsJson",
@@ -79,8 +76,6 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Write NDJSON to stdout: a format line, events, a last object with `exit`.")
 ]
 
-_METHOD_KEYS = ("formulation", "options", "like", "question")
-
 
 def method_from(
     file: Path | None, settings: list[str] | None, *, question: str | None, formulation: str | None
@@ -90,32 +85,14 @@ def method_from(
     >>> method_from(None, ["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
     (None, 'fluid-lp', {'latency_stat': 'p99', 'derate': 0.9})
     """
-    method = _read_method(file) if file is not None else {}
+    method: dict[str, Any] = {}
+    if file is not None:
+        from hetplan.cli.given_files import read_method
+
+        method = read_method(file)
     options = {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
     options |= read_settings(settings or [])
     return question or method.get("question"), formulation or method.get("formulation"), options
-
-
-def _read_method(file: Path) -> dict[str, Any]:
-    from hetplan.profiles.read_json import read_json
-
-    method = read_json(file, file=str(file))
-    if not isinstance(method, dict):
-        raise InputError.one(
-            file=str(file), path="$", why="a method file is an object", remedy='Write {"options": {"derate": 0.8}}.'
-        )
-    faults = [
-        Fault(str(file), f"$.{name}", "", "unknown key of a method file", f"Known: {', '.join(_METHOD_KEYS)}.")
-        for name in method
-        if name not in _METHOD_KEYS
-    ]
-    for name, kind in (("formulation", str), ("question", str), ("options", dict)):
-        if not isinstance(method.get(name, kind()), kind):
-            expected = "an object" if kind is dict else "a text"
-            faults.append(Fault(str(file), f"$.{name}", repr(method[name])[:60], f"must be {expected}", "Correct it."))
-    if faults:
-        raise InputError(faults)
-    return method
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plans and traces by the paths that a command was given, and the plan that was applied last."""
+"""Plans, traces and methods by the paths that a command was given, and the plan that was applied last."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
 
-__all__ = ["KEPT_PLAN", "keep_plan", "plan_from", "trace_from"]
+__all__ = ["KEPT_PLAN", "keep_plan", "plan_from", "read_method", "trace_from"]
 
 KEPT_PLAN = "watched-plan.json"
 """The plan that was applied last, beside the record of its deployment."""
@@ -57,3 +57,29 @@ def trace_from(file: Path | None) -> Any:
             file=str(file), why=f"the trace cannot be read: {error.strerror}", remedy="Name a readable CSV file."
         ) from error
     return parse_arrivals(data, name=str(file))
+
+
+_METHOD_KEYS = ("formulation", "options", "like", "question")
+
+
+def read_method(file: Path) -> dict[str, Any]:
+    """What a file of ``--method`` says: the formulation, its options, perhaps the question."""
+    from hetplan.profiles.read_json import read_json
+
+    method = read_json(file, file=str(file))
+    if not isinstance(method, dict):
+        raise InputError.one(
+            file=str(file), path="$", why="a method file is an object", remedy='Write {"options": {"derate": 0.8}}.'
+        )
+    faults = [
+        Fault(str(file), f"$.{name}", "", "unknown key of a method file", f"Known: {', '.join(_METHOD_KEYS)}.")
+        for name in method
+        if name not in _METHOD_KEYS
+    ]
+    for name, kind in (("formulation", str), ("question", str), ("options", dict)):
+        if not isinstance(method.get(name, kind()), kind):
+            expected = "an object" if kind is dict else "a text"
+            faults.append(Fault(str(file), f"$.{name}", repr(method[name])[:60], f"must be {expected}", "Correct it."))
+    if faults:
+        raise InputError(faults)
+    return method

@@ -29,7 +29,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +81,8 @@ class Guarded:
     retries: int = 2
     cancel: threading.Event | None = None
     until: float = math.inf
+    way: Callable[[Collection[str]], object] | None = None
+    """Where not every query runs all operators: None for operators that no query runs together, and no others."""
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
         """One sample; raises `EvaluationFailed` after the last try, `Cancelled`, or `OutOfTime`."""
@@ -150,7 +152,11 @@ class Guarded:
         score = float(right_or_wrong) if isinstance(right_or_wrong, bool) else _number(right_or_wrong, "score")
         if not self.low - 1e-9 <= score <= self.high + 1e-9:
             raise EvaluationFailed(f"a score of {score:g} is outside the metric's range {self.low:g} .. {self.high:g}")
-        seconds = _per_operator(given.get("seconds"), "seconds", self.operators, needed=True)
+        seconds = _per_operator(given.get("seconds"), "seconds", self.operators, needed=self.way is None)
+        if self.way is not None:
+            seconds = {name: each for name, each in seconds.items() if name in given["seconds"]}
+            if self.way(seconds.keys()) is None:
+                raise EvaluationFailed(f"no query runs {', '.join(seconds) or 'nothing'}, and no other operators")
         sizes = _per_operator(given.get("bytes", {}), "bytes", self.operators, needed=False)
         return Sample(score, seconds, sizes, _not_below_0(_number(given.get("input_bytes", 0.0), "input_bytes")))
 

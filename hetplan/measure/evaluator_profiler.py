@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -102,6 +102,7 @@ class Setup:
     samples: tuple[int, ...] = ()
     seconds: float | None = None
     retry: bool = False
+    way: Callable[[Collection[str]], object] | None = None
     settled: Callable[[Runs, int], bool] | None = None
     futile: Callable[[Runs, int], str] | None = None
 
@@ -187,7 +188,10 @@ class _Seen(Seen):
             [batch.get("index", batch["from"]) + k for batch in batches for k in range(len(batch["scores"]))]
         )  # fmt: skip
         for batch in batches:
-            costs = (*(batch["seconds"][name] for name in names), *(batch["bytes"][name] for name in names))
+            costs = (
+                *(batch["seconds"].get(name, math.nan) for name in names),
+                *(batch["bytes"][name] for name in names),
+            )
             self._rows += [(*costs, batch["input_bytes"])] * len(batch["scores"])
             self.again += batch.get("again", 0)
             self.again_why = self.again_why or batch.get("why", "")
@@ -217,7 +221,7 @@ class Profiler:
         self._until = math.inf if self.setup.seconds is None else time.monotonic() + self.setup.seconds
         self._guarded = Guarded(
             self.evaluate, self.setup.operators, self.setup.low, self.setup.high,
-            timeout_s=self.timeout_s, cancel=self.cancel, until=self._until,
+            timeout_s=self.timeout_s, cancel=self.cancel, until=self._until, way=self.setup.way,
         )  # fmt: skip
         self._lock = threading.Lock()
         self._told = time.monotonic()
@@ -293,7 +297,12 @@ class Profiler:
 
     def _same_operators(self, batch: Mapping[str, Any]) -> None:
         """A journal that says not of what its samples are may hold those of another pipeline."""
-        if set(self.setup.operators) == batch["seconds"].keys() == batch["bytes"].keys():
+        same = set(self.setup.operators) == batch["bytes"].keys()
+        if same and (
+            batch["seconds"].keys() == batch["bytes"].keys()
+            if self.setup.way is None
+            else self.setup.way(batch["seconds"].keys()) is not None
+        ):
             return
         raise InputError.one(
             file=str(self.journal.path or "journal"), value=self.setup.app,
@@ -306,7 +315,7 @@ class Profiler:
         sign = rule.passes(latest.mean)
         known = latest.decided and not seen.stopped
         verdict = (Verdict.PASS if sign else Verdict.FAIL) if known else Verdict.UNDECIDED
-        seconds = dict(zip(self.setup.operators, runs.seconds.mean(axis=0).tolist(), strict=True))
+        seconds = dict(zip(self.setup.operators, np.nan_to_num(runs.seconds).mean(axis=0).tolist(), strict=True))
         charged = self.setup.charged or self.setup.operators
         with self._lock:
             gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
@@ -315,7 +324,7 @@ class Profiler:
         constant = all(bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in))
         found = Measured(
             configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict,
-            passes=sign and not seen.stopped and (known or rule.undecided == "sign"), seconds=tuple(seconds.values()),
+            passes=sign and not seen.stopped and (known or rule.undecided == "sign"), seconds=runs.each_time(),
             bytes_out=tuple(runs.bytes_out.mean(axis=0).tolist()), bytes_in=float(runs.bytes_in.mean()), gpu_s=gpu_s,
             low=low, high=high, alike=seen.burst(n), again=seen.again, again_why=seen.again_why,
             runs=None if constant else runs, constant=constant,
@@ -344,13 +353,18 @@ class Profiler:
                 line |= {"again": found.again, "why": found.again_why}
             if found.runs is not None:
                 line["runs"] = {
-                    "seconds": dict(zip(self.setup.operators, found.runs.seconds.T.tolist(), strict=True)),
+                    "seconds": dict(zip(self.setup.operators, map(_written, found.runs.seconds.T), strict=True)),
                     "bytes": dict(zip(self.setup.operators, found.runs.bytes_out.T.tolist(), strict=True)),
                     "input_bytes": found.runs.bytes_in.tolist(),
                 }
             else:
                 line["constant"] = True
         self.journal.add_plan(self.setup.app, knobs, line)
+
+
+def _written(column: NDArray[np.float64]) -> list[float | None]:
+    """What an operator took of each sample; null of those that it did not run for."""
+    return [None if math.isnan(each) else each for each in column.tolist()]
 
 
 def measuring(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
@@ -12,7 +13,6 @@ from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vo
 from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.tolerances import FEASIBILITY
 
 __all__ = ["Asking", "Record"]
 
@@ -226,26 +226,9 @@ class Asking:
             and certificate.infeasible is not Vouched.CERTIFIED
             and isinstance(form, Milp)
         ):
-            return self._put_to_test(form, certificate, engine, limits)
-        return certificate
+            from hetplan.planner.second_opinion import put_to_test
 
-    def _put_to_test(self, form: Milp, certificate: Certificate, engine: Solver, limits: Limits) -> Certificate:
-        """A word of infeasibility without proof: the loosened form must then need loosening."""
-        from hetplan.planner.elastic import stretch_all
-
-        loosened = stretch_all(form)
-        if engine.refuses(loosened):
-            engine = next((e for e in self._engines.of(form.kind) if not e.refuses(loosened)), engine)
-        answer = engine.solve(loosened, replace(limits, gap=None))
-        verdict = certify(loosened, answer)
-        if answer.status is Status.INFEASIBLE or not verdict.sound:
-            return replace(
-                certificate, faults=("infeasible is refuted: the engine fails on the form with all rows loosened",)
-            )
-        if verdict.value is not None and verdict.value <= FEASIBILITY:
-            return replace(certificate, faults=("infeasible is refuted: no row needs loosening",))
-        if verdict.vouched is Vouched.CERTIFIED and verdict.bound is not None and verdict.bound > FEASIBILITY:
-            return replace(certificate, infeasible=Vouched.CERTIFIED)
+            return put_to_test(form, certificate, chain([engine], self._engines.of(form.kind)), limits)
         return certificate
 
     def _check_again(self, record: Record, forms: list[Form[Any]], limits: Limits) -> None:

@@ -9,21 +9,22 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Certificate, Status, Vouched, relative_gap
 from hetplan.planner.bound_tree import BoundTree, bound_of_tree
-from hetplan.planner.safe_bound import dual_bound, proves_infeasible
-from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, GAP, INTEGRALITY, VALUE
+from hetplan.planner.point_faults import point_faults
+from hetplan.planner.safe_bound import dual_bound
+from hetplan.planner.tolerances import BOUND_SLIP, GAP, VALUE
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.program import Program, Vector
 
-__all__ = ["certify_milp", "point_faults"]
+__all__ = ["certify_milp"]
 
 
 def certify_milp(form: Program, answer: Answer[Vector]) -> Certificate:
     """Check point, integrality and value; re-prove the bound from duals and infeasibility from a ray."""
-    if answer.status is Status.INFEASIBLE:
-        return _certify_infeasible(form, answer)
-    if answer.status is Status.UNBOUNDED:
-        return _certify_unbounded(form, answer)
+    if answer.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+        from hetplan.planner.certify_rays import certify_infeasible, certify_unbounded
+
+        return (certify_infeasible if answer.status is Status.INFEASIBLE else certify_unbounded)(form, answer)
     verdict = _Verdict()
     if answer.point is None:
         if answer.status in (Status.OPTIMAL, Status.FEASIBLE):
@@ -59,42 +60,6 @@ class _Verdict:
             residual=self.residual,
             detail=self.detail,
         )
-
-
-def point_faults(form: Program, x: Vector) -> tuple[list[str], float]:
-    """Everything wrong with a point, worst first in each kind, and its largest relative violation."""
-    if x.shape != form.cost.shape:
-        return [f"the point has {x.size} entries, the form {form.cost.size} columns"], np.inf
-    if not np.isfinite(x).all():
-        return [f"column {form.column_name(int(np.argmin(np.isfinite(x))))} is not finite"], np.inf
-    faults: list[str] = []
-    box = np.maximum(form.lower - x, x - form.upper) / np.maximum(1.0, np.abs(x))
-    worst = float(box.max(initial=0.0))
-    if worst > FEASIBILITY:
-        j = int(box.argmax())
-        faults.append(f"column {form.column_name(j)} = {x[j]:.9g} leaves [{form.lower[j]:.9g}, {form.upper[j]:.9g}]")
-    activity = form.matrix @ x
-    scale = np.maximum(1.0, _largest_terms(form, x))
-    rows = np.maximum(form.row_lower - activity, activity - form.row_upper) / scale
-    worst_row = float(rows.max(initial=0.0))
-    if worst_row > FEASIBILITY:
-        i = int(rows.argmax())
-        faults.append(
-            f"row {form.row_name(i)} = {activity[i]:.9g} leaves [{form.row_lower[i]:.9g}, {form.row_upper[i]:.9g}]"
-        )
-    fraction = np.where(form.whole, np.abs(x - np.round(x)), 0.0)
-    if float(fraction.max(initial=0.0)) > INTEGRALITY:
-        j = int(fraction.argmax())
-        faults.append(f"column {form.column_name(j)} = {x[j]:.9g} must be whole")
-    return faults, max(worst, worst_row, 0.0)
-
-
-def _largest_terms(form: Program, x: Vector) -> Vector:
-    """Per row, the largest |a_ij x_j|: a violation is judged against the numbers that cancelled in it."""
-    terms = np.abs(form.matrix.data * np.repeat(x, np.diff(form.matrix.indptr)))
-    largest = np.zeros(form.matrix.shape[0])
-    np.maximum.at(largest, form.matrix.indices, terms)
-    return largest
 
 
 def _check_value(verdict: _Verdict, answer: Answer[Vector]) -> None:
@@ -145,44 +110,6 @@ def _at_least(better: float, proved: float, claimed: float | None) -> bool:
 def _closes(value: float | None, proved: float) -> bool:
     """The proved bound is so near that a nearer one, which nobody can check, is not worth more."""
     return value is not None and relative_gap(value, proved) <= GAP
-
-
-def _certify_infeasible(form: Program, answer: Answer[Vector]) -> Certificate:
-    empty = form.lower > form.upper
-    if empty.any() or (form.row_lower > form.row_upper).any():
-        return Certificate(infeasible=Vouched.CERTIFIED)
-    if answer.ray is not None and np.shape(answer.ray) == form.row_lower.shape and proves_infeasible(form, answer.ray):
-        return Certificate(infeasible=Vouched.CERTIFIED)
-    if answer.point is not None:
-        faults, _ = point_faults(form, np.asarray(answer.point, dtype=float))
-        if not faults:
-            return Certificate(faults=("infeasible is refuted by the answer's own point",))
-    return Certificate(infeasible=Vouched.CLAIMED)
-
-
-def _certify_unbounded(form: Program, answer: Answer[Vector]) -> Certificate:
-    """A direction that keeps every row and bound and improves the objective for ever, from a feasible point."""
-    if answer.ray is None or np.shape(answer.ray) != form.cost.shape:
-        return Certificate(detail="unbounded is the engine's word; no ray was given")
-    ray = np.asarray(answer.ray, dtype=float)
-    scale = float(np.max(np.abs(ray), initial=0.0))
-    if not np.isfinite(scale) or scale == 0.0:
-        return Certificate(faults=("the ray of an unbounded answer is zero or not finite",))
-    ray = ray / scale
-    slope = float(form.cost @ ray) * (1.0 if form.sense == "min" else -1.0)
-    drift = form.matrix @ ray
-    blocked = (
-        ((ray < -FEASIBILITY) & np.isfinite(form.lower)).any()
-        or ((ray > FEASIBILITY) & np.isfinite(form.upper)).any()
-        or ((drift < -FEASIBILITY) & np.isfinite(form.row_lower)).any()
-        or ((drift > FEASIBILITY) & np.isfinite(form.row_upper)).any()
-    )
-    if blocked or slope >= 0.0:
-        return Certificate(faults=("the ray of an unbounded answer leaves the form or does not improve it",))
-    if answer.point is None:
-        return Certificate(detail="the ray holds; that the form is feasible at all is the engine's word")
-    faults, _ = point_faults(form, np.asarray(answer.point, dtype=float))
-    return Certificate(faults=tuple(faults), vouched=Vouched.NONE if faults else Vouched.CERTIFIED)
 
 
 def _close(one: float, other: float, tolerance: float) -> bool:

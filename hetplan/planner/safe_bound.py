@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.forms.program import Program, Vector
 
-__all__ = ["cut_at", "dual_bound", "implied_bounds", "lagrangian", "proves_infeasible"]
+__all__ = ["cut_at", "dual_bound", "implied_bounds", "lagrangian"]
 
 EPS = float(np.finfo(float).eps)
 MOST_EXACT = 20_000
@@ -60,25 +60,6 @@ def cut_at(form: Program, value: float | None) -> float:
         return np.inf
     cut = (1.0 if form.sense == "min" else -1.0) * (value - form.offset)
     return cut + 1e-9 * (abs(cut) + 1.0)
-
-
-def proves_infeasible(form: Program, ray: Vector) -> bool:
-    """Whether the multipliers (or their negatives) show that no x satisfies all rows and bounds.
-
-    With cost zero the bound above is a bound of 0; a bound above 0 is a contradiction.
-    """
-    lower, upper = form.lower, form.upper
-    zero = np.zeros(form.cost.size)
-    scale = float(np.max(np.abs(ray), initial=0.0))
-    if not np.isfinite(scale) or scale == 0.0:
-        return bool((lower > upper).any())
-    candidates = (ray / scale, -ray / scale)
-    if any(lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates):
-        return True
-    lower, upper = implied_bounds(form)
-    if (lower > upper).any():
-        return True
-    return any(lagrangian(form, zero, y, lower, upper) > 0.0 for y in candidates)
 
 
 def lagrangian(form: Program, cost: Vector, y: Vector, lower: Vector, upper: Vector) -> Vector:

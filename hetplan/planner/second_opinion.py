@@ -1,17 +1,22 @@
-"""A second engine is asked what a first one answered (`--recheck`): do both say what can be true together?"""
+"""A second engine is asked what a first one answered (`--recheck`): do both say what can be true together? And
+the same engine is asked a looser form, where it says "infeasible" without a proof.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hetplan.errors import Cancelled
-from hetplan.planner.answer import Answer, Certificate, Limits, Status
+from hetplan.planner.answer import Answer, Certificate, Limits, Status, Vouched
 from hetplan.planner.contract import Solver
+from hetplan.planner.elastic import stretch_all
 from hetplan.planner.forms.form import Form, certify
-from hetplan.planner.tolerances import VALUE
+from hetplan.planner.forms.milp import Milp
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
 
-__all__ = ["second_opinion"]
+__all__ = ["put_to_test", "second_opinion"]
 
 
 def second_opinion(
@@ -58,3 +63,23 @@ def _contradiction(form: Form[Any], mine: Answer[Any], a: Certificate, theirs: A
     if b.bound is not None and sign * (b.bound - a.value) > slack:
         return f"its bound {b.bound:.9g} is beyond the value {a.value:.9g}"
     return ""
+
+
+def put_to_test(form: Milp, certificate: Certificate, engines: Iterable[Solver], limits: Limits) -> Certificate:
+    """A word of infeasibility without proof: the loosened form must then need loosening; the first
+    of the engines gave the word, the others answer where it refuses."""
+    loosened = stretch_all(form)
+    others = iter(engines)
+    first = next(others)
+    engine = first if not first.refuses(loosened) else next((one for one in others if not one.refuses(loosened)), first)
+    answer = engine.solve(loosened, replace(limits, gap=None))
+    verdict = certify(loosened, answer)
+    if answer.status is Status.INFEASIBLE or not verdict.sound:
+        return replace(
+            certificate, faults=("infeasible is refuted: the engine fails on the form with all rows loosened",)
+        )
+    if verdict.value is not None and verdict.value <= FEASIBILITY:
+        return replace(certificate, faults=("infeasible is refuted: no row needs loosening",))
+    if verdict.vouched is Vouched.CERTIFIED and verdict.bound is not None and verdict.bound > FEASIBILITY:
+        return replace(certificate, infeasible=Vouched.CERTIFIED)
+    return certificate

@@ -126,7 +126,7 @@ def outcomes(inputs: Inputs, app: App, plans: str) -> Iterator[Obstacle]:
     name = app.runs.pipeline if app.runs is not None else None
     found = inputs.profile.pipelines.get(name or "")
     for step, node in found.nodes.items() if found is not None else ():
-        if node.outcomes is not None:
+        if node.outcomes is not None and not (node.outcomes.measured and node.device and "compound" in plans):
             text = f"{plans} do not depend on what the answer of a step comes to"
             remedy = "Drop the outcomes and every `on` of an edge, or name a question that plans with them."
             yield Obstacle(text, f"$.pipelines.{name}.nodes.{step}.outcomes", remedy, file="profile")

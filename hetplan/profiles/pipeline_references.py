@@ -51,7 +51,7 @@ def _check_path(found: Dangling, path: str, pipeline: Pipeline, at: Steps) -> No
         variant_id, _, outcome = named.partition(":")
         if node.task is not None:
             _variant_of(found, variant_id, node.task, at)
-        known = list(node.outcomes.share) if node.outcomes is not None else []
+        known = list(node.outcomes.names) if node.outcomes is not None else []
         if outcome not in (known or [""]):
             why = f"{node_id} has no outcome {outcome!r}" if outcome else f"{node_id} has outcomes; which is it?"
             listed = f"Write one: {node_id}={variant_id}:{known[0]}." if known else f"Write {node_id}={variant_id}."

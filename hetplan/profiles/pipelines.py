@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -37,14 +38,23 @@ _SHARES_MATCH = 1e-6
 class Outcomes(Model):
     """What answers of a step come to ("sure", "unsure"), and how often: shares that sum to 1.
 
-    A share is a number, or one per variant ("*" for any other).
+    A share is a number, or one per variant ("*" for any other). Of an operator whoever measures says what each answer
+    came to (`measured` names the outcomes), by the steps that then ran: how often that is depends on its knobs.
 
     >>> Outcomes(share={"sure": {"m1": 0.7, "*": 0.5}, "unsure": {"m1": 0.3, "*": 0.5}}).of("m1")
     {'sure': 0.7, 'unsure': 0.3}
     """
 
-    share: Named[Fraction | dict[IdOrStar, Fraction]] = Field(min_length=1)
+    share: Named[Fraction | dict[IdOrStar, Fraction]] = Field(default_factory=dict)
+    measured: tuple[Id, ...] = Field(
+        default=(), description="outcomes whose shares are measured with each configuration"
+    )
     source: Id | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The outcomes that there are."""
+        return self.measured or tuple(self.share)
 
     def of(self, variant: str | None) -> dict[str, float]:
         """The share of each outcome in the answers of a variant; empty where nothing says it of this one."""
@@ -59,6 +69,11 @@ class Outcomes(Model):
 
     @model_validator(mode="after")
     def _sum_to_one(self) -> Outcomes:
+        if bool(self.share) == bool(self.measured):
+            remedy = 'Write "share": {"sure": 0.7, "unsure": 0.3}, or "measured": ["sure", "unsure"].'
+            raise wrong("outcomes have stated shares, or measured ones", remedy)
+        if self.measured:
+            return self
         stars = all(_of_variant(share, "*") is not None for share in self.share.values())
         for name in [*sorted(self.variants), *(["*"] if stars else [])]:
             missing = [outcome for outcome, share in self.share.items() if _of_variant(share, name) is None]
@@ -170,10 +185,35 @@ class Pipeline(Model):
 
     def _check_outcome(self, number: int, edge: Edge) -> None:
         known = self.nodes[edge.from_].outcomes
-        if edge.on is not None and (known is None or edge.on not in known.share):
-            listed = ", ".join(known.share) if known is not None else "none"
+        if edge.on is not None and (known is None or edge.on not in known.names):
+            listed = ", ".join(known.names) if known is not None else "none"
             why = f"{edge.from_} has no outcome {edge.on!r}"
             raise wrong(why, f"Outcomes of {edge.from_} are: {listed}.", at=("edges", number, "on"))
+
+    def way(self, ran: Collection[str]) -> dict[str, str] | None:
+        """What the answers of a query came to that ran these steps and no others; None where no query does.
+
+        >>> nodes = {"s": {"device": "cpu", "outcomes": {"measured": ["sure", "unsure"]}}, "l": {"device": "gpu"}}
+        >>> pipeline = Pipeline.model_validate({"nodes": nodes, "edges": [{"from": "s", "to": "l", "on": "unsure"}]})
+        >>> pipeline.way({"s"}), pipeline.way({"s", "l"}), pipeline.way({"l"})
+        ({'s': 'sure'}, {'s': 'unsure'}, None)
+        """
+        found: dict[str, str] = {}
+        for name, node in self.nodes.items():
+            before = [edge.from_ for edge in self.edges if edge.to == name]
+            if (name not in ran and not before) or (name in ran and not set(before) <= set(ran)):
+                return None
+            after = {edge.to for edge in self.edges if edge.from_ == name and edge.to in ran}
+            fits = [
+                outcome
+                for outcome in (("",) if node.outcomes is None else node.outcomes.names)
+                if after == {edge.to for edge in self.edges if edge.from_ == name and edge.on in (None, outcome)}
+            ]
+            if name in ran and not fits:
+                return None
+            if name in ran and node.outcomes is not None:
+                found[name] = fits[0]
+        return found
 
     @property
     def levels(self) -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Numbers in the wrong unit: hints where a number cannot be, warnings where it hardly is.
+"""Numbers that are probably in the wrong unit, which a plan warns of.
 
 Seconds written as milliseconds, percent as a fraction, a price per month, bytes or MiB as GiB: each is wrong by a
 factor that gives a plan of no use without any error, so the usual ranges are written down here.
@@ -15,26 +15,10 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table
 
-__all__ = ["Suspicion", "suspicious_profile", "suspicious_slo", "unit_hint"]
+__all__ = ["Suspicion", "suspicious_profile", "suspicious_slo"]
 
 Suspicion = tuple[str, str, str]
 """(code, place, text), as `Inputs.warnings` holds them."""
-
-_FRACTIONS = frozenset({"max", "gpu", "share_grid", "offline_below", "utilisation", "interval", "range"})
-
-
-def unit_hint(steps: tuple[str | int, ...], value: object) -> str:
-    """What the author of an impossible number probably meant, if that can be guessed."""
-    key = next((step for step in reversed(steps) if isinstance(step, str)), "")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return ""
-    if key in _FRACTIONS and 1 < value <= 100:
-        return f"Fractions, not percent: write {value / 100:g}."
-    if key == "percentile" and value > 100:
-        return "Write for instance 99."
-    if value == 0 and key.endswith(("_ms", "_s")):
-        return "A time is never 0: write the true time, in milliseconds for _ms and seconds for _s."
-    return ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from hetplan.profiles.fields import Later
 from hetplan.profiles.file_format import is_newer
 from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
-from hetplan.profiles.unit_traps import unit_hint
 
 __all__ = ["Located", "located_faults", "without_faulty"]
 
@@ -136,7 +135,7 @@ def _remedy(detail: Any, steps: Steps) -> str:
         words = re.findall(r"'([^']*)'", context["expected"])
         return f"{closest(value, words)}Write one of these."
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        return unit_hint(steps, value) or "Write a number in this range."
+        return _unit_hint(steps, value) or "Write a number in this range."
     return _TYPE_REMEDIES.get(kind, "")
 
 
@@ -207,6 +206,23 @@ def _keys_of(kind: Any) -> Iterator[str]:
     for plain in _alternatives(kind):
         if isinstance(plain, type) and issubclass(plain, BaseModel):
             yield from (field.alias or name for name, field in plain.model_fields.items())
+
+
+_FRACTIONS = frozenset({"max", "gpu", "share_grid", "offline_below", "utilisation", "interval", "range"})
+
+
+def _unit_hint(steps: tuple[str | int, ...], value: object) -> str:
+    """What the author of an impossible number probably meant, if that can be guessed."""
+    key = next((step for step in reversed(steps) if isinstance(step, str)), "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if key in _FRACTIONS and 1 < value <= 100:
+        return f"Fractions, not percent: write {value / 100:g}."
+    if key == "percentile" and value > 100:
+        return "Write for instance 99."
+    if value == 0 and key.endswith(("_ms", "_s")):
+        return "A time is never 0: write the true time, in milliseconds for _ms and seconds for _s."
+    return ""
 
 
 def without_faulty(model_type: type[M], document: Mapping[str, Any], located: Sequence[Located]) -> M | None:

@@ -52,7 +52,8 @@ def with_calls(
 def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
     entry, demand = measured_of(plan, inputs, app), inputs.slo.apps[app].demand
     api = inputs.profile.apis[called_by(plan, inputs, app)[node].api]
-    each = 1000.0 * np.array(entry.get("runs", {}).get("seconds", {}).get(node, [entry["seconds"][node]]))
+    took = entry.get("runs", {}).get("seconds", {}).get(node, [entry["seconds"][node]])
+    each = 1000.0 * np.array([one or 0.0 for one in took])
     each = np.resize(each, max(1, samples_of(plan, inputs, app)))
     if api.failures > 0:
         draws = np.random.default_rng(zlib.crc32(name.encode())).random(each.size)

@@ -109,6 +109,10 @@ def _system(
 
         plan, workers, groups = with_calls(plan, inputs, period, workers, groups)
     routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
+    if any(stage.outcomes for app in apps for stage in app.stages if is_operator(plan, app.id)):
+        from hetplan.serving.exits import with_exits  # few plans of operators have outcomes
+
+        groups, routes = with_exits(plan, inputs, apps, groups, routes)
     links = tuple(_link(link) for link in inputs.profile.links)
     return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(notes))
 

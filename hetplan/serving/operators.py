@@ -67,18 +67,25 @@ def called_by(plan: Plan, inputs: Inputs, app_id: str) -> dict[str, ApiCall]:
 
 
 def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:
-    """What an operator's answers count: the first of the last operators carries the accuracy of the whole pipeline.
+    """What an operator's answers count: one that all queries run carries the accuracy of the whole pipeline.
 
     A query of which a call is never answered scores the worst that there is.
     """
     app = inputs.slo.apps[app_id]
     pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
-    inner = {edge.from_ for edge in pipeline.edges}
-    if node != next(one for one in pipeline.nodes if one not in inner):
+    inner, later = {edge.from_ for edge in pipeline.edges}, {edge.to for edge in pipeline.edges}
+    # Where queries may end early, the first operators carry it: all queries run those.
+    carry = (
+        pipeline.nodes.keys() - later if pipeline.has_outcomes else {next(n for n in pipeline.nodes if n not in inner)}
+    )
+    if node not in carry:
         return 1.0
-    mean, answered = float(measured_of(plan, inputs, app_id)["mean"]), 1.0
-    for call in called_by(plan, inputs, app_id).values():
-        answered *= 1.0 - inputs.profile.apis[call.api].given_up
+    entry = measured_of(plan, inputs, app_id)
+    mean, answered, runs = float(entry["mean"]), 1.0, entry.get("runs", {}).get("seconds", {})
+    for name, call in called_by(plan, inputs, app_id).items():
+        share = sum(one is not None for one in runs[name]) / len(runs[name]) if runs.get(name) else 1.0
+        answered -= share * inputs.profile.apis[call.api].given_up
+    answered = max(0.0, answered)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     low, high = metric.range if metric is not None else (0.0, 1.0)
     worst = high if metric is not None and metric.better == "lower" else low
@@ -111,7 +118,7 @@ def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
                 mean_ms=entry["seconds"][load.node] * slow,
                 bytes_out=float(entry["bytes"][load.node]),
                 quality=quality_at(plan, inputs, load.app, load.node),
-                each_ms=tuple(slow * s for s in entry.get("runs", {}).get("seconds", {}).get(load.node, ())),
+                each_ms=tuple(slow * (s or 0.0) for s in entry.get("runs", {}).get("seconds", {}).get(load.node, ())),
             )
     return found
 

@@ -56,7 +56,7 @@ def stages_of(
                 for by_variant in (_by_variant(edge.fanout),)
             ),
             budget_ms=budgets.get(node, float("inf")),
-            outcomes=tuple(known.share) if (known := pipeline.nodes[node].outcomes) is not None else (),
+            outcomes=known.names if (known := pipeline.nodes[node].outcomes) is not None else (),
         )
         for node in _ordered(pipeline, file)
     )  # fmt: skip

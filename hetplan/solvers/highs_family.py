@@ -13,8 +13,7 @@ from hetplan.planner.answer import Answer, Limits, left_of
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.highs_model import HighsModel
 from hetplan.solvers.milp_engine import MilpEngine, stopped
-from hetplan.solvers.milp_points import within_whole_bounds
-from hetplan.solvers.milp_proofs import needs_no_engine
+from hetplan.solvers.milp_points import needs_no_engine, within_whole_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,6 +55,7 @@ class _Changing(HighsModel):
     """A model that can become another form; each linear program starts from the basis of the one before."""
 
     hint: Vector | None = None
+    is_family = True
 
     def become(self, form: Milp) -> None:
         """Hold another form: hand over only what differs, and keep the basis."""

@@ -23,8 +23,7 @@ from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.tolerances import OPTIMAL_GAP
 from hetplan.solvers.bound_search import prove_bound
 from hetplan.solvers.highs_model import DEFAULT_GAP, Found, Word
-from hetplan.solvers.milp_points import better, feasible, on_integers, seated, within_whole_bounds
-from hetplan.solvers.milp_proofs import needs_no_engine, proof_of_infeasible, proof_of_unbounded
+from hetplan.solvers.milp_points import better, feasible, needs_no_engine, on_integers, seated, within_whole_bounds
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -124,11 +123,11 @@ class MilpEngine:
         if found.word is Word.EITHER:
             found = self._either(form, found, limits)
         if found.word is Word.INFEASIBLE:
-            ray = proof_of_infeasible(form, limits) if self._lacks_ray(form, found) else found.ray
+            ray = self._ray(form, found, limits)
             point = start if start is not None and feasible(form, start) else None
             return _answer(Status.INFEASIBLE, found, ray=ray, point=point)
         if found.word is Word.UNBOUNDED:
-            ray = proof_of_unbounded(form, limits) if self._lacks_ray(form, found) else found.ray
+            ray = self._ray(form, found, limits)
             point = found.point if found.point is not None else self._any_point(form, limits).point
             return _answer(Status.UNBOUNDED, found, ray=ray, point=point)
         if found.word is Word.NOTHING or found.point is None:
@@ -151,8 +150,13 @@ class MilpEngine:
             answer, engine=f"{self.name} {self.version()}", deterministic=self.deterministic and not by_clock
         )
 
-    def _lacks_ray(self, form: Milp, found: Found) -> bool:
-        return found.ray is None and not (self.gives_rays and form.pure_lp)
+    def _ray(self, form: Milp, found: Found, limits: Limits) -> Vector | None:
+        """What proves that there is no point, or none that is best: the engine's own, or one that is looked for."""
+        if found.ray is not None or (self.gives_rays and form.pure_lp):
+            return found.ray
+        from hetplan.solvers.milp_proofs import proof_of_infeasible, proof_of_unbounded
+
+        return (proof_of_infeasible if found.word is Word.INFEASIBLE else proof_of_unbounded)(form, limits)
 
     def _either(self, form: Milp, found: Found, limits: Limits) -> Found:
         # Without an objective nothing is unbounded: what remains is the question whether there is a point at all,

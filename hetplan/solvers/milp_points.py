@@ -1,4 +1,4 @@
-"""Points of a Milp: is it one, which is better, and how to put its integers on integers."""
+"""Points of a Milp: is it one, which is better, how to put its integers on integers; and forms that need no engine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.certify_milp import point_faults
+from hetplan.planner.point_faults import point_faults
 from hetplan.solvers.highs_model import Word, linear
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector
 
-__all__ = ["around_integers", "better", "feasible", "on_integers", "seated", "within_whole_bounds"]
+__all__ = ["around_integers", "better", "feasible", "needs_no_engine", "on_integers", "seated", "within_whole_bounds"]
 
 EXACT = 1e-9
 """A point whose rows hold to this (relative to their largest term) needs no second look after its integers moved; a
@@ -90,3 +90,36 @@ def around_integers(form: Milp, point: Vector, limits: Limits) -> Vector | None:
     if again.word is not Word.OPTIMAL or again.point is None:
         return None
     return np.where(form.whole, point, np.clip(again.point, form.lower, form.upper) + 0.0)
+
+
+def needs_no_engine(form: Milp) -> Answer[Vector] | None:
+    """The answer of a form without columns, without rows, or with bounds that cross; None for all others.
+
+    Engines differ most where there is nothing to do: some fail on an empty matrix, some take crossed bounds for an
+    error. These forms are answered here, alike for all.
+    """
+    drawn = within_whole_bounds(form)
+    lower, upper = drawn.lower, drawn.upper
+    n_rows, n_columns = form.matrix.shape
+    if (lower > upper).any() or (form.row_lower > form.row_upper).any():
+        return Answer(Status.INFEASIBLE, ray=np.zeros(n_rows), detail="bounds cross")
+    if (np.isinf(lower) & (lower > 0)).any() or (np.isinf(upper) & (upper < 0)).any():
+        return Answer(Status.INFEASIBLE, detail="a bound excludes every number")
+    if n_columns == 0:
+        from hetplan.solvers.milp_proofs import no_columns
+
+        return _empty_row(form) or no_columns(form)
+    if n_rows == 0:
+        from hetplan.solvers.milp_proofs import no_rows
+
+        return no_rows(form, lower, upper)
+    return _empty_row(form)
+
+
+def _empty_row(form: Milp) -> Answer[Vector] | None:
+    """A row without entries that 0 does not satisfy makes the form infeasible, which not every engine notices."""
+    empty = np.bincount(form.matrix.indices, minlength=form.matrix.shape[0]) == 0
+    off = empty & ((form.row_lower > 0) | (form.row_upper < 0))
+    if not off.any():
+        return None
+    return Answer(Status.INFEASIBLE, ray=np.where(off, np.where(form.row_lower > 0, 1.0, -1.0), 0.0))

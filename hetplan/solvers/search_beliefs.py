@@ -91,7 +91,7 @@ class Beliefs:
         for o in range(len(self.form.operators)):
             setting = int(self._of[o][c])
             self._cached[o][self._prefix[o][c]] |= cached
-            if setting in self._known[o]:
+            if setting in self._known[o] or found.made[o] == 0.0:
                 continue
             self._known[o].add(setting)
             self._seconds[o].add(setting, float(np.log(max(found.seconds[o], 1e-9))))

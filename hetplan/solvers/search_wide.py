@@ -221,7 +221,7 @@ class WideSearch(Search):
         self._value[found.configuration] = self.form.orient(found.mean)
         for o, operator in enumerate(self.form.operators):
             reads = row[list(operator.reads)]
-            if reads.tobytes() in self._known[o]:
+            if reads.tobytes() in self._known[o] or found.made[o] == 0.0:
                 continue
             self._known[o].add(reads.tobytes())
             self._seconds[o].add(reads, float(np.log(max(found.seconds[o], 1e-9))))
@@ -321,7 +321,7 @@ class WideSearch(Search):
         wide = np.sqrt((spread**2 * seconds**2) @ (time**2).T) / np.maximum(seconds @ time.T, 1e-12) + LATENCY_SPREAD
         limit = max(form.limit_s, 1e-12)
         in_time = normal_below((np.log(limit) - np.log(np.maximum(latency, 1e-12))) / wide)
-        calls = np.zeros((1, 1)) if form.calls is None else form.calls.per_hour(kept, form.placements)
+        calls = np.zeros((1, 1)) if form.calls is None else form.calls.per_hour(kept, form.placements, form.often)
         in_time = np.where(np.isfinite(calls), in_time, 0.0)
         self._calls = np.where(np.isfinite(calls), calls, 0.0)
         full = in_time * self._worth(mean[near], gain[near], passes[near], (seconds, latency))

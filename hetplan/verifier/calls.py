@@ -24,7 +24,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.verifier.report import Violation
 
-__all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced"]
+__all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced", "often"]
 
 MILLION = 1_000_000
 RAREST = 1e-7
@@ -65,22 +65,37 @@ def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenP
             yield name, pipeline, rule, float(rate) if isinstance(rate, int | float) else 0.0
 
 
-def _query_nanos(inputs: Inputs, pipeline: Pipeline, rule: ChosenPlanDispatch) -> Decimal:
-    """What the calls of one query cost."""
-    total = Decimal(0)
-    for call in called(pipeline, rule.knobs).values():
+def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
+    """For what share of the queries each operator runs: all of them, where no answer decides what follows.
+
+    Without measurements nothing is known of the others, and they count as run by all.
+    """
+    whole = dict.fromkeys(pipeline.nodes, 1.0)
+    if not any(node.outcomes is not None for node in pipeline.nodes.values()) or inputs.measured is None:
+        return whole
+    entries = inputs.measured.get("apps", {}).get(app, ())
+    runs = next((one.get("runs") for one in entries if one.get("knobs") == dict(knobs)), None) or {}
+    for name, each in runs.get("seconds", {}).items():
+        whole[name] = sum(one is not None for one in each) / max(1, len(each))
+    return whole
+
+
+def _query_nanos(inputs: Inputs, app: str, pipeline: Pipeline, rule: ChosenPlanDispatch) -> Decimal:
+    """What the calls of one query cost, on average."""
+    total, share = Decimal(0), often(inputs, app, pipeline, rule.knobs)
+    for name, call in called(pipeline, rule.knobs).items():
         api = inputs.profile.apis[call.api]
         read, written = Decimal(repr(call.tokens.in_)), Decimal(repr(call.tokens.out))
-        total += api.price_per_call
-        total += (api.price_per_million_in * read + api.price_per_million_out * written) / MILLION
+        by_token = (api.price_per_million_in * read + api.price_per_million_out * written) / MILLION
+        total += Decimal(repr(share[name])) * (api.price_per_call + by_token)
     return total
 
 
 def hourly_nanos(plan: Plan, inputs: Inputs) -> int:
     """What an hour of all calls costs."""
     total = Decimal(0)
-    for _, pipeline, rule, rate in _chosen(plan, inputs):
-        total += 3600 * Decimal(repr(rate)) * _query_nanos(inputs, pipeline, rule)
+    for name, pipeline, rule, rate in _chosen(plan, inputs):
+        total += 3600 * Decimal(repr(rate)) * _query_nanos(inputs, name, pipeline, rule)
     return int(total.to_integral_value(ROUND_HALF_EVEN))
 
 
@@ -92,12 +107,13 @@ def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterato
         float(rate) for name in plan.dispatch if isinstance(rate := inputs.slo.apps[name].demand.rate_qps, int | float)
     ]
     for name, pipeline, rule, rate in _chosen(plan, inputs):
-        if (cost := _query_nanos(inputs, pipeline, rule)) > 0:
+        if (cost := _query_nanos(inputs, name, pipeline, rule)) > 0:
             wanted[name, "calls_per_query"] = float(cost) / NANO
-        for call in called(pipeline, rule.knobs).values():
-            api = inputs.profile.apis[call.api]
-            taken[call.api, "calls_per_s"] += rate * sum(api.failures**k for k in range(api.retries + 1))
-            taken[call.api, "tokens_per_s"] += rate * (call.tokens.in_ + call.tokens.out)
+        share = often(inputs, name, pipeline, rule.knobs)
+        for node, call in called(pipeline, rule.knobs).items():
+            api, made = inputs.profile.apis[call.api], rate * share[node]
+            taken[call.api, "calls_per_s"] += made * sum(api.failures**k for k in range(api.retries + 1))
+            taken[call.api, "tokens_per_s"] += made * (call.tokens.in_ + call.tokens.out)
     if wanted and sum(rates) > 0 and cost_nanos is not None:
         wanted[None, "cost_per_query"] = cost_nanos / NANO / (3600.0 * sum(rates))
     said = {(one.app, one.quantity): one.value for one in plan.promises if one.quantity.endswith("_per_query")}
@@ -128,12 +144,13 @@ def failures(inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any]) -> li
     return [(more, likely) for more, likely in cases if likely >= RAREST]
 
 
-def in_service(inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:
-    """A measured accuracy with the queries of which a call is never answered."""
-    answered = 1.0
-    for call in called(pipeline, knobs).values():
+def in_service(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:
+    """A measured accuracy with the queries of which a call is never answered, as many as there may be."""
+    lost, share = 0.0, often(inputs, app, pipeline, knobs)
+    for name, call in called(pipeline, knobs).items():
         api = inputs.profile.apis[call.api]
-        answered *= 1.0 - api.failures ** (api.retries + 1)
+        lost += share[name] * api.failures ** (api.retries + 1)
+    answered = max(0.0, 1.0 - lost)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     low, high = metric.range if metric is not None else (0.0, 1.0)
     worst = high if metric is not None and metric.better == "lower" else low

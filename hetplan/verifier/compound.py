@@ -240,7 +240,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
-        yield from _measured(inputs, name, rule, said, {p: t for p, t in times.items() if p is not None}, chance)
+        yield from _measured(plan, inputs, name, said, {p: t for p, t in times.items() if p is not None}, chance)
 
 
 def _operators(
@@ -272,7 +272,8 @@ def _operators(
             yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")
             continue
         wanted = {load.id: load.instances * worker.count / streams for load, worker in here}
-        routes = [route.to for route in plan.routing.get(name, ()) if route.node == node]
+        on = {edge.from_: edge.on for edge in pipeline.edges if edge.to == node and edge.on is not None}
+        routes = [route.to for route in plan.routing.get(name, ()) if route.node == node and (route.after or {}) == on]
         if len(routes) != 1 or not _same(routes[0], wanted):
             yield Violation("operator", at, f"queries at {node} do not go to {', '.join(wanted)} by their streams")
         for load, worker in here:
@@ -319,10 +320,11 @@ def _wished(
 
 
 def _measured(
-    inputs: Inputs, name: str, rule: ChosenPlanDispatch, said: Mapping[str, float], times: Mapping[float, float],
+    plan: Plan, inputs: Inputs, name: str, said: Mapping[str, float], times: Mapping[float, float],
     chance: float,
 ) -> Iterator[Violation]:  # fmt: skip
-    at, app = f"dispatch.{name}", inputs.slo.apps[name]
+    at, app, rule = f"dispatch.{name}", inputs.slo.apps[name], plan.dispatch[name]
+    assert isinstance(rule, ChosenPlanDispatch)
     pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
     plans = inputs.measured.get("apps", {}).get(name, ())
     entry = next((one for one in plans if one.get("knobs") == dict(rule.knobs)), None)
@@ -331,7 +333,7 @@ def _measured(
         return
     if app.quality is not None and not entry.get("passes"):
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
-    quality = in_service(inputs, pipeline, rule.knobs, entry["mean"])
+    quality = in_service(inputs, name, pipeline, rule.knobs, entry["mean"])
     if abs(quality - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {quality:.9g}, not {said['quality']:.9g}")
     try:
@@ -340,6 +342,10 @@ def _measured(
         yield Violation("unmeasured", at, f"what was recorded of the samples of {name} makes no sense")
         return
     cases = failures(inputs, pipeline, rule.knobs)
+    wrong = [*_outcomes(plan, pipeline, name, samples)]
+    yield from wrong
+    if wrong:
+        return
     try:
         each = sorted(
             (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples))
@@ -354,6 +360,42 @@ def _measured(
         if response > value * (1.0 + VALUE):
             text = f"response of {name} is {response:.9g} ms at p{percentile:g}, promised are {value:.9g}"
             yield Violation("promise", "promises", text)
+
+
+def _outcomes(plan: Plan, pipeline: Pipeline, name: str, samples: list[Mapping[str, Any]]) -> Iterator[Violation]:
+    """Each sample is one that a query may be, and loads say how often their answers came to each outcome."""
+    if not any(node.outcomes is not None for node in pipeline.nodes.values()):
+        return
+    seen: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for sample in samples:
+        ran = {node for node, took in sample["seconds"].items() if took is not None}
+        for node in pipeline.nodes:
+            into = [edge for edge in pipeline.edges if edge.to == node]
+            after = {edge.to for edge in pipeline.edges if edge.from_ == node and edge.to in ran}
+            known = pipeline.nodes[node].outcomes
+            fits = [
+                one
+                for one in (known.measured if known is not None else ("",))
+                if after == {edge.to for edge in pipeline.edges if edge.from_ == node and edge.on in (None, one)}
+            ]
+            wrong = (not into and node not in ran) or (node in ran and not (fits and all(e.from_ in ran for e in into)))
+            if wrong:
+                text = f"no query of {name} runs {', '.join(sorted(ran)) or 'nothing'}, and no other operators"
+                yield Violation("unmeasured", f"dispatch.{name}", text)
+                return
+            if node in ran and known is not None:
+                seen[node][fits[0]] += 1.0
+    for worker in plan.workers:
+        for load in worker.loads:
+            counted = seen.get(load.node or "") if load.app == name else None
+            if counted is None:
+                continue
+            stated, total = load.outcomes or {}, sum(counted.values())
+            for one in sorted(stated.keys() | counted.keys()):
+                if abs(stated.get(one, 0.0) - counted[one] / total) > FEASIBILITY:
+                    said = f"states a share of {stated.get(one, 0.0):.6g} for {one}"
+                    text = f"{said}, measured is {counted[one] / total:.6g}"
+                    yield Violation("outcomes", f"workers.{worker.id}.loads.{load.id}", text)
 
 
 def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -417,6 +459,9 @@ def _latency_s(
         for node in pipeline.nodes:
             before = [edge.from_ for edge in pipeline.edges if edge.to == node]
             if node in ends or any(other not in ends for other in before):
+                continue
+            if entry["seconds"][node] is None or any(ends[other] < 0.0 for other in before):
+                ends[node] = -1.0  # it did not run for this sample
                 continue
             tier = where[node]
             home = inputs.profile.tiers[0]

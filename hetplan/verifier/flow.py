@@ -157,7 +157,7 @@ class _Walk:
     def ends(self, node: str | None) -> int:
         """How many last steps a query at this step comes to, by the outcomes that lead to most."""
         known = self.pipeline.nodes[node].outcomes if self.pipeline is not None and node is not None else None
-        names = list(known.share) if known is not None else [""]
+        names = list(known.names) if known is not None else [""]
         return max(1, *(sum(self.ends(edge.to) for edge in self.next_edges(node, name)) for name in names))
 
     def route(self, queries: _Queries, node: str | None) -> Route | None:

@@ -214,6 +214,10 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
 def _outcomes(at: str, load: Load, node: Node | None) -> Iterator[Violation]:
     """A load states how often its answers come to each outcome of its step, as it was measured."""
     stated = load.outcomes or {}
+    if node is not None and node.outcomes is not None and node.outcomes.measured and load.variant is None:
+        for name in sorted(stated.keys() - set(node.outcomes.measured)):
+            yield _unknown(at, f"outcome of step {load.node}", name)
+        return  # their shares are those of the measurements (`compound`)
     known = node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
     if node is not None and node.outcomes is not None and not known:
         yield Violation("outcomes", at, f"nothing says how often {load.variant} comes to each outcome of {load.node}")
@@ -238,7 +242,7 @@ def _after(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violati
         node = edge.from_
     for step, outcome in (route.after or {}).items():
         known = pipeline.nodes[step].outcomes if pipeline is not None and step in pipeline.nodes else None
-        if known is None or outcome not in known.share:
+        if known is None or outcome not in known.names:
             yield _unknown(at, f"outcome of step {step}", outcome)
         elif step not in before or before[step] not in (None, outcome):
             yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.planner.answer import Answer, Limits, Status, Vouched
+from hetplan.planner.certify_rays import proves_infeasible
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.safe_bound import dual_bound, implied_bounds, proves_infeasible
+from hetplan.planner.safe_bound import dual_bound, implied_bounds
 
 
 def knapsack(*, whole: bool = False) -> Milp:

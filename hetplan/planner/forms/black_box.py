@@ -126,6 +126,13 @@ class Measured:
     constant: bool = True
 
     @property
+    def made(self) -> Vector:
+        """For what share of the samples each operator ran."""
+        if self.runs is None:
+            return np.ones(len(self.seconds))
+        return np.asarray((~np.isnan(self.runs.seconds)).mean(axis=0))
+
+    @property
     def rows(self) -> Runs:
         """What each sample took; one row where all took the same, or nothing else is known."""
         if self.runs is not None:
@@ -199,6 +206,7 @@ class BlackBox(Form[int]):
     `aim` seeks another figure, the best of that within these limits and the budget (of several, of the first).
     Where not all settings are allowed, or they are too many to be listed, `space` says which there are; then a plan is
     the number of its row in `space` x placements + placement. `alike` are knobs of the same levels.
+    With `exits` not every sample runs all operators: it ends at the last of those that it runs.
     Places from `calls.first` on are APIs, and `calls` says which settings make which operators a call.
     `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
@@ -235,6 +243,7 @@ class BlackBox(Form[int]):
     space: Space | None = None
     alike: tuple[tuple[int, ...], ...] = ()
     calls: Calls | None = None
+    exits: bool = False
     journal: dict[int, Measured] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -293,6 +302,8 @@ class BlackBox(Form[int]):
             else:
                 ready = self._transfer(bytes_in, home, here)
             ends.append(ready + compute[:, :, number])
+        if self.exits:
+            return np.asarray(np.fmax.reduce(ends))
         inner = {p for operator in self.operators for p in operator.after}
         return np.asarray(np.max([ends[o] for o in range(len(ends)) if o not in inner], axis=0))
 
@@ -309,13 +320,27 @@ class BlackBox(Form[int]):
         """Per placement what the calls of a configuration cost per hour; infinite where it does not run there."""
         if self.calls is None:
             return np.zeros(len(self.placements))
-        return np.asarray(self.calls.per_hour(np.array([Space(self.levels).row(configuration)]), self.placements)[0])
+        row = np.array([Space(self.levels).row(configuration)])
+        found = self.journal.get(configuration)
+        made = self.often if found is None or not found.seconds else found.made
+        return np.asarray(self.calls.per_hour(row, self.placements, made)[0])
 
-    @cached_property
+    @property
+    def often(self) -> Vector:
+        """How often operators run, over what was measured."""
+        seen = [found.made for found in self.journal.values() if found.seconds]
+        return np.mean(seen, axis=0) if seen and self.exits else np.ones(len(self.operators))
+
+    @property
     def called_all(self) -> Vector:
-        """The same of every configuration, where they are listed."""
+        """The same of every configuration, where they are listed, with operators that run as often as was seen."""
         if self.calls is None:
             return np.zeros((1, 1))
+        return self._called if not self.exits else self.calls.per_hour(self.configurations, self.placements, self.often)
+
+    @cached_property
+    def _called(self) -> Vector:
+        assert self.calls is not None
         return self.calls.per_hour(self.configurations, self.placements)
 
     def rows(self, found: Measured) -> Runs:

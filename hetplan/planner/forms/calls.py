@@ -39,6 +39,8 @@ class Cases:
 class Runs:
     """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample.
 
+    An operator that did not run for a sample took NaN seconds.
+
     With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`).
     """
 
@@ -49,6 +51,11 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.bytes_in)
+
+    def each_time(self) -> tuple[float, ...]:
+        """The mean seconds of each operator, over the samples that it ran for."""
+        ran = (~np.isnan(self.seconds)).sum(axis=0)
+        return tuple((np.nan_to_num(self.seconds).sum(axis=0) / np.maximum(ran, 1)).tolist())
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,10 @@ class Calls:
     calls: tuple[Call, ...]
     first: int
 
-    def per_hour(self, rows: Integers, placements: Integers) -> Vector:
+    def per_hour(self, rows: Integers, placements: Integers, often: Vector | None = None) -> Vector:
         """What the calls of each setting cost, per placement; infinite where an operator does not run there.
+
+        `often` are the shares of queries for which each operator runs.
 
         >>> calls = Calls((Call(0, 2, ((0, frozenset({1})),), per_hour=3.0),), first=2)
         >>> calls.per_hour(np.array([[0], [1]]), np.array([[0], [1], [2]])).tolist()
@@ -83,7 +92,7 @@ class Calls:
         for call in self.calls:
             made = _made(call, rows) & (at[:, call.operator] < 0)
             at[made, call.operator] = call.place
-            cost[made] += call.per_hour
+            cost[made] += call.per_hour * (1.0 if often is None else float(often[call.operator]))
         for operator in range(placements.shape[1]):
             here = placements[None, :, operator]
             wanted = at[:, operator, None]
@@ -98,12 +107,9 @@ class Calls:
                 made.setdefault(call.operator, call)
         return list(made.values())
 
-    def lost(self, row: Sequence[int]) -> float:
-        """The chance that some call of a query is never answered."""
-        answered = 1.0
-        for call in self.of(row):
-            answered *= 1.0 - call.failures ** (call.retries + 1)
-        return 1.0 - answered
+    def lost(self, row: Sequence[int], often: Vector) -> float:
+        """The chance, at most, that some call of a query is never answered."""
+        return float(min(1.0, sum(often[one.operator] * one.failures ** (one.retries + 1) for one in self.of(row))))
 
     def cases(self, row: Sequence[int]) -> list[tuple[dict[int, float], float]]:
         """How often a setting's calls may fail before their answers: seconds more by operator, and how likely."""

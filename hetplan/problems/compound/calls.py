@@ -116,10 +116,13 @@ def api_limits(inputs: Inputs) -> dict[str, float]:
     return found
 
 
-def taken(apis: Mapping[str, Api], app: App, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
+def taken(
+    apis: Mapping[str, Api], app: App, pipeline: Pipeline, knobs: Mapping[str, Any], often: Mapping[str, float]
+) -> dict[str, float]:
     """What an application takes of these limits: calls with those made again, tokens of those answered."""
-    rate, found = stated_qps(app) or 0.0, dict[str, float]()
-    for call in calls_made(pipeline, knobs).values():
+    found: dict[str, float] = {}
+    for name, call in calls_made(pipeline, knobs).items():
+        rate = (stated_qps(app) or 0.0) * often[name]
         api = apis[call.api]
         amounts = {"calls_per_s": rate * api.tried, "tokens_per_s": rate * (call.tokens.in_ + call.tokens.out)}
         for field, amount in amounts.items():
@@ -129,6 +132,9 @@ def taken(apis: Mapping[str, Api], app: App, pipeline: Pipeline, knobs: Mapping[
     return found
 
 
-def per_query(apis: Mapping[str, Api], pipeline: Pipeline, knobs: Mapping[str, Any]) -> float:
-    """What the calls of one query cost, all of them answered."""
-    return math.fsum(apis[call.api].price_of(call.tokens) for call in calls_made(pipeline, knobs).values())
+def per_query(
+    apis: Mapping[str, Api], pipeline: Pipeline, knobs: Mapping[str, Any], often: Mapping[str, float]
+) -> float:
+    """What the calls of one query cost on average, all of them answered."""
+    made = calls_made(pipeline, knobs).items()
+    return math.fsum(often[name] * apis[call.api].price_of(call.tokens) for name, call in made)

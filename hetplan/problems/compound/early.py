@@ -53,7 +53,8 @@ class Early:
 
 def _least_cost(form: BlackBox, runs: Runs, configuration: int) -> float:
     """The least that a configuration may cost: with every operator as fast as its mean or its median sample."""
-    fast = [np.minimum(held.mean(axis=0), np.median(held, axis=0)) for held in (runs.seconds, runs.bytes_out)]
+    seconds = np.nan_to_num(runs.seconds)  # an operator that did not run took no time
+    fast = [np.minimum(held.mean(axis=0), np.median(held, axis=0)) for held in (seconds, runs.bytes_out)]
     arrives = float(min(runs.bytes_in.mean(), np.median(runs.bytes_in)))
     found = Measured(
         configuration, passes=True, verdict=Verdict.PASS, samples=len(runs), seconds=tuple(fast[0].tolist()),

@@ -85,6 +85,11 @@ class Sought:
         return self.app.demand.streams or 1
 
     @property
+    def exits(self) -> bool:
+        """Whether not every query runs all operators."""
+        return self.pipeline.has_outcomes
+
+    @property
     def levels(self) -> tuple[int, ...]:
         """How many levels each knob has."""
         return tuple(len(levels) for levels in self.pipeline.levels.values())
@@ -95,9 +100,10 @@ class Sought:
         names = () if self.pipeline.space is None else self.pipeline.space.unordered
         return tuple(name not in names and _in_order(levels) for name, levels in self.pipeline.levels.items())
 
-    def lowered(self, configuration: int, accuracy: float) -> float:
+    def lowered(self, found: Measured, accuracy: float) -> float:
         """An accuracy as it is in service: a query of which a call is never answered scores the worst there is."""
-        lost = 0.0 if self.calls is None else self.calls.lost(Space(self.levels).row(configuration))
+        row = Space(self.levels).row(found.configuration)
+        lost = 0.0 if self.calls is None else self.calls.lost(row, found.made)
         return accuracy if lost == 0.0 else (1.0 - lost) * accuracy + lost * self.span[1 if self.lower else 0]
 
     @property
@@ -190,6 +196,7 @@ class Sought:
             space=self.space if self.wide else None,
             alike=self.alike,
             calls=self.calls,
+            exits=self.exits,
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
@@ -212,7 +219,7 @@ class Sought:
             "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
             "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
-            "retry": options.retry,
+            "retry": options.retry, "way": self.pipeline.way if self.exits else None,
             "settled": self.box(nobody, options).settled,
         }  # fmt: skip
 

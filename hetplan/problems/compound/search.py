@@ -270,7 +270,7 @@ def _trusted(form: BlackBox, sought: Sought) -> dict[int, Measured]:
         c: found
         for c, found in form.journal.items()
         if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
-        if found.mean == (seen := sought.lowered(c, found.mean)) or form.orient(seen) >= form.orient(form.target)
+        if found.mean == (seen := sought.lowered(found, found.mean)) or form.orient(seen) >= form.orient(form.target)
     }
     sure = {
         c: found
@@ -299,21 +299,40 @@ def _way(
         demand.update({} if tier.name in sought.apis else {k: a * sought.streams for k, a in size.items()})
         items += [] if tier.own else _items(tier, name, size, sought.streams)
     knobs = sought.knobs(c)
-    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs))
+    often = dict(zip(sought.order, found.made.tolist(), strict=True))
+    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs, often))
     rows, where = form.rows(found), form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
     ends = _interval(found)
     made = Found(
         knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
-        latency_s=float(form.judged(each, rows.cases)[0]), accuracy=sought.lowered(c, found.mean), se=found.se,
+        latency_s=float(form.judged(each, rows.cases)[0]), accuracy=sought.lowered(found, found.mean), se=found.se,
         samples=found.samples, verdict=str(found.verdict), price=price, streams=sought.streams,
-        interval=(sought.lowered(c, ends[0]), sought.lowered(c, ends[1])), top=sought.span[0 if sought.lower else 1],
-        per_query=per_query(sought.apis, sought.pipeline, knobs),
+        interval=(sought.lowered(found, ends[0]), sought.lowered(found, ends[1])),
+        top=sought.span[0 if sought.lower else 1],
+        outcomes=_outcomes(sought, found), per_query=per_query(sought.apis, sought.pipeline, knobs, often),
         at=tuple((100.0 * share, *_ends(form, each, share, rows.cases)) for share, _ in form.wishes),
     )  # fmt: skip
     paid = _paid(sought, tiers, share) + float(form.called(c)[placement]) * sought.streams
     return Way(demand, tuple(items), price=paid, weight=weight, found=made)
+
+
+def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:
+    """Of each operator with outcomes, how often its answers came to each."""
+    if not sought.exits or found.runs is None:
+        return {}
+    rows, counts = np.unique(~np.isnan(found.runs.seconds), axis=0, return_counts=True)
+    seen: dict[str, Counter[str]] = {}
+    for row, count in zip(rows, counts.tolist(), strict=True):
+        way = sought.pipeline.way([name for name, there in zip(sought.order, row, strict=True) if there]) or {}
+        for name, outcome in way.items():
+            seen.setdefault(name, Counter())[outcome] += count
+    made: dict[str, dict[str, float]] = {}
+    for name, node in sought.pipeline.nodes.items():
+        if node.outcomes is not None and name in seen:
+            made[name] = {one: seen[name][one] / seen[name].total() for one in node.outcomes.names}
+    return made
 
 
 def _items(tier: Tier, name: str, size: Mapping[str, float], streams: int) -> list[Item]:
@@ -518,13 +537,21 @@ def _record(sought: Sought, plan: Any) -> Measured | None:
 def _runs(sought: Sought, plan: Mapping[str, Any]) -> Runs | None:
     """What each sample took, where they did not all take the same."""
     if "runs" not in plan:
+        if sought.exits:
+            raise ValueError("which operators ran is said sample by sample")
         return None
     given = plan["runs"]
     seconds, sizes = ([given[key][name] for name in sought.order] for key in ("seconds", "bytes"))
+    seconds = [[math.nan if each is None else each for each in column] for column in seconds]
     runs = Runs(np.array(seconds, float).T, np.array(sizes, float).T, np.array(given["input_bytes"], float))
     if runs.seconds.shape != runs.bytes_out.shape or len(runs.seconds) != len(runs) or len(runs) != plan["samples"]:
         raise ValueError("as many samples of every operator as there are")
-    if any(not np.isfinite(held).all() or (held < 0).any() for held in (runs.seconds, runs.bytes_out, runs.bytes_in)):
+    took = np.nan_to_num(runs.seconds) if sought.exits else runs.seconds
+    ran = np.unique(~np.isnan(runs.seconds), axis=0) if sought.exits else np.zeros((0, len(sought.order)))
+    for row in ran:
+        if sought.pipeline.way([name for name, there in zip(sought.order, row, strict=True) if there]) is None:
+            raise ValueError("no query runs these operators")
+    if any(not np.isfinite(held).all() or (held < 0).any() for held in (took, runs.bytes_out, runs.bytes_in)):
         raise ValueError("no time and no size is below 0")
     return runs
 

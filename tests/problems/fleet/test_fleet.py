@@ -181,6 +181,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "keep": 0.5}})
     least = solved(slo, profile)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
+    monkeypatch.setattr("hetplan.problems.fleet.ways.REFINED", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
     monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
     rough = solved(slo, profile)

@@ -1,0 +1,175 @@
+"""Queries that end early, or are passed on to a larger model: measured sample by sample, the threshold a knob."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import hetplan as hp
+from hetplan.errors import InputError, SolverFailed
+from hetplan.measure.evaluator import Sample
+from hetplan.measure.evaluator_profiler import measuring
+from hetplan.measure.journal import Journal, measured_document
+
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
+    "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
+    "hardware": {"box": {"kind": "cpu", "tier": "host"},
+                 "gpu": {"kind": "gpu", "tier": "pool", "relative_time": 0.5, "provides": {"gpu": 1}}},
+    "offers": {"box-own": {"hardware": "box", "price_per_hour": "0"},
+               "gpu-share": {"hardware": "gpu", "price_per_hour": "4", "per": "gpu"}},
+    "links": [{"between": ["host", "pool"], "bandwidth_mbps": 1000, "latency_ms": 2}],
+    "apis": {"acme": {"tier": "host", "price_per_call": "0.004", "failures": 0.05, "retries": 2, "retry_ms": 100}},
+    "pipelines": {"ask": {
+        "nodes": {
+            "small": {"device": "gpu", "reads": ["threshold"], "outcomes": {"measured": ["sure", "unsure"]}},
+            "large": {"device": "gpu", "reads": ["model"],
+                      "calls": [{"api": "acme", "where": {"model": ["theirs"]}}]},
+        },
+        "edges": [{"from": "small", "to": "large", "on": "unsure"}],
+        "knobs": {"threshold": [0.2, 0.5, 0.8], "model": ["ours", "theirs"]},
+        "metric": "right", "strata": 1, "share_grid": [1, 0.5], "evaluator": "made-up",
+    }},
+}  # fmt: skip
+LARGE_S = {"ours": 0.4, "theirs": 0.25}
+OPTIONS = {"steps": 6, "n_max": 600, "n_min": 500, "stop_rule": "fixed"}
+
+
+def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
+    """The small model is right as often as it is sure; the large one nearly always. Hard questions take both longer."""
+    hard = ((index * 0.61803398875) % 1.0 + 1.0) % 1.0
+    seconds = {"small": 0.02 * (1 + hard)}
+    if hard > 1.0 - knobs["threshold"]:
+        seconds["large"] = LARGE_S[knobs["model"]] * (1 + hard)
+        right = index % 20 != 0
+    else:
+        right = hard < 0.5 or index % 3 != 0
+    return Sample(float(right), seconds, {"small": 500.0, "large": 100.0}, 1000.0)
+
+
+def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> dict[str, Any]:
+    asked = {"runs": {"pipeline": "ask"}, "quality": {"min": quality}, "demand": {"streams": 1, "rate_qps": 0.5},
+             "latency": [{"percentile": 90, "max_ms": max_ms}]}  # fmt: skip
+    return {"format": "hetplan/slo/1.2", "objective": [{"min": objective}], "apps": {"q": asked}}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("exits") / "journal.jsonl"
+    journal = Journal(path)
+    tools = hp.Tools(evaluate=measuring(evaluated, journal=journal))
+    # A wish that nothing keeps: every setting is measured.
+    hp.solve(PROFILE, slo(quality=0.3, max_ms=1), tools=tools, options=OPTIONS)
+    journal.close()
+    return measured_document(path)
+
+
+def promised(plan: hp.Plan, quantity: str) -> float:
+    (value,) = [one.value for one in plan.promises if one.quantity == quantity]
+    return value
+
+
+def entries(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    found = measured["apps"]["q"]
+    assert len(found) == 6
+    return found
+
+
+def by_hand(entry: dict[str, Any], limit_ms: float) -> float:
+    """The least cost of a setting over all placements and shares, by the order statistic that bounds p90 of 600."""
+    rank = next(r for r in range(1, 601) if binom.cdf(r - 1, 600, 0.9) >= 0.99)
+    small, large = (np.array([np.nan if s is None else s for s in entry["runs"]["seconds"][n]]) for n in PLACES)
+    called, best = entry["knobs"]["model"] == "theirs", np.inf
+    shares = {"host": (None,), "pool": (1.0, 0.5), "acme": (None,)}
+    for first, second in product(("host", "pool"), ("acme",) if called else ("host", "pool")):
+        for one, two in product(shares[first], shares[second]):
+            cross = 1000.0 * 8e-6 / 1000 + 0.002
+            time = small * (0.5 / one if one else 1.0) + (cross if first == "pool" else 0.0)
+            more = large * (0.5 / two if two else 1.0)
+            hop = (500.0 * 8e-6 / 1000 + 0.002) * ((first == "pool") != (second == "pool"))
+            total = np.where(np.isnan(large), time, time + more + hop)
+            if 1000 * np.sort(total)[rank - 1] <= limit_ms * (1 + 1e-9):
+                calls = 0.5 * 3600 * 0.004 * float((~np.isnan(large)).mean()) if called else 0.0
+                best = min(best, 4.0 * ((one or 0.0) + (two or 0.0)) + calls)
+    return best
+
+
+PLACES = ("small", "large")
+
+
+def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[str, Any]) -> None:
+    wish = slo(quality=0.8)
+    outcome = hp.solve(PROFILE, wish, measured=measured)
+    plan = outcome.plan
+    assert plan is not None
+    rule = plan.dispatch["q"]
+    knobs = rule.knobs  # type: ignore[union-attr]
+    entry = next(one for one in entries(measured) if one["knobs"] == knobs)
+    loads = {load.node: load for worker in plan.workers for load in worker.loads}
+    escalated = np.mean([one is not None for one in entry["runs"]["seconds"]["large"]])
+    assert loads["small"].outcomes == pytest.approx({"sure": 1 - escalated, "unsure": escalated})
+    assert 0.1 < escalated < 0.9
+    report = hp.verify(plan, PROFILE, wish, measured=measured)
+    assert report.ok, report.violations
+    if "large" in loads:
+        (route,) = [one for one in plan.routing["q"] if one.node == "large"]
+        assert route.after == {"small": "unsure"}
+    played = hp.simulate(plan, PROFILE, wish, measured=measured, seeds=1, duration_s=600).apps["q"]
+    assert played.percentiles_ms[90.0].value <= promised(plan, "response_ms") * 1.01
+    assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
+
+
+@pytest.mark.parametrize("limit_ms", [300, 420, 480, 540, 700, 900])
+@pytest.mark.parametrize("quality", [0.7, 0.85])
+def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], quality: float, limit_ms: float) -> None:
+    profile = {**PROFILE, "apis": {"acme": {**PROFILE["apis"]["acme"], "failures": 0.0}}}
+    wish = slo(quality=quality, max_ms=limit_ms)
+    fits = [one for one in entries(measured) if one["mean"] >= quality and abs(one["mean"] - quality) > one["se"]]
+    best = min(by_hand(one, limit_ms) for one in fits)
+    outcome = hp.solve(profile, wish, measured=measured)
+    assert (outcome.plan is None) == np.isinf(best)
+    if outcome.plan is not None:
+        assert promised(outcome.plan, "cost_per_hour") == pytest.approx(best)
+        assert hp.verify(outcome.plan, profile, wish, measured=measured).ok
+
+
+def test_forged_shares_routes_and_bills_are_found(measured: dict[str, Any]) -> None:
+    wish = {**slo(quality=0.85, max_ms=620), "limits": {"instances": {"gpu": [0, 0]}}}
+    plan = hp.solve(PROFILE, wish, measured=measured).plan
+    assert plan is not None
+    assert plan.dispatch["q"].placement["large"] == "acme"  # type: ignore[union-attr]
+    assert hp.verify(plan, PROFILE, wish, measured=measured).ok
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
+    loads = next(worker["loads"] for worker in document["workers"] if worker["loads"][0]["node"] == "small")
+    loads[0]["outcomes"] = {"sure": 0.9, "unsure": 0.1}
+    fewer = hp.Plan.model_validate(document)
+    assert "outcomes" in {one.code for one in hp.verify(fewer, PROFILE, wish, measured=measured).violations}
+    cheap = [{**one, "value": one["value"] * 0.9} if one["quantity"] in ("cost_per_hour", "calls_per_query") else one
+             for one in document["promises"]]  # fmt: skip
+    found = hp.verify(hp.Plan.model_validate({**document, "promises": cheap}), PROFILE, wish, measured=measured)
+    assert {"calls-bill", "promise"} <= {one.code for one in found.violations}
+    ours = hp.solve(PROFILE, slo(quality=0.85), measured=measured).plan
+    assert ours is not None
+    routes = tuple(one.model_copy(update={"after": None}) for one in ours.routing["q"])
+    always = ours.model_copy(update={"routing": {"q": routes}})
+    assert not hp.verify(always, PROFILE, slo(quality=0.85), measured=measured).ok
+
+
+def test_an_answer_that_no_query_gives_is_asked_for_again_and_set_aside() -> None:
+    def broken(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
+        return Sample(1.0, {"large": 0.1}, {}, 0.0)
+
+    with pytest.raises(SolverFailed, match="no query runs large"):
+        hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(broken)), options=OPTIONS)
+
+
+def test_shares_of_outcomes_are_stated_or_measured() -> None:
+    profile = json.loads(json.dumps(PROFILE))
+    profile["pipelines"]["ask"]["nodes"]["small"]["outcomes"]["share"] = {"sure": 0.5, "unsure": 0.5}
+    with pytest.raises(InputError, match="stated shares, or measured"):
+        hp.solve(profile, slo())
