@@ -110,16 +110,15 @@ def guidellm(
             )
         for number, one in enumerate(report["benchmarks"]):
             at = f"{place}.benchmarks[{number}]"
-            means = {
-                name: _mean(one, ("metrics", name, "successful"), at, file)
+            prompt, answer, rate, first, token = (
+                _mean(one, ("metrics", name, "successful"), at, file)
                 for name in (
                     "prompt_token_count", "output_token_count", "requests_per_second", "time_to_first_token_ms",
                     "inter_token_latency_ms",
                 )
-            }  # fmt: skip
-            runs.append(
-                Run(_id(_model_of(one, report), "model"), _id(hardware, "server"), gpus, *means.values(), path=at)
-            )
+            )  # fmt: skip
+            model = _id(_model_of(one, report), "model")
+            runs.append(Run(model, _id(hardware, "server"), gpus, prompt, answer, rate, first, token, at))
     return _profile(runs, "GuideLLM", file, (kv_tokens, most_tokens, most_seqs)), None
 
 
