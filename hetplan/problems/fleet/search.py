@@ -38,8 +38,8 @@ FEW = 1e-6
 """Less than this of an application is missing: rounding."""
 MIXTURE = 40
 """So many choices of an application in a period are mixed where prices came from groups of periods."""
-REFINED = 2
-"""Rounds of prices over all periods after those over groups of them."""
+REFINED = 1
+"""At least so many rounds of prices over all periods after those over groups of them, which need not be as near."""
 MIXED = 0.5
 """How much of the prices of the best bound goes into the next ones, at first."""
 
@@ -265,7 +265,7 @@ class Search:
             self.rounds += 1
             self.ask.note(Event("fleet", detail=f"round {self.rounds}", value=found.value, bound=self.bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
-            enough = self.rounds >= last or (rounds > REFINED and self.menus.asked >= wish.options.programs)
+            enough = self.rounds >= last or (not self.lifted and self.menus.asked >= wish.options.programs)
             if not fresh or closed or (enough and found.missing <= FEW):
                 return found
 

@@ -104,10 +104,12 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasi
         search.begin()
         return explained(search)
     for _ in range(MOST_RETRIES):
-        relaxed = like.converge(wish.options.gap / 3, wish.options.rounds)
+        near = wish.options.gap / 3 if like is each else wish.options.gap
+        relaxed = like.converge(near, wish.options.rounds)
         if like is not each:
             each.lift(like, each.groups)
-            each.converge(wish.options.gap / 3, REFINED)
+            left = (wish.options.programs - search.menus.asked) // len(each.pairs)
+            each.converge(wish.options.gap / 3, max(REFINED, left))
         search.bound, search.rounds = each.bound, each.rounds
         if relaxed.missing > FEW:
             return explained(search)

@@ -22,7 +22,7 @@ FEW_PAIRS = 72
 """Up to so many applications and periods programs over whole menus are asked, too."""
 POLISHES = 2
 MORE = 1.5
-"""Programs that polish are so many times those that set the prices, in all."""
+"""Up to so many times the programs that set prices, choices are made a second time."""
 
 
 def cost_of(wish: Wish, fleet: Fleet) -> float:
@@ -89,7 +89,7 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
         return
     committed = min(tried, key=lambda one: one[0])[1]
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
-    for _ in range(POLISHES + 1):
+    for turn in range(POLISHES + 1):
         down = Descent(each, each.hourly())
         found = down.found(committed)
         if found is None:
@@ -104,7 +104,7 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
             for number, app in enumerate(each.wish.apps):
                 free = np.maximum(committed - (own.sum(axis=0) - own[number]), 0.0)
                 wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
-        if search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
+        if turn and search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
             return
         search.menus.beyond(search.ask, wanted)
         if search.known == known:
