@@ -58,6 +58,11 @@ class Facts:
         return self._promised.get(app)
 
     @cached_property
+    def says_another(self) -> bool:
+        """Whether the plan says that another statistic was taken than the one wanted; asked for every load."""
+        return says_another_statistic(self.plan)
+
+    @cached_property
     def _promised(self) -> Mapping[str | None, float]:
         found: dict[str | None, float] = {}
         for one in self.plan.promises:

@@ -34,6 +34,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
@@ -81,6 +82,12 @@ class _Reading:
         running = inputs.state.workers if inputs.state is not None else ()
         self.now = [held for worker in running for held in self._held(worker)]
         self.then = [held for worker in plan.workers for held in self._held(worker)]
+
+    @cached_property
+    def priced(self) -> frozenset[str]:
+        """Hardware on which some run has a price by itself."""
+        runs = (run for variant in self.inputs.profile.variants.values() for run in variant.runs)
+        return frozenset(run.hardware for run in runs if run.price_per_hour is not None)
 
     def _held(self, worker: Worker) -> Iterator[_Held]:
         for load in worker.loads:
@@ -229,8 +236,7 @@ def _shares(reading: _Reading, held: _Held) -> float:
     if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
         return 0.0
     hardware, offer = held.worker.hardware, _offer(reading, held.worker)
-    priced = [run for one in profile.variants.values() for run in one.runs if run.hardware == hardware]
-    if held.run is None or any(run.price_per_hour is not None for run in priced):
+    if held.run is None or hardware in reading.priced:
         return 0.0
     if offer is not None and profile.offers[offer].per in ("gpu", "cpu_cores"):
         return 0.0

@@ -306,7 +306,7 @@ def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
 def _unserved(left: Sequence[Query]) -> list[Notice]:
     if not left:
         return []
-    return [Notice(code="W-unserved", at="unserved", text=f"{len(left)} applications are not served")]
+    return [Notice(code="W-unserved", at="unserved", text=f"applications that are not served: {len(left)}")]
 
 
 def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:

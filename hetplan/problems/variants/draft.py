@@ -223,8 +223,9 @@ def _queueing(v: Snapshot, x: Integers, flows: Flows) -> list[Notice]:
         return []
     worst = sorted(late.items(), key=lambda one: (-one[1], one[0]))
     named = ", ".join(f"{name} ({busy:.0%})" for name, busy in worst[:SHOWN])
+    who = "one application" if len(late) == 1 else f"{len(late)} applications"
     text = (
-        f"at the planned use {len(late)} applications would wait longer than their SLO leaves room for: {named}; "
+        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; "
         "a saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]
