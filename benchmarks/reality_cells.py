@@ -12,7 +12,7 @@ from benchmarks.stalls import StallWatch
 
 __all__ = ["ORDER", "REAL", "Cell", "RealCell", "heading", "told", "write_page"]
 
-ORDER = ("pool", "pipeline", "policy", "onnx", "onnx-shared")
+ORDER = ("pool", "pipeline", "policy", "chain", "onnx", "onnx-shared")
 REAL = ("onnx", "onnx-shared")
 """Sets of models that compute."""
 P99_WITHIN, VIOLATIONS_WITHIN, QUALITY_WITHIN = 0.10, 0.01, 0.005
