@@ -90,10 +90,10 @@ class ServedModel:
         if not line:
             said = (self._folder / f"{what}.log").read_text(errors="replace").strip().splitlines()
             raise OSError(f"the {what} does not start: {said[-1] if said else 'it does not answer'}")
-        told = json.loads(line)
-        if "failed" in told:
-            raise OSError(f"the {what} does not start: {told['failed']}")
-        return int(told["port"])
+        said = json.loads(line)
+        if "failed" in said:
+            raise OSError(f"the {what} does not start: {said['failed']}")
+        return int(said["port"])
 
     def close(self) -> None:
         """End both, and remove their folder."""
