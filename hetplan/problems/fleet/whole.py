@@ -48,11 +48,18 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     """The cheapest whole fleet found from the menus: by descent, then by programs where that is not near the bound.
 
     `each` has every rate once, `like` is the search over groups of periods that set the first prices. Where moves
-    are limited, all hours are one program from the start.
+    are limited, all hours are one program; where that is too large, a fleet found by descent
+    is kept if it moves so few, beside one that has the same machines in all hours.
     """
     wish, best, best_cost = search.wish, None, np.inf
     if wish.inputs.slo.limits.moves is not None and wish.periods > 1:
-        return _together(search)
+        if len(search.pairs) <= FEW_PAIRS:
+            return _together(search)
+        few = [
+            one for one in _descents(search, each, like, relaxed) if _moves(wish, one) <= wish.inputs.slo.limits.moves
+        ]
+        few += [one for one in [_still(search)] if one is not None]
+        return min(few, key=lambda one: cost_of(wish, one), default=None)
     for found in _descents(search, each, like, relaxed):
         cost = cost_of(wish, found)
         if cost < best_cost - 1e-9:
@@ -102,6 +109,37 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
         search.menus.beyond(search.ask, wanted)
         if search.known == known:
             return
+
+
+def _moves(wish: Wish, fleet: Fleet) -> int:
+    """The most machines that applications get anew between two periods; the first follows the last."""
+    return max(
+        sum(
+            max(now - before, 0)
+            for app in wish.apps
+            for now, before in zip(
+                fleet.choices[app.name, p].machines,
+                fleet.choices[app.name, (p - 1) % wish.periods].machines,
+                strict=True,
+            )
+        )
+        for p in range(wish.periods)
+    )
+
+
+def _still(search: Search) -> Fleet | None:
+    """The cheapest fleet found that is the same in all periods: no machine moves."""
+    peak = search.over([list(range(search.wish.periods))])
+    if not peak.begin():
+        return None
+    relaxed = peak.converge(search.wish.options.gap / 3, search.wish.options.rounds)
+    down = Descent(peak, peak.hourly())
+    tried = [one for one in map(down.found, _tries(peak, relaxed)) if one is not None]
+    for _, committed, taken in sorted(tried, key=lambda one: one[0]):
+        fleet = down.fleet(search, committed, taken * search.wish.periods)
+        if fleet is not None:
+            return fleet
+    return None
 
 
 def _tries(search: Search, relaxed: Relaxed) -> list[Floats]:
