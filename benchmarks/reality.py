@@ -240,8 +240,16 @@ def _cell(case: Case, load: str, report: dict[str, Any], watch: StallWatch) -> C
     return Cell(
         case.models, case.rule, load, app["requests"], p99_ms, (max(p99_ms[0] - half, 0.0), p99_ms[0] + half),
         pair("response_ms", 50.0), pair("violations"), pair("accuracy"), app["late_sender_ms"]["p99"],
-        watch,
+        watch, quality_known=not _holds_both(found.get(("accuracy", None))),
     )  # fmt: skip
+
+
+def _holds_both(line: dict[str, Any] | None) -> bool:
+    """Whether the simulated value lies in the interval of a measured one."""
+    if line is None:
+        return False
+    low, high = line["measured"]["interval"]
+    return low is not None and low <= line["simulated"]["value"] <= high
 
 
 def _mean_ms(case: Case) -> float:
