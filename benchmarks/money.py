@@ -32,15 +32,18 @@ def case(rate_qps: float) -> tuple[Any, Any]:
     return hp.solve(str(POOL / "profile.json"), slo).require(), load_inputs(str(POOL / "profile.json"), slo)
 
 
-def compared(rates: RatesOverTime, mean_qps: float, day: int, ways: tuple[str, ...], seeds: int) -> Comparison:
+def compared(
+    rates: RatesOverTime, mean_qps: float, day: int, ways: tuple[str, ...], draws: tuple[int, int]
+) -> Comparison:
     """All ways under one day of a service; the plan is made for the day's peak."""
     whole = rates.cut(24.0 * day, 24.0 * day + 24.0)
     factor = mean_qps / whole.mean_qps
     played, before = whole.times(factor), rates.cut(24.0 * day - 24.0, 24.0 * day).times(factor)
     plan, inputs = case(max(played.rates_qps))
     what = Compared(
-        {"ranking": played.rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=seeds
-    )
+        {"ranking": played.rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=draws[0],
+        fresh=draws[1],
+    )  # fmt: skip
     return compare_ways(plan, inputs, what)
 
 
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("--mean", type=float, default=100.0)
     parser.add_argument("--day", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--fresh", type=int, default=1, help="draws that no setting was tuned on, for the figures")
     parser.add_argument("--ways", default=";".join(WAYS))
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
@@ -62,12 +66,16 @@ def main() -> None:
             continue
         began = time.process_time()
         found = compared(
-            read_rates(file), arguments.mean, arguments.day, tuple(arguments.ways.split(";")), arguments.seeds
+            read_rates(file),
+            arguments.mean,
+            arguments.day,
+            tuple(arguments.ways.split(";")),
+            (arguments.seeds, arguments.fresh),
         )
         print(f"\n{service}, day {arguments.day}, mean {arguments.mean:g} queries a second, "
               f"{time.process_time() - began:.0f} s of CPU")  # fmt: skip
         for row in found.rows:
-            one = row.nearest
+            one = row.shown
             if one is not None:
                 print(
                     f"| {row.way} | {one.setting if row.best else 'not reached: ' + one.setting} | "

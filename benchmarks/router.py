@@ -1,6 +1,7 @@
 """Router and worker under load: requests per second, and what they add to the service time, litserve beside them.
 
     python benchmarks/router.py [--seconds 6] [--rates 1000,3000,4000] [--workers 2,4] [--litserve VENV/bin/python]
+    python benchmarks/router.py --seconds 3 --beside VENV/bin/python     # the cost of a request beside other chains
 
 A plan of one pool (rule matching/1) with so many sleep models of `--service-ms`, applied on this machine. An
 open-loop client of one process sends Poisson arrivals on schedule over `--connections` connections, whether answers
@@ -26,14 +27,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import router_beside
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
 from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns
-from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route
+from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route, SharesDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.tables import Table
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Load, Serve, Worker
 
 FOLDER: list[str] = []
 """The state folder of the deployment that is measured, for its processes' CPU time."""
@@ -189,35 +193,36 @@ def cpu_s(folder: str | None) -> dict[str, float]:
     return used
 
 
-def pool_plan(workers: int, service_ms: float) -> Plan:
-    """One type of worker, matched with queries of one class."""
+def pool_plan(workers: int, service_ms: float, *, at_once: int = 1, rule: str = "matching/1") -> Plan:
+    """One type of worker, matched with queries of one class, or each asked at once by its share."""
     table = Table(quantity="latency_ms", axes={"batch": (1.0, 2.0)}, mean=(service_ms, service_ms))
-    load = Load(id="w1.a", app="pool", variant="m")
+    load = Load(id="w1.a", app="pool", variant="m", serve=Serve(concurrency=at_once))
+    matching = MatchingDispatch(slo_ms=100.0, weight={"cpu": 1.0}, predict={"m@cpu": "t"})
     return with_digest(
         Plan(
-            question="pool", requires=("matching/1",), method=Method(formulation="by hand"),
+            question="pool", requires=(rule,), method=Method(formulation="by hand"),
             inputs=InputHashes(profile="none", slo="none"),
             workers=(Worker(id="w1", hardware="cpu", count=workers, loads=(load,)),),
             routing={"pool": (Route(to={"w1.a": 1.0}),)},
-            dispatch={"pool": MatchingDispatch(slo_ms=100.0, weight={"cpu": 1.0}, predict={"m@cpu": "t"})},
+            dispatch={"pool": matching if rule == "matching/1" else SharesDispatch()},
             tables={"t": table},
         )
     )  # fmt: skip
 
 
 @contextmanager
-def ours(workers: int, service_ms: float) -> Iterator[int]:
+def ours(workers: int, service_ms: float, **how: Any) -> Iterator[int]:
     with tempfile.TemporaryDirectory() as folder:
         hosts = read_hosts(
             {
                 "state_dir": folder, "router": {"port": 0}, "targets": {"here": {"kind": "local"}},
                 "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": 64}},
-                "models": [{"kind": "sleep"}],
+                "models": [{"kind": "sleep", "ms": service_ms}],
             }
         )  # fmt: skip
         with Deployment(hosts) as deployment:
             try:
-                deployment.apply(pool_plan(workers, service_ms))
+                deployment.apply(pool_plan(workers, service_ms, **how))
                 FOLDER.append(str(Path(folder, "targets", "here").resolve()))
                 yield int(deployment.endpoint().rpartition(":")[2])
             finally:
@@ -257,6 +262,30 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
     raise TimeoutError("the server does not come up")
 
 
+def beside(python: str, seconds: float) -> None:
+    """What a request costs here and elsewhere, in one run."""
+    print(router_beside.HEAD, flush=True)
+    first: dict[int, router_beside.Found] = {}
+    for rule in ("shares/1", "matching/1"):
+        with ours(1, 0.01, at_once=64, rule=rule) as port:
+            pids = serving(Path(FOLDER[0]))
+            for connections in (1, 16, 64):
+                found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
+                first.setdefault(connections, found)
+                print(router_beside.row(f"hetplan, {rule}", connections, found, first[connections]), flush=True)
+    for kind in router_beside.CHAINS:
+        with router_beside.chain(kind, python) as (port, pids):
+            for connections in (1, 16, 64):
+                found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
+                print(router_beside.row(kind, connections, found, first[connections]), flush=True)
+
+
+def serving(folder: Path) -> list[int]:
+    """The router and the worker of a deployment; a router that only waits for the other's end is none."""
+    words = {process: Path(f"/proc/{process}/cmdline").read_bytes() for process in marked(folder)}
+    return [process for process, said in words.items() if b"executor.serving" in said and b"--waits" not in said]
+
+
 def main() -> None:
     ask_for_short_turns()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -265,8 +294,12 @@ def main() -> None:
     parser.add_argument("--workers", default="2,4")
     parser.add_argument("--service-ms", type=float, default=0.2)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--beside", default="", help="the Python of an environment that has uvicorn[standard], fastapi")
     parser.add_argument("--litserve", default="", help="the Python of an environment that has litserve")
     given = parser.parse_args()
+    if given.beside:
+        beside(given.beside, given.seconds)
+        return
     rates = [float(rate) for rate in given.rates.split(",")]
     counts = [int(count) for count in given.workers.split(",")]
     served: list[tuple[str, int, Any]] = [("hetplan", count, ours(count, given.service_ms)) for count in counts]

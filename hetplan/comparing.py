@@ -89,6 +89,8 @@ class Compared:
     seed: int = 0
     noise: NoiseName = "table"
     every_s: float = 15.0
+    fresh: int = 1
+    """Draws of the demand that no setting was tuned on: what is reported of the chosen settings. 0: as tuned."""
 
     @property
     def length_s(self) -> float:
@@ -111,6 +113,10 @@ class Comparison:
         """Money for a million queries in time."""
         return played.per_million(self.hours * max(1, len(played.costs)))
 
+    def reached(self, played: Played) -> bool:
+        """Whether every application has as many in time as is asked."""
+        return all(played.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -126,6 +132,7 @@ class Comparison:
                     "reached": row.best is not None,
                     "note": row.note,
                     "best": self._played(row.nearest) if row.nearest is not None else None,
+                    "fresh": self._played(row.fresh) if row.fresh is not None else None,
                     "tried": [self._played(one) for one in row.tried],
                 }
                 for row in self.rows
@@ -152,19 +159,27 @@ class Comparison:
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(
             ["way", "setting", "value", "chosen", "reached", "cost_per_hour", "cost_per_month",
-             "cost_per_million_in_time", "late", "least_in_time", "worst_hour"]
+             "cost_per_million_in_time", "late", "least_in_time", "worst_hour", "fresh"]
         )  # fmt: skip
         for row in self.rows:
-            for one in row.tried:
+            for one in (*row.tried, *([row.fresh] if row.fresh is not None else [])):
                 figures = (one.cost_per_hour, HOURS_PER_MONTH * one.cost_per_hour, self.per_million(one), one.late,
                            min(one.in_time.values(), default=1.0), min(one.worst.values(), default=1.0))  # fmt: skip
                 chosen = one is row.nearest
-                reached = all(one.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
+                reached = self.reached(one)
                 lines.writerow(
-                    [row.way, one.setting, one.value, int(chosen), int(reached), *(f"{x:.9g}" for x in figures)]
+                    [
+                        row.way,
+                        one.setting,
+                        one.value,
+                        int(chosen),
+                        int(reached),
+                        *(f"{x:.9g}" for x in figures),
+                        int(one is row.fresh),
+                    ]
                 )
         if self.least is not None:
-            lines.writerow(["least", self.least_is, "", "", "", f"{self.least:.9g}", *([""] * 5)])
+            lines.writerow(["least", self.least_is, "", "", "", f"{self.least:.9g}", *([""] * 6)])
         return text.getvalue()
 
 
@@ -218,19 +233,22 @@ def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: thread
     if row is None:
         return {"way": None}
     best = None if row.best is None else row.tried.index(row.best)
-    return {"way": row.way, "note": row.note, "best": best, "tried": [asdict(one) for one in row.tried]}
+    fresh = None if row.fresh is None else asdict(row.fresh)
+    tried = [asdict(one) for one in row.tried]
+    return {"way": row.way, "note": row.note, "best": best, "tried": tried, "fresh": fresh}
 
 
 def _read_way(found: Mapping[str, Any]) -> Tuned | None:
     if found["way"] is None:
         return None
-    tried = tuple(
-        Played(**{**one, "costs": tuple(one["costs"]),
-                  "stretches": {app: tuple(part) for app, part in one["stretches"].items()}})
-        for one in found["tried"]
-    )  # fmt: skip
+
+    def read(one: Mapping[str, Any]) -> Played:
+        stretches = {app: tuple(part) for app, part in one["stretches"].items()}
+        return Played(**{**one, "costs": tuple(one["costs"]), "stretches": stretches})
+
+    tried = tuple(read(one) for one in found["tried"])
     best = None if found["best"] is None else tried[found["best"]]
-    return Tuned(found["way"], best, tried, found["note"])
+    return Tuned(found["way"], best, tried, found["note"], None if found["fresh"] is None else read(found["fresh"]))
 
 
 class _Bench:
@@ -245,8 +263,9 @@ class _Bench:
         }
         seeds = tuple(range(what.seed, what.seed + what.seeds))
         self.course = Course(
-            self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel
-        )
+            self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel,
+            fresh=tuple(range(seeds[-1] + 1, seeds[-1] + 1 + what.fresh)),
+        )  # fmt: skip
         self.recipes = Recipes(plan, inputs, noise=what.noise)
         self.chosen: OneType | None = None
 

@@ -60,6 +60,21 @@ def test_every_way_reaches_what_is_asked_at_its_cheapest_setting(compared: Any) 
     assert len({row.nearest.queries for row in compared.rows}) == 1, "the same queries"
 
 
+def test_a_chosen_setting_is_reported_under_queries_that_it_was_not_tuned_on(case: tuple[Any, Any]) -> None:
+    what = Compared({"ranking": (40.0, 160.0)}, 100.0, attain=0.95, ways=("HPA",), seed=3)
+    (row,) = compare_ways(*case, what).rows
+    assert row.fresh is not None
+    assert row.shown is row.fresh
+    assert row.best is not None
+    assert (row.fresh.setting, row.fresh.value) == (row.best.setting, row.best.value)
+    (other,) = compare_ways(*case, replace(what, seed=4, fresh=0)).rows
+    assert other.fresh is None
+    assert other.shown is other.nearest
+    same = next(one for one in other.tried if one.setting == row.fresh.setting)
+    assert row.fresh == same, "played as seed 4 plays it"
+    assert row.fresh.queries != row.best.queries
+
+
 def test_a_plan_is_played_as_it_is(case: tuple[Any, Any], compared: Any) -> None:
     """Made for 80, it is late under 160; its money is its machines'."""
     (row,) = [one for one in compared.rows if one.way == "plan"]
@@ -70,7 +85,8 @@ def test_a_plan_is_played_as_it_is(case: tuple[Any, Any], compared: Any) -> None
 def test_csv_and_json_say_every_setting(compared: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(compared.as_csv())))
     assert sum(int(row["chosen"] or 0) for row in rows) == len(WAYS)
-    assert len(rows) == 1 + sum(len(row.tried) for row in compared.rows)
+    fresh = [row for row in rows if row["fresh"] == "1"]
+    assert len(rows) == 1 + len(fresh) + sum(len(row.tried) for row in compared.rows)
     hpa = next(row for row in compared.rows if row.way == "HPA").best
     said = next(row for row in rows if row["way"] == "HPA" and row["chosen"] == "1")
     timely = hpa.timely * 3  # in twenty minutes

@@ -18,13 +18,13 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
-from hetplan.measure.engine_law import FittedLaw, Iteration, fit
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.load_send import Reply, StreamedConnection, new_event_loop
 from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.measure.profile_wish import MeasuredEngine, Wish
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.engine_law import FittedLaw, Iteration, fit
 
 __all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
 

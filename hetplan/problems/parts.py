@@ -245,12 +245,13 @@ def _below(one: Sequence[int], other: Sequence[int]) -> bool:
 
 def named_apart(plan: Plan, app: str, rate: float) -> PlanPart:
     """A question's plan as a part: workers named by application and offer, so that names are alike in all periods."""
-    names: dict[str, str] = {}
+    names, groups = dict[str, str](), dict[str, str]()
     workers, used = [], dict[str, int]()
     for worker in plan.workers:
         stem = f"{app}-{worker.offer or worker.hardware}"[:50]
         used[stem] = used.get(stem, 0) + 1
         own = stem if used[stem] == 1 else f"{stem}-{used[stem]}"
+        groups[worker.id] = own
         names |= {load.id: f"{own}.{number}" for number, load in enumerate(worker.loads, start=1)}
         loads = tuple(load.model_copy(update={"id": names[load.id]}) for load in worker.loads)
         workers.append(worker.model_copy(update={"id": own, "period": "t0", "loads": loads}))
@@ -262,12 +263,16 @@ def named_apart(plan: Plan, app: str, rate: float) -> PlanPart:
             return {names.get(key, key): renamed(one) for key, one in value.items()}
         return [renamed(one) for one in value] if isinstance(value, list | tuple) else value
 
+    policies = {
+        name: tuple(table.model_copy(update={"workers": groups.get(table.workers, table.workers)}) for table in tables)
+        for name, tables in (plan.policies or {}).items()
+    }
     data = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
     return PlanPart.model_validate(
         {
             "question": plan.question, "method": plan.method, "rate_qps": {app: float(rate)}, "valid": plan.valid,
             "workers": tuple(workers), "routing": renamed(data["routing"]), "dispatch": renamed(data["dispatch"]),
-            "policies": plan.policies, "tables": plan.tables, "promises": plan.promises,
+            "policies": policies or plan.policies, "tables": plan.tables, "promises": plan.promises,
             "warnings": tuple(one for one in plan.warnings if one.code in KEPT),
         }
     )  # fmt: skip

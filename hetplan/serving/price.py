@@ -26,6 +26,7 @@ from hetplan.profiles.workers import Share
 __all__ = [
     "SLICES",
     "Price",
+    "instances_on",
     "machine_price",
     "price_of",
     "times",
@@ -33,6 +34,10 @@ __all__ = [
 
 SLICES = ("gpu", "cpu_cores")
 """Resources of which a load can have a slice (`Share`)."""
+
+
+MOST_ON_ONE = 64
+"""More instances on one machine are not planned."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,20 @@ def machine_price(offer: Offer, hardware: Hardware) -> int:
             remedy=f'Add "{offer.per}" to it.',
         )  # fmt: skip
     return times(offer.price_per_hour, hardware.provides[offer.per])
+
+
+def instances_on(run: Run, hardware: Hardware) -> int:
+    """How many instances of a run one machine holds, side by side: one, unless resources say that there is room.
+
+    More than one are only where all needs are listed, a GPU among them where the machine has one, and something to
+    compute with besides memory; a run with a price by itself is paid by the instance.
+    """
+    provides, needs = hardware.provides, {name: amount for name, amount in run.needs.items() if amount > 0}
+    computes = [name for name in needs if not name.endswith("_gib")]
+    idle_gpu = provides.get("gpu", 0.0) > 0 and "gpu" not in needs
+    if not computes or idle_gpu or run.price_per_hour is not None or not needs.keys() <= provides.keys():
+        return 1
+    return max(1, min(MOST_ON_ONE, *(int(provides[name] / amount + 1e-9) for name, amount in needs.items())))
 
 
 def price_of(profile: Profile, run: Run, offer: str | None) -> Price:

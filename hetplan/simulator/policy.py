@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
+from hetplan.profiles.slo import Arrivals
+from hetplan.simulator.demand import arrival_times
 
 __all__ = ["Balancing", "PolicyRun", "compile_kernels", "simulate_policy"]
 
@@ -25,6 +27,8 @@ Balancing = Literal["round_robin", "shortest_queue", "shared_fifo", "random"]
 
 _NO_DRAWS = np.zeros(0)
 _MANY_DRAWS = 1 << 16
+_TURNS, _LONGEST = 20, 4
+"""Turns of all states of stated bursts that are played, while that takes no more than so many times the queries."""
 _PERCENTILES = (50.0, 95.0, 99.0)
 
 
@@ -37,16 +41,22 @@ class _Traffic:
     times_s: Floats | None = None
     piece_qps: Floats | None = None
     piece_s: float = 10.0
+    bursts: Arrivals | None = None
 
     @property
     def steady(self) -> bool:
         """Drawn at one rate, neither recorded nor changing."""
-        return self.times_s is None and self.piece_qps is None
+        return self.times_s is None and self.piece_qps is None and self.bursts is None
 
     def draw(self, queries: int, rng: np.random.Generator) -> Floats:
         """Arrival times of so many queries; of all of them where they are recorded or given by pieces."""
         if self.times_s is not None:
             return np.asarray(self.times_s - self.times_s[0], dtype=np.float64)
+        if self.bursts is not None and self.piece_qps is None:
+            # Long enough for many turns of its states, within reason.
+            turns_s = _TURNS * sum(self.bursts.stay_s or ())
+            span_s = min(max(queries / self.load_qps, turns_s), _LONGEST * queries / self.load_qps)
+            return arrival_times(self.bursts, rate_qps=self.load_qps, duration_s=span_s, random=rng)
         if self.piece_qps is None:
             return np.asarray(np.cumsum(rng.gamma(self.shape, 1.0 / (self.shape * self.load_qps), queries)))
         # Time runs through the pieces at the speed of their rates: unit-rate arrivals, bent.
@@ -101,6 +111,7 @@ def simulate_policy(
     times_s: Floats | None = None,
     piece_qps: Floats | None = None,
     piece_s: float = 10.0,
+    bursts: Arrivals | None = None,
     balancing: Balancing = "round_robin",
     loads_qps: Sequence[float] = (),
     window_s: float = 0.5,
@@ -113,13 +124,13 @@ def simulate_policy(
     """Run a policy, or a set of them by load, on traffic to the whole group.
 
     Queries come with gamma inter-arrival times of this shape at `load_qps`; at the rates `piece_qps`, one per piece of
-    `piece_s` seconds; or at recorded times. With several policies `loads_qps` are their loads, ascending, and each
-    decision takes the lowest one at or above the moving average of the load. `spread` (per model and batch, the
-    standard deviation of the logarithm) resamples latencies around the table; without it they are the table's.
-    `every_worker` runs all workers under round robin, too.
+    `piece_s` seconds; as `bursts` of mmpp say; or at recorded times. With several policies `loads_qps` are their loads,
+    ascending, and each decision takes the lowest one at or above the moving average of the load. `spread` (per model
+    and batch, the standard deviation of the logarithm) resamples latencies around the table; without it they are the
+    table's. `every_worker` runs all workers under round robin, too.
     """
     tables = _Tables.of(form, policies)
-    traffic = _Traffic(load_qps, shape, times_s, piece_qps, piece_s)
+    traffic = _Traffic(load_qps, shape, times_s, piece_qps, piece_s, bursts)
     alone = balancing == "round_robin" and not every_worker and len(policies) == 1 and traffic.steady
     runs = []
     for seed in seeds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class Course:
     noise: NoiseName = "table"
     stretch_s: float = 3600.0
     cancel: threading.Event | None = None
+    fresh: tuple[int, ...] = ()
+    """Seeds under which the chosen setting is played once more: queries that it was not tuned on."""
     _drawn: dict[int, list[Stream]] = field(default_factory=dict, repr=False, compare=False)
 
     def streams(self, seed: int) -> list[Stream]:
@@ -100,6 +102,13 @@ class Tuned:
     best: Played | None
     tried: tuple[Played, ...]
     note: str = ""
+    fresh: Played | None = None
+    """The best setting under queries that it was not tuned on."""
+
+    @property
+    def shown(self) -> Played | None:
+        """What to report: under fresh queries where these were played."""
+        return self.fresh or self.nearest
 
     @property
     def nearest(self) -> Played | None:
@@ -185,7 +194,10 @@ def tuned(
         for number in new:
             look(number)
     played = tuple(tried[number] for number in sorted(tried))
-    return Tuned(way, tried[best] if best is not None else None, played, note)
+    if best is None:
+        return Tuned(way, None, played, note)
+    again = play(settings[best](), replace(course, seeds=course.fresh, _drawn={})) if course.fresh else None
+    return Tuned(way, tried[best], played, note, again)
 
 
 def _cheapest(tried: Mapping[int, Played], course: Course) -> int | None:

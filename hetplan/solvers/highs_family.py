@@ -55,6 +55,7 @@ class _Changing(HighsModel):
     """A model that can become another form; each linear program starts from the basis of the one before."""
 
     hint: Vector | None = None
+    is_family = True
 
     def become(self, form: Milp) -> None:
         """Hold another form: hand over only what differs, and keep the basis."""

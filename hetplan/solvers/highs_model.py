@@ -75,6 +75,10 @@ def linear(form: Milp, limits: Limits) -> Found:
 class HighsModel:
     """One HiGHS model and the form it holds now."""
 
+    is_family = False
+    """Whether it holds one form of many after the other: then no smaller whole-number programs look for points, which
+    takes as long as all the rest."""
+
     def __init__(self, form: Milp) -> None:
         import highspy
 
@@ -149,8 +153,10 @@ class HighsModel:
             ("simplex_iteration_limit", work),
             # They look for a first point, for a better one, and for a smaller program: longer than all the rest takes
             # of a small program that begins at a good point.
-            ("mip_heuristic_run_feasibility_jump", not self.begun),
-            ("mip_heuristic_run_root_reduced_cost", not self.begun),
+            ("mip_heuristic_run_feasibility_jump", not self.begun and not self.is_family),
+            ("mip_heuristic_run_root_reduced_cost", not self.begun and not self.is_family),
+            ("mip_heuristic_run_rins", not self.is_family),
+            ("mip_heuristic_run_rens", not self.is_family),
             ("mip_allow_restart", not self.begun),
         ):
             self.highs.setOptionValue(option, value)

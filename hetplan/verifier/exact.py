@@ -277,7 +277,8 @@ def _budgets(facts: Facts) -> Iterator[Violation]:
         for name, seat in facts.seats.items():
             if seat.load.app != app:
                 continue
-            capacity = seat.worker.count / service_of(facts, seat, classes_of(facts.inputs.slo.apps[app])).seconds[0]
+            seconds = service_of(facts, seat, classes_of(facts.inputs.slo.apps[app])).seconds[0]
+            capacity = seat.worker.count * seat.load.instances / seconds
             left = capacity - paths.load_qps.get(name, 0.0)
             if not math.isclose(stated_left.get(name, 0.0), left, abs_tol=4 * VALUE * capacity):
                 text = f"{stated_left.get(name, 0.0):.6g} qps of {name} are said to be left over, {left:.6g} are"

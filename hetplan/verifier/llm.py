@@ -21,13 +21,13 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.facts import gather
 from hetplan.verifier.report import Violation
 
-__all__ = ["check"]
+__all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of"]
 
 Size = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class _Seat:
+class Seated:
     """A load of the plan with the engine that its run names."""
 
     worker: Worker
@@ -36,18 +36,22 @@ class _Seat:
 
     @property
     def at(self) -> str:
+        """Where it is in the plan."""
         return f"workers.{self.worker.id}.loads.{self.load.id}"
 
     @property
     def chunk(self) -> int:
+        """The most tokens of a batch."""
         return self.load.serve.most_tokens or self.engine.most_tokens
 
     @property
     def seqs(self) -> int:
+        """The most sequences at once."""
         return self.load.serve.most_seqs or self.engine.most_seqs
 
     @property
     def instances(self) -> int:
+        """How many run, on all machines of the group."""
         return self.worker.count * self.load.instances
 
 
@@ -68,7 +72,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Iterator[_Seat]:
+def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Iterator[Seated]:
     facts = gather(plan, inputs)
     for seat in facts.seats.values():
         if seat.load.app != name:
@@ -76,12 +80,12 @@ def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Ite
         elif seat.run is None or seat.run.engine is None:
             found.append(Violation("llm-load", seat.at, "its run names no engine, so it makes no tokens"))
         else:
-            yield _Seat(seat.worker, seat.load, inputs.profile.engines[seat.run.engine])
+            yield Seated(seat.worker, seat.load, inputs.profile.engines[seat.run.engine])
     if not facts.seats:
         found.append(Violation("llm-load", "workers", f"nothing serves {name}"))
 
 
-def _machine(inputs: Inputs, seat: _Seat) -> Iterator[Violation]:
+def _machine(inputs: Inputs, seat: Seated) -> Iterator[Violation]:
     """GPUs that a machine has; batches and sequences that the engine can run."""
     has = inputs.profile.hardware[seat.worker.hardware].provides.get("gpu", 1.0)
     takes = seat.load.instances * seat.engine.tensor * seat.engine.pipeline
@@ -100,7 +104,7 @@ def _machine(inputs: Inputs, seat: _Seat) -> Iterator[Violation]:
         yield Violation("llm-batch", f"{seat.at}.serve.most_seqs", text)
 
 
-def _quality(inputs: Inputs, app: App, seat: _Seat) -> Iterator[Violation]:
+def _quality(inputs: Inputs, app: App, seat: Seated) -> Iterator[Violation]:
     if app.quality is None or app.quality.min is None:
         return
     known = inputs.profile.variants[seat.load.variant or ""].quality
@@ -109,7 +113,7 @@ def _quality(inputs: Inputs, app: App, seat: _Seat) -> Iterator[Violation]:
         yield Violation("quality", seat.at, f"quality {value}, wanted is {app.quality.min:g}")
 
 
-def _rule(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     rule, at = plan.dispatch.get(name), f"dispatch.{name}"
     if not isinstance(rule, LeastWorkDispatch | RoundRobinDispatch | SharesDispatch):
         said = rule.rule if rule is not None else "no rule"
@@ -125,7 +129,7 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterator[V
     if isinstance(rule, LeastWorkDispatch):
         if set(rule.limit) - ids:
             yield Violation("llm-rule", f"{at}.limit", f"no load has the id {sorted(set(rule.limit) - ids)[0]}")
-        sizes, weights = _sizes(app)
+        sizes, weights = sizes_of(app)
         mean = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / math.fsum(weights)
         if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
             text = f"takes requests to make {rule.output_tokens:g} tokens; on the mean they make {mean:.6g}"
@@ -159,7 +163,7 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
 
 
-def _sizes(app: App) -> tuple[list[Size], list[float]]:
+def sizes_of(app: App) -> tuple[list[Size], list[float]]:
     """Every length of request, and how often it comes: what was observed, else one per bin."""
     mix = app.demand.mix
     assert mix is not None  # else the files do not ask the question
@@ -175,7 +179,7 @@ def _sizes(app: App) -> tuple[list[Size], list[float]]:
     return [sizes[place] for place in kept], [weights[place] for place in kept]
 
 
-def _takes(seat: _Seat, size: Size) -> tuple[float, float, float, float, float]:
+def _takes(seat: Seated, size: Size) -> tuple[float, float, float, float, float]:
     """What a request takes: tokens, KV tokens read, decoding steps, pairs of prefill, room held over iterations."""
     i, o, cached = size
     prefills, decodes = seat.engine.role != "decode", seat.engine.role != "prefill"
@@ -188,7 +192,7 @@ def _takes(seat: _Seat, size: Size) -> tuple[float, float, float, float, float]:
     return new + steps, reads, steps, pairs, held
 
 
-def _row_loads(seat: _Seat, sizes: Sequence[Size], weights: Sequence[float]) -> list[float]:
+def row_loads(seat: Seated, sizes: Sequence[Size], weights: Sequence[float]) -> list[float]:
     """The mean of what requests take of each row of a type: each piece, room, batch, sequences."""
     total = math.fsum(weights)
     loads = [0.0] * (len(seat.engine.pieces) + 3)
@@ -202,11 +206,12 @@ def _row_loads(seat: _Seat, sizes: Sequence[Size], weights: Sequence[float]) -> 
     return loads
 
 
-def _room(seat: _Seat, size: Size) -> bool:
+def has_room(seat: Seated, size: Size) -> bool:
+    """Whether a request fits into context and KV."""
     return size[0] + size[1] <= min(seat.engine.context_tokens or seat.engine.kv_tokens, seat.engine.kv_tokens)
 
 
-def _carried(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     """The plan's machines can serve the promised rate by the rows, and that is the rate wanted."""
     wanted = app.demand.rate_qps
     promised = min((one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"), default=None)
@@ -219,19 +224,19 @@ def _carried(plan: Plan, name: str, app: App, seats: Sequence[_Seat]) -> Iterato
         yield Violation("capacity", f"workers of {name}", text)
 
 
-def _most(app: App, seats: Sequence[_Seat]) -> float:
+def _most(app: App, seats: Sequence[Seated]) -> float:
     import numpy as np
     from scipy.optimize import linprog
 
     groups = _groups(app, seats)
     total = math.fsum(math.fsum(weights) for _, weights in groups)
     # Columns: x of each load and class, iterations of each load, the rate.
-    pairs = [(s, g) for s, seat in enumerate(seats) for g, (sizes, _) in enumerate(groups) if _room(seat, sizes[0])]
+    pairs = [(s, g) for s, seat in enumerate(seats) for g, (sizes, _) in enumerate(groups) if has_room(seat, sizes[0])]
     width = len(pairs) + len(seats) + 1
     rows, room, equal = list[Any](), list[float](), list[Any]()
     for s, seat in enumerate(seats):
         mine = [column for column, (owner, _) in enumerate(pairs) if owner == s]
-        loads = {column: _row_loads(seat, *groups[pairs[column][1]]) for column in mine}
+        loads = {column: row_loads(seat, *groups[pairs[column][1]]) for column in mine}
         gives = [-piece.base_ms / 1000.0 for piece in seat.engine.pieces]
         gives += [float(seat.engine.kv_tokens), float(seat.chunk), float(seat.seqs)]
         for number, given in enumerate(gives):
@@ -254,22 +259,22 @@ def _most(app: App, seats: Sequence[_Seat]) -> float:
     return -float(answer.fun or 0.0) if answer.x is not None else 0.0
 
 
-def _groups(app: App, seats: Sequence[_Seat]) -> list[tuple[list[Size], list[float]]]:
+def _groups(app: App, seats: Sequence[Seated]) -> list[tuple[list[Size], list[float]]]:
     """Requests by which loads have room for them, and by about how long they are."""
     found: dict[Any, tuple[list[Size], list[float]]] = {}
-    for size, weight in zip(*_sizes(app), strict=True):
-        key = (tuple(_room(seat, size) for seat in seats), size[0].bit_length(), size[1].bit_length())
+    for size, weight in zip(*sizes_of(app), strict=True):
+        key = (tuple(has_room(seat, size) for seat in seats), size[0].bit_length(), size[1].bit_length())
         sizes, weights = found.setdefault(key, ([], []))
         sizes.append(size)
         weights.append(weight)
     return list(found.values())
 
 
-def _alone(name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
+def _alone(name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     """No more requests than a percentile leaves are late even on the fastest machine of the plan, empty."""
-    sizes, weights = _sizes(app)
+    sizes, weights = sizes_of(app)
     total = math.fsum(weights)
-    first = [min(_prefill_ms(seat, size) for seat in seats if seat.engine.role != "decode") for size in sizes]
+    first = [min(prefill_ms(seat, size) for seat in seats if seat.engine.role != "decode") for size in sizes]
     decoding = [seat for seat in seats if seat.engine.role != "prefill"]
     step = min(max(p.base_ms + p.token_ms + p.kv_token_ms + p.sequence_ms for p in s.engine.pieces) for s in decoding)
     for place, target in enumerate(app.latency):
@@ -283,8 +288,9 @@ def _alone(name: str, app: App, seats: Sequence[_Seat]) -> Iterator[Violation]:
             yield Violation("latency", f"apps.{name}.latency[{place}]", text)
 
 
-def _prefill_ms(seat: _Seat, size: Size) -> float:
-    if not _room(seat, size):
+def prefill_ms(seat: Seated, size: Size) -> float:
+    """The time to the first token on an empty machine; infinite where the request does not fit."""
+    if not has_room(seat, size):
         return math.inf
     total, at = 0.0, size[2]
     while at < size[0]:

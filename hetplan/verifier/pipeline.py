@@ -2,8 +2,8 @@
 
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
-    ``serve.max_batch``, and all else of ``serve`` as the default. A variant has one batch size per hardware, unless
-    option ``multibatch`` is set.
+    ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. A
+    variant has one batch size per hardware, unless option ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -33,11 +33,12 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 
 __all__ = ["Paths", "check", "check_joins"]
@@ -67,16 +68,20 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _is_server(load: Load) -> bool:
-    return load.instances == 1 and load.serve == Serve(max_batch=load.serve.max_batch)
+def _is_server(facts: Facts, seat: Seat) -> bool:
+    """Whether a load serves batch by batch, in no more instances than its machine is known to have room for."""
+    room = instances_on(facts, seat.run) if seat.run is not None and seat.load.share is None else 1
+    return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:
     """A server holds one variant, and a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or not all(map(_is_server, worker.loads)):
-            text = "a server of a pipeline hosts one variant, once, and runs what waits, one batch at a time"
+        if len(worker.loads) != 1 or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
+            text = (
+                "a server of a pipeline hosts one variant, each instance of which runs what waits, one batch at a time"
+            )
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)
         for load in worker.loads:
             batches[load.app, load.node, load.variant, worker.hardware].add(load.serve.max_batch)
@@ -165,7 +170,7 @@ class Paths:
 def _capacity(facts: Facts, seat: Seat, app: str) -> float:
     """Queries per second that the servers of a load carry, headroom and all: late requests are what it is for."""
     seconds = service_of(facts, seat, classes_of(facts.inputs.slo.apps[app])).seconds[0]
-    return seat.worker.count / seconds
+    return seat.worker.count * seat.load.instances / seconds
 
 
 def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
@@ -242,7 +247,10 @@ def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
         for name, share in to.items():
             seat = facts.seats[name]
             service = service_of(facts, seat, classes_of(wish))
-            busy, there = rate * gain[node] * share * service.seconds[0], share_kept * seat.worker.count
+            busy, there = (
+                rate * gain[node] * share * service.seconds[0] / seat.load.instances,
+                share_kept * seat.worker.count,
+            )
             if not busy <= there * (1.0 + FEASIBILITY):
                 text = f"{name} keeps {busy:.6g} machines busy at the promised rate, {there:g} are there for it"
                 yield Violation("capacity", f"workers.{seat.worker.id}", text)

@@ -5,7 +5,8 @@ What a plan carries, and what it proves
 Of the multipliers of the claim's solve only those of ``servers <hardware>[all]`` (s_g), ``budget[all]`` (b) and, for
 the least of servers, ``quality so far[all]`` (mu) are read. A server of hardware g is worth w_g: s_g + b c_g where the
 most quality is sought, 1 + s_g for the least of servers, (1 + b) c_g + s_g for the least cost. A configuration y that
-carries q_y queries per second then costs w_g / q_y per query, and however the queries go, over paths in time::
+carries q_y queries per second (all instances on a server together) then costs w_g / q_y per query, and however the
+queries go, over paths in time::
 
     quality           <=  sum_g s_g S_g + b B  +  the best path, each worth its quality less what it costs
     servers, or cost  >=  mu Q - sum_g s_g S_g - b B  -  the best path, each worth mu times its quality less its cost
@@ -24,11 +25,13 @@ from dataclasses import dataclass
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Claim, Solve
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.money import machine_nanos
+from hetplan.verifier.resources import instances_on
 from hetplan.verifier.rows import NoProof, NotRebuilt
 from hetplan.verifier.service import service_of
 
@@ -45,7 +48,7 @@ MOST_STEPS = 200_000
 
 @dataclass(frozen=True)
 class _Way:
-    """A configuration of a step: milliseconds of a batch, seconds of a query, what one costs at the prices, quality.
+    """A configuration of a step: ms of a batch, seconds of a server and cost at the prices per query, quality.
 
     `own` is what a server is worth besides the price of its hardware.
     """
@@ -181,10 +184,15 @@ class _Priced:
                     service = service_of(self.facts, seat, classes_of(self.wish))
                     if math.isnan(service.seconds[0]) or variant.quality is None:
                         continue
-                    own, seconds = self._own(worker, seat), service.seconds[0]
+                    own, seconds = self._own(worker, seat), service.seconds[0] / self._on_one(run, worker)
                     cost = (own + self._price(run.hardware)) * seconds
                     ms, quality = service.latency_ms[0], variant.quality.value
                     yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality)
+
+    def _on_one(self, run: Run, worker: Worker) -> int:
+        """Instances on a machine; one where it is paid by the slice that its run needs."""
+        per = self.facts.inputs.profile.offers[worker.offer].per if worker.offer is not None else None
+        return 1 if per in ("gpu", "cpu_cores") and per in run.needs else instances_on(self.facts, run)
 
     def _best(self, node: str, path: tuple[str, ...], ms: float, gain: float, quality: float) -> float:
         """The most that a query can be worth from a step on, when so much was spent before; -inf where all is late."""

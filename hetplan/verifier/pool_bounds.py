@@ -31,13 +31,12 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import Classes, classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, option
 from hetplan.verifier.money import machine_nanos
+from hetplan.verifier.resources import instances_on
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 
 __all__ = ["proved"]
 
-_MOST_ON_ONE = 64
-"""No more instances are ever planned on one machine."""
 _EVEN = 1e-9
 """A share that is over by no more than this is not over."""
 
@@ -125,7 +124,16 @@ class _Pool:
             service = service_of(self.facts, Seat(worker, load, run), self.classes)
             least, most = limits.instances.get(hardware, (0, None))
             found.append(
-                _Kind(hardware, run, service.seconds, service.latency_ms, offers, least, most, self._on_one(run))
+                _Kind(
+                    hardware,
+                    run,
+                    service.seconds,
+                    service.latency_ms,
+                    offers,
+                    least,
+                    most,
+                    instances_on(self.facts, run),
+                )
             )
         return found
 
@@ -135,17 +143,6 @@ class _Pool:
         totals = self.facts.inputs.slo.limits.resources
         lists = ((provides.get(name, need if name in totals else 0.0), need) for name, need in run.needs.items())
         return bool(provides) and any(need > there for there, need in lists)
-
-    def _on_one(self, run: Run) -> int:
-        """The instances that fit on one machine by all that they need of it; one where it does not say all of that."""
-        provides = self.facts.inputs.profile.hardware[run.hardware].provides
-        wanted = {name: need for name, need in run.needs.items() if need > 0.0}
-        by_memory = all(name.endswith("_gib") for name in wanted)
-        if by_memory or run.price_per_hour is not None or any(name not in provides for name in wanted):
-            return 1
-        if "gpu" not in wanted and provides.get("gpu"):
-            return 1
-        return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + _EVEN for name, need in wanted.items()))))
 
     def _run(self, variant: str, hardware: str) -> Run:
         """The run that counts on a hardware: of several, the one of single queries at the variant's own settings."""

@@ -13,14 +13,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_resources", "needs_of", "not_provided"]
+__all__ = ["check_resources", "instances_on", "needs_of", "not_provided"]
 
 _COMPUTE = ("cpu_cores", "gpu")
 """What a load takes only while it runs; everything else, memory above all, it holds as long as it is loaded."""
+
+_MOST_ON_ONE = 64
+"""No more instances are ever planned on one machine."""
+_HAIR = 1e-9
 
 
 def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
@@ -35,6 +40,18 @@ def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
     if load.share is not None and load.share.cpu_cores is not None:
         needs["cpu_cores"] = max(needs.get("cpu_cores", 0.0), load.share.cpu_cores)
     return {resource: load.instances * amount for resource, amount in needs.items()}
+
+
+def instances_on(facts: Facts, run: Run) -> int:
+    """The instances that fit on one machine by all that they need of it; one where it does not say all of that."""
+    provides = facts.inputs.profile.hardware[run.hardware].provides
+    wanted = {name: need for name, need in run.needs.items() if need > 0.0}
+    by_memory = all(name.endswith("_gib") for name in wanted)
+    if by_memory or run.price_per_hour is not None or any(name not in provides for name in wanted):
+        return 1
+    if "gpu" not in wanted and provides.get("gpu"):
+        return 1
+    return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + _HAIR for name, need in wanted.items()))))
 
 
 def _taken(facts: Facts, worker: Worker) -> dict[str, float]:

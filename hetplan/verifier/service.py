@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import Classes
-from hetplan.verifier.facts import Facts, Seat, says_another_statistic, statistics_of
+from hetplan.verifier.facts import Facts, Seat, statistics_of
 from hetplan.verifier.readings import along_batches, nearest, read
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
     table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
     columns = _columns(facts, seat, classes, table)
-    if says_another_statistic(facts.plan):
+    if facts.says_another:
         capacity_stat, target_stat = nearest(table, capacity_stat), nearest(table, target_stat)
     if run.latency is not None:
         values, outside = read(table, capacity_stat, columns, size)

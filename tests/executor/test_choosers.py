@@ -294,3 +294,21 @@ def test_a_type_that_cannot_serve_a_class_is_never_preferred() -> None:
     assert times.service_ms[row, 0] > 1e8
     assert np.isfinite(times.service_ms).all()
     assert inf not in times.service_ms
+
+
+@pytest.mark.parametrize("rule", ["fcfs/1", "threshold/1", "matching/1"])
+def test_a_worker_that_serves_several_at_once_gets_all_that_it_can_take_in_one_turn(rule: str) -> None:
+    sent, wide = Sent(), lane("a", "u1", servers=3)
+    if rule == "matching/1":
+        times = Times([wide], {})
+        how = (times, Matching(slo_ms=100.0, weight=(1.0,)), {"cpu": 1.0}, sent.send, sent.soon, None)
+        chooser: MatchingChooser | InOrderChooser = MatchingChooser([wide], *how)
+    else:
+        dispatch = {"rule": rule, "threshold": 0.0, "base": "cpu"}
+        chooser = InOrderChooser([wide], dispatch, sent.send, sent.soon, None)
+    tasks = [task(arrived_s=monotonic() + number / 1e6) for number in range(5)]
+    for one in tasks:
+        chooser.place(one)
+    sent.settle()
+    assert [one for _, batch in sent.pairs for one in batch] == tasks[:3]
+    assert len(chooser) == 2

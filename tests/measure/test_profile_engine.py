@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.measure.engine_law import Iteration, fit
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.profile_engine import cells_of, engine_document, measure_engines
 from hetplan.measure.profile_wish import Wish
+from hetplan.profiles.engine_law import Iteration, fit
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate
 

@@ -66,7 +66,7 @@ class ClusterState:
         """The objects of one Deployment as they were, to be applied again: without what the server adds."""
         deployment = self.deployments[name]
         config = deployment["metadata"].get("annotations", {}).get("hetplan/config")
-        wanted = {("ConfigMap", config), ("Service", name), ("Deployment", name)}
+        wanted = {("ConfigMap", config), *((kind, name) for kind in _ORDER if kind != "ConfigMap")}
         found = [one for one in self.objects if (one["kind"], one["metadata"]["name"]) in wanted]
         found.sort(key=lambda one: [*_ORDER].index(one["kind"]))
         return [_as_applied(one) for one in found]
@@ -78,7 +78,12 @@ class ClusterState:
         return [(_ORDER[one["kind"]], one["metadata"]["name"]) for one in mine]
 
 
-_ORDER = {"ConfigMap": "configmaps", "Service": "services", "Deployment": "deployments.apps"}
+_ORDER = {
+    "ConfigMap": "configmaps",
+    "Service": "services",
+    "PodDisruptionBudget": "poddisruptionbudgets.policy",
+    "Deployment": "deployments.apps",
+}
 """In which order they are needed."""
 
 _OURS = ("name", "namespace", "labels", "annotations")

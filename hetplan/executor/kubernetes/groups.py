@@ -18,6 +18,7 @@ __all__ = [
     "LABEL_GROUP",
     "LABEL_INSTANCE",
     "LABEL_PART",
+    "LEAVING",
     "Group",
     "dns_name",
     "grouped",
@@ -114,6 +115,9 @@ def _alike(units: list[Unit]) -> Unit:
 
 _MOST = 52
 """A label may have 63 letters; a pod's name adds up to 11 to its Deployment's."""
+
+LEAVING = "/tmp/hetplan-leaving"
+"""A file that is there while a pod ends: it is not ready any more, and serves on until nobody asks it."""
 
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_PART = "app.kubernetes.io/component"

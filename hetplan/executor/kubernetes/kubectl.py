@@ -112,6 +112,11 @@ class Kubectl:
         """A path of the API server, as JSON."""
         return self._json(["get", f"--raw={path}"], about=about)
 
+    def annotate_pods(self, selector: str, name: str, value: str) -> None:
+        """Mark the pods with these labels."""
+        words = ["annotate", "pods", f"--selector={selector}", "--overwrite", f"{name}={value}"]
+        self._run(words, about="pods", limit_s=self.call_s)
+
     def rollout(self, deployment: str, *, limit_s: float) -> None:
         """Wait until a Deployment is what it should be."""
         words = [

@@ -1,10 +1,11 @@
 """From groups of units to Kubernetes manifests: pure, as plain data (JSON is YAML).
 
-A group becomes a ConfigMap (what its workers hold), a headless Service (a name that leads to each of its pods) and a
-Deployment. The router becomes a ConfigMap with the routes, a Deployment and a Service. ConfigMaps never change: a new
-content has a new name, so a pod that starts again reads what its Deployment was made for. A Deployment and the pods of
-its template carry a digest of all that hosts.toml and the plan make of them: by it pods of an older template differ
-from new ones, and a changed image, amount or selector is seen.
+A group becomes a ConfigMap (what its workers hold), a headless Service (a name that leads to each of its pods), a
+PodDisruptionBudget and a Deployment. Its ConfigMap never changes: a new content has a new name, so a pod that starts
+again reads what its Deployment was made for. The router becomes the same and a NetworkPolicy for the workers; its
+ConfigMap holds the routes and changes with them, as its pods follow them without being replaced. A Deployment and the
+pods of its template carry a digest of all that hosts.toml and the plan make of them: by it pods of an older template
+differ from new ones, and a changed image, amount or selector is seen.
 
 Only names, numbers and what hosts.toml says go in; a command, an image or a selector never comes from a plan.
 """
@@ -22,6 +23,7 @@ from hetplan.executor.kubernetes.groups import (
     LABEL_GROUP,
     LABEL_INSTANCE,
     LABEL_PART,
+    LEAVING,
     Group,
     dns_name,
     grouped,
@@ -31,12 +33,22 @@ from hetplan.executor.kubernetes.groups import (
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint
-from hetplan.executor.wanted import wanted
+from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.validate import validate
 
-__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "MADE_OF", "WAVES", "Manifests", "manifests"]
+__all__ = [
+    "CONFIG_FILE",
+    "LARGEST_CONFIG_BYTES",
+    "MADE_OF",
+    "WAVES",
+    "Manifests",
+    "groups_at",
+    "kubernetes_target",
+    "manifests",
+    "router_manifests",
+]
 
 Json = dict[str, Any]
 
@@ -49,8 +61,8 @@ PROBE_S = 2
 MADE_OF = "hetplan/made-of"
 WAVES = 4
 """A roll replaces a quarter of the pods at a time."""
-_LEAVE_S = 3
-"""A pod that ends serves on for so long, until nobody is led to it any more."""
+_ROUTED_BY_SHARES = frozenset({"shares/1", "queue-slack/1", "most-accurate-first/1"})
+"""Rules by which routers need not know of each other; every other keeps its queue in the router."""
 
 
 class Manifests:
@@ -59,15 +71,17 @@ class Manifests:
     def __init__(self, hosts: HostsFile, settings: KubernetesSettings) -> None:
         self.hosts, self.settings = hosts, settings
         self.instance = label_value(hosts.name)
+        self.budgets = "policy/v1"
 
     def group(self, group: Group) -> list[Json]:
-        """ConfigMap, Service and Deployment of a group, in the order in which they are needed."""
+        """What a group becomes, in the order in which it is needed; its ConfigMap is first and its Deployment last."""
         name = self.group_object(group)
         marks = labels(self.instance, "worker", name)
         config = self._config(name, marks, {"unit": group.unit.as_dict()})
         return [
             config,
             self._service(name, marks, headless=True),
+            self._budget(name, marks, group.replicas),
             self._object(
                 "apps/v1", "Deployment", name, marks,
                 notes={
@@ -81,22 +95,49 @@ class Manifests:
         ]  # fmt: skip
 
     def router(self, routes: Mapping[str, Any]) -> list[Json]:
-        """ConfigMap, Service and Deployment of the router that follows these routes."""
-        name = self.router_object
+        """What the router that follows these routes becomes; its ConfigMap is first and its Deployment last."""
+        name, settings = self.router_object, self.settings
         marks = labels(self.instance, "router")
-        config = self._config(name, marks, {"routes": dict(routes)})
-        container = self._container("router", self.settings.image, self.settings.router_command)
-        if self.settings.router_pod:
-            container["resources"] = _amounts(self.settings.router_pod)
-        pod = self._pod(container, config["metadata"]["name"])
+        container = self._container("router", settings.image, settings.router_command)
+        container["resources"] = _amounts(settings.router_pod) if settings.router_pod is not None else _ROUTER_NEEDS
+        replicas = settings.routers or _routers(routes)
+        more = [self._shield()] if settings.network_policy else []
+        more += [self._monitor(name)] if settings.service_monitor else []
+        data = {CONFIG_FILE: _written(name, {"routes": dict(routes)})}
         return [
-            config,
+            self._object("v1", "ConfigMap", name, marks) | {"data": data},
             self._service(name, marks, headless=False),
+            self._budget(name, marks, replicas),
+            *more,
             self._object(
-                "apps/v1", "Deployment", name, marks,
-                notes={"hetplan/config": config["metadata"]["name"]}, spec=self._deployment(marks, 1, pod),
+                "apps/v1", "Deployment", name, marks, notes={"hetplan/config": name},
+                spec=self._deployment(marks, replicas, self._pod(container, name, marks)),
             ),
         ]  # fmt: skip
+
+    def _budget(self, name: str, marks: Mapping[str, str], replicas: int) -> Json:
+        """So many pods at most may be evicted at once (a node that is drained)."""
+        spec = {"maxUnavailable": ceil(replicas / WAVES), "selector": {"matchLabels": _selected(marks)}}
+        return self._object(self.budgets, "PodDisruptionBudget", name, marks, spec=spec)
+
+    def _shield(self) -> Json:
+        """Workers are reached by the router, and by whom hosts.toml names."""
+        marks, router = labels(self.instance, "worker"), _selected(labels(self.instance, "router"))
+        name = dns_name(self.hosts.name, "workers", distinct_by="network")
+        peers = [{"podSelector": {"matchLabels": router}}, *(dict(one) for one in self.settings.network_allow)]
+        spec = {
+            "podSelector": {"matchLabels": _selected(marks)},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": peers, "ports": [{"port": "http", "protocol": "TCP"}]}],
+        }
+        return self._object("networking.k8s.io/v1", "NetworkPolicy", name, labels(self.instance, "router"), spec=spec)
+
+    def _monitor(self, name: str) -> Json:
+        """What the Prometheus operator is to read: all Services of this deployment."""
+        ours = {"app.kubernetes.io/managed-by": "hetplan", LABEL_INSTANCE: self.instance}
+        spec = {"selector": {"matchLabels": ours}, "endpoints": [{"port": "http", "path": "/metrics"}]}
+        marks = labels(self.instance, "router")
+        return self._object("monitoring.coreos.com/v1", "ServiceMonitor", name, marks, spec=spec)
 
     def group_object(self, group: Group) -> str:
         """The name that a group's objects share."""
@@ -112,15 +153,7 @@ class Manifests:
         return f"{name}.{self.settings.namespace}.svc"
 
     def _config(self, name: str, marks: Mapping[str, str], content: Json) -> Json:
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        size = len(text.encode())
-        if size > LARGEST_CONFIG_BYTES:
-            raise InputError.one(
-                file="plan",
-                value=f"{size} bytes",
-                why=f"what {name} has to know is more than a ConfigMap holds ({LARGEST_CONFIG_BYTES} bytes)",
-                remedy="Plan with fewer policy tables (a coarser grid of slacks or loads), or fewer applications.",
-            )
+        text = _written(name, content)
         full = f"{name}-{digest(content).removeprefix('sha256:')[:10]}"
         made = self._object("v1", "ConfigMap", full, marks)
         return {**made, "immutable": True, "data": {CONFIG_FILE: text}}
@@ -163,10 +196,9 @@ class Manifests:
         container = self._container("worker", chosen.image or self.settings.image, self.settings.worker_command)
         container["env"] = _env({**self.settings.environment, **machines.environment})
         resources = self.resources(group)
-        if resources:
-            # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
-            container["resources"] = {"requests": resources, "limits": resources}
-        pod = self._pod(container, config)
+        # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
+        container["resources"] = {"requests": resources, "limits": resources} if resources else _WORKER_NEEDS
+        pod = self._pod(container, config, labels(self.instance, "worker", self.group_object(group)))
         nodes = {**machines.labels, **chosen.node_selector}
         if nodes:
             pod["nodeSelector"] = nodes
@@ -208,18 +240,22 @@ class Manifests:
                 )
         return said
 
-    def _pod(self, container: Json, config: str) -> Json:
-        settings = self.settings
-        secure: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
-        if settings.run_as_user is not None:
-            secure |= {"runAsUser": settings.run_as_user, "runAsNonRoot": True}
+    def _pod(self, container: Json, config: str, marks: Mapping[str, str]) -> Json:
+        settings, user = self.settings, self.settings.run_as_user
+        secure: Json = {"seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": user, "fsGroup": user}
+        secure |= {"runAsNonRoot": True} if user else {}
         pod: Json = {
             "containers": [container],
             "volumes": [{"name": "config", "configMap": {"name": config}}, {"name": "tmp", "emptyDir": {}}],
             "securityContext": secure,
             "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": round(self.hosts.limits.drain_s) + 5 + _LEAVE_S,
+            "terminationGracePeriodSeconds": ceil(self.hosts.limits.drain_s + settings.leave_s) + 5,
         }
+        if settings.spread:
+            chosen = {"labelSelector": {"matchLabels": _selected(marks)}, "whenUnsatisfiable": "ScheduleAnyway"}
+            pod["topologySpreadConstraints"] = [
+                {"maxSkew": 1, "topologyKey": label, **chosen} for label in settings.spread
+            ]
         if settings.service_account is not None:
             pod["serviceAccountName"] = settings.service_account
         if settings.image_pull_secrets:
@@ -230,6 +266,7 @@ class Manifests:
         port = self.settings.port
         healthy = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": PROBE_S, "timeoutSeconds": 2}
         tries = max(1, round(self.hosts.limits.start_s / PROBE_S))
+        leave = f"import time; open({LEAVING!r}, 'w').close(); time.sleep({self.settings.leave_s:g})"
         arguments = ["--config", f"{MOUNTED_AT}/{CONFIG_FILE}", "--port", str(port)]
         return {
             "name": name,
@@ -241,7 +278,7 @@ class Manifests:
             "startupProbe": {**healthy, "failureThreshold": tries},
             "readinessProbe": {**healthy, "failureThreshold": 2},
             "livenessProbe": {**healthy, "failureThreshold": 5},
-            "lifecycle": {"preStop": {"exec": {"command": [command[0], "-c", f"import time; time.sleep({_LEAVE_S})"]}}},
+            "lifecycle": {"preStop": {"exec": {"command": [command[0], "-c", leave]}}},
             "volumeMounts": [
                 {"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}, {"name": "tmp", "mountPath": "/tmp"}
             ],
@@ -271,6 +308,29 @@ def _selected(marks: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in marks.items() if name in (LABEL_INSTANCE, LABEL_PART, LABEL_GROUP)}
 
 
+def _written(name: str, content: Json) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    size = len(text.encode())
+    if size > LARGEST_CONFIG_BYTES:
+        raise InputError.one(
+            file="plan",
+            value=f"{size} bytes",
+            why=f"what {name} has to know is more than a ConfigMap holds ({LARGEST_CONFIG_BYTES} bytes)",
+            remedy="Plan with fewer policy tables (a coarser grid of slacks or loads), or fewer applications.",
+        )
+    return text
+
+
+_ROUTER_NEEDS: Json = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+_WORKER_NEEDS: Json = {"requests": {"cpu": "250m", "memory": "256Mi"}}
+"""Where hosts.toml and the plan say nothing: enough not to be the first that a full node ends."""
+
+
+def _routers(routes: Mapping[str, Any]) -> int:
+    rules = {app.get("dispatch", {}).get("rule") for app in routes.get("apps", {}).values() if isinstance(app, Mapping)}
+    return 2 if rules <= _ROUTED_BY_SHARES else 1
+
+
 def _amounts(pod: WorkerPod) -> Json:
     asked = {"cpu": f"{round(1000 * pod.cpu_cores)}m"} if pod.cpu_cores else {}
     asked |= {"memory": f"{round(1024 * pod.mem_gib)}Mi"} if pod.mem_gib else {}
@@ -286,28 +346,40 @@ def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period
 
     `target` names one of several Kubernetes targets. A plan that these hosts cannot hold is an `InputError`.
     """
-    name = _one(hosts, target)
-    settings = validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")
+    name, settings = kubernetes_target(hosts, target)
     made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
-    groups = grouped(unit for unit in asked.units.values() if unit.target == name).values()
+    groups = groups_at(asked, name)
     objects = [manifest for group in groups for manifest in made.group(group)]
     if hosts.router_target == name:
-        at = {unit: made.address(made.group_object(group)) for group in groups for unit in group.units}
-        pairs = [(unit, Endpoint(at[key], settings.port)) for key, unit in asked.units.items() if key in at]
-        objects += made.router(routing_table(asked.apps, pairs, hosts.router))
+        objects += router_manifests(asked, hosts, made, {u: made.group_object(g) for g in groups for u in g.units})
     return {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def _one(hosts: HostsFile, target: str | None) -> str:
+def groups_at(asked: Wanted, target: str) -> list[Group]:
+    """The groups that run at one target."""
+    return list(grouped(unit for unit in asked.units.values() if unit.target == target).values())
+
+
+def router_manifests(asked: Wanted, hosts: HostsFile, made: Manifests, services: Mapping[str, str]) -> list[Json]:
+    """The router that leads to these units, each behind the Service that is named for it."""
+    pairs = [
+        (unit, Endpoint(made.address(services[key]), made.settings.port))
+        for key, unit in asked.units.items()
+        if key in services
+    ]
+    return made.router(routing_table(asked.apps, pairs, hosts.router))
+
+
+def kubernetes_target(hosts: HostsFile, target: str | None) -> tuple[str, KubernetesSettings]:
+    """The Kubernetes target of this name, or the only one, and its settings."""
     fitting = [name for name, entry in hosts.targets.items() if entry.kind == "kubernetes"]
-    if target is None and len(fitting) == 1:
-        return fitting[0]
-    if target is not None and target in fitting:
-        return target
-    raise InputError.one(
-        file="hosts.toml",
-        path="$.targets",
-        value=target or "",
-        why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
-        remedy="Name one of them.",
-    )
+    name = fitting[0] if target is None and len(fitting) == 1 else target
+    if name is None or name not in fitting:
+        raise InputError.one(
+            file="hosts.toml",
+            path="$.targets",
+            value=target or "",
+            why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
+            remedy="Name one of them.",
+        )
+    return name, validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")

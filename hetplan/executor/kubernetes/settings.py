@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from hetplan.profiles.fields import Id, Model, Named, NonNegative, Positive, PositiveCount
+from hetplan.profiles.fields import Count, Id, Model, Named, NonNegative, Positive, PositiveCount
 
 __all__ = ["KubernetesSettings", "WorkerPod"]
 
@@ -33,6 +33,7 @@ class KubernetesSettings(Model):
     context: Word | None = None
     namespace: Namespace = "default"
     image: Word = Field(description="an image with hetplan installed")
+    kubectl_image: Word = Field(default="registry.k8s.io/kubectl:v1.32.4", description="of exported schedules")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: tuple[Namespace, ...] = ()
     worker_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "worker")
@@ -45,11 +46,24 @@ class KubernetesSettings(Model):
     gpu_slices: PositiveCount = Field(
         default=1, description="units of gpu_resource per GPU, where the device plugin shares GPUs out"
     )
-    router_pod: WorkerPod | None = Field(default=None, description="cpu_cores and mem_gib of the router")
+    router_pod: WorkerPod | None = Field(default=None, description="cpu_cores and mem_gib of each router")
+    routers: PositiveCount | None = Field(
+        default=None, description="pods of the router; by default 2, and 1 where a plan keeps its queue in the router"
+    )
+    leave_s: Positive = Field(default=8.0, description="a pod that ends serves on for so long, until nobody asks it")
+    spread: tuple[Word, ...] = Field(
+        default=("kubernetes.io/hostname", "topology.kubernetes.io/zone"),
+        description="labels of nodes over which the pods of a group are spread where that can be",
+    )
+    network_policy: bool = Field(default=True, description="only the router reaches workers; false: everybody does")
+    network_allow: tuple[dict[str, Any], ...] = Field(
+        default=(), description="who else reaches workers, as `from` of a NetworkPolicy has it"
+    )
+    service_monitor: bool = Field(default=False, description="a ServiceMonitor for the Prometheus operator")
     away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
     take_over: bool = Field(default=False, description="fields that somebody else owns are taken from them")
     surge: bool = Field(default=True, description="changed workers start before old ones stop; false needs no room")
-    run_as_user: PositiveCount | None = None
+    run_as_user: Count = Field(default=1000, description="0: root")
     environment: dict[str, str] = Field(default_factory=dict)
 
     def pod(self, hardware: Id) -> WorkerPod:

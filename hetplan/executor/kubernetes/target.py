@@ -31,7 +31,9 @@ __all__ = ["Kubernetes"]
 
 Json = dict[str, Any]
 
-_KINDS = ("deployments.apps", "services", "configmaps")
+_KINDS = ("deployments.apps", "services", "configmaps", "poddisruptionbudgets.policy")
+_ROUTERS_OWN = "networkpolicies.networking.k8s.io"
+_ROLLED, _FOLLOW_S = "hetplan/routes", 10.0
 _LOOK_S = 0.5
 _SIDE_BY_SIDE = 16
 _TRIES = 5
@@ -53,6 +55,7 @@ class Kubernetes:
         self._folder = setting.folder
         self._lease: Lease | None = None
         self._former: dict[str, list[Json]] = {}
+        self._asked = False
 
     @contextmanager
     def hold(self, what: str, *, wait_s: float) -> Iterator[None]:
@@ -69,7 +72,7 @@ class Kubernetes:
     def remember(self) -> None:
         """Keep the objects as they are now: to them a later change that fails goes back."""
         there = self._there()
-        router = ClusterState(self.kubectl.get(_KINDS, selector=selector(self.manifests.instance, "router")))
+        router = self._router()
         kept = {name: there.former(name) for name in there.groups}
         kept |= {name: router.former(name) for name in router.deployments}
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,6 +95,8 @@ class Kubernetes:
         try:
             groups = grouped(units)
             said = [why for group in groups.values() for why in self.manifests.unenforced(group)]
+            if not said:
+                self._know_the_server()
             made = [manifest for group in groups.values() for manifest in self.manifests.group(group)]
             if made and not said:
                 self.kubectl.look_at(made, about="check", owners=False)
@@ -122,7 +127,7 @@ class Kubernetes:
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Shrink the groups, or delete those of which nothing is left; their pods drain by their own grace period."""
         there = self._there(acting=True)
-        limit_s = drain_s + self.hosts.limits.call_s
+        limit_s = drain_s + self.settings.leave_s + self.hosts.limits.call_s
         for name, group in there.groups.items():
             left = group.without(names)
             if left.replicas == group.replicas:
@@ -157,25 +162,62 @@ class Kubernetes:
         return found
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
-        """A new ConfigMap and a rolling update of the router; the old one serves until the new one is ready."""
-        marks = selector(self.manifests.instance, "router")
+        """The routes in their ConfigMap, which the router's pods follow; a rolling update where they are to be others,
+        or cannot be asked what they follow.
+        """
         if routes is None:
             self._may_change()
-            self.kubectl.delete_all(_KINDS, selector=marks, limit_s=limit_s)
+            self.kubectl.delete_all(self._all_kinds, selector=self._router_marks, limit_s=limit_s)
             return
         before = self._router()
+        self._know_the_server()
         made, name = self._made_router(routes), self.manifests.router_object
+        revision, there = routes.get("revision"), before.deployments.get(name)
+        deaf = there is not None and _ROLLED in there["spec"]["template"]["metadata"].get("annotations", {})
         try:
             self._refuse_early(made, before, self._router)
-            self._apply(made, about="router")
-            self._roll(name, limit_s=limit_s, marks=marks)
-        except Away:
+            if not deaf:
+                self._apply(made, about="router")
+                self._roll(name, limit_s=limit_s, marks=self._router_marks)
+                deaf = there is not None and not self._follow(revision, limit_s=limit_s)
+            if deaf:
+                made[-1]["spec"]["template"]["metadata"]["annotations"][_ROLLED] = str(revision)
+                self._apply(made, about="router")
+                self._roll(name, limit_s=limit_s, marks=self._router_marks)
+        except (Away, TargetRefused):
             raise
         except TargetFailed:
             if name in before.deployments:
                 self._apply(before.former(name), about=name)
             raise
-        self._prune(before, {made[0]["metadata"]["name"]}, {""}, marks)
+
+    def _follow(self, revision: str | None, *, limit_s: float) -> bool:
+        """Wait until every pod of the router follows these routes; False where they do not say what they follow.
+
+        A pod that is marked anew is looked at by its node at once, which then brings its files up to date.
+        """
+        until, silent_until = time.monotonic() + limit_s, time.monotonic() + _FOLLOW_S
+        self._may_change()
+        self.kubectl.annotate_pods(self._router_marks, _ROLLED, str(revision))
+        while True:
+            pods = [pod for pod in self.kubectl.get(["pods"], selector=self._router_marks) if is_ready(pod)]
+            with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+                said = list(pool.map(self._follows, (pod["metadata"]["name"] for pod in pods)))
+            if pods and all(one == (revision,) for one in said):
+                return True
+            if time.monotonic() >= (until if any(said) else silent_until):
+                return False
+            time.sleep(_LOOK_S)
+
+    def _follows(self, pod: str) -> tuple[object, ...]:
+        """What a pod of the router says that it follows; () where it cannot be asked."""
+        try:
+            answer = self.kubectl.raw(self._at(pod, "healthz"), about=pod)
+        except Away:
+            raise
+        except TargetFailed:
+            return ()
+        return (answer["follows"],) if isinstance(answer, dict) and "follows" in answer else ()
 
     def routed(self) -> Mapping[str, Any] | None:
         """The routes in the ConfigMap that the router's Deployment mounts."""
@@ -193,8 +235,8 @@ class Kubernetes:
     def down(self, *, drain_s: float) -> None:
         """Delete all that carries the deployment's label, and wait until its pods are gone."""
         self._may_change()
-        limit_s = drain_s + self.hosts.limits.call_s
-        self.kubectl.delete_all(_KINDS, selector=selector(self.manifests.instance), limit_s=limit_s)
+        limit_s = drain_s + self.settings.leave_s + self.hosts.limits.call_s
+        self.kubectl.delete_all(self._all_kinds, selector=selector(self.manifests.instance), limit_s=limit_s)
         self._wait(
             lambda: not self.kubectl.get(["pods"], selector=selector(self.manifests.instance)),
             limit_s=limit_s,
@@ -243,21 +285,13 @@ class Kubernetes:
 
     def _made_router(self, routes: Mapping[str, Any]) -> list[Json]:
         """The manifests of the router: as hosts.toml has it, or as they were where this goes back."""
-        config, service, now = self.manifests.router(routes)
+        *others, now = self.manifests.router(routes)
         former = self._former.get(self.manifests.router_object)
-        if former is None:
-            return [config, service, now]
-        *_, deployment = former
-        pod = deployment["spec"]["template"]["spec"]
-        volumes = [now["spec"]["template"]["spec"]["volumes"][0], *pod["volumes"][1:]]
-        template = {**deployment["spec"]["template"], "spec": {**pod, "volumes": volumes}}
-        metadata = {**deployment["metadata"], "annotations": now["metadata"]["annotations"]}
-        return [
-            config, service, {**deployment, "metadata": metadata, "spec": {**deployment["spec"], "template": template}}
-        ]  # fmt: skip
+        return [*others, now if former is None else former[-1]]
 
     def _change(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         there = self._there(acting=True)
+        self._know_the_server()
         changed: dict[str, Group] = {}
         for key, added in grouped(units).items():
             name = self.manifests.group_object(added)
@@ -385,8 +419,31 @@ class Kubernetes:
         return ClusterState(there.objects, self._scaled()) if there.groups and (acting or odd) else there
 
     def _router(self) -> ClusterState:
-        marks = selector(self.manifests.instance, "router")
-        return ClusterState(self.kubectl.get([*_KINDS, "replicasets.apps"], selector=marks))
+        return ClusterState(self.kubectl.get(_KINDS, selector=self._router_marks))
+
+    @property
+    def _router_marks(self) -> str:
+        return selector(self.manifests.instance, "router")
+
+    @property
+    def _all_kinds(self) -> list[str]:
+        monitor = ["servicemonitors.monitoring.coreos.com"] if self.settings.service_monitor else []
+        return [*_KINDS, _ROUTERS_OWN, *monitor]
+
+    def _know_the_server(self) -> None:
+        """Which version of its kinds the cluster has; the newest where it does not say."""
+        if self._asked:
+            return
+        self._asked = True
+        with suppress(TargetFailed):
+            found = self.kubectl.raw("/apis/policy", about="versions")
+            versions = [one.get("groupVersion") for one in found.get("versions", ())]
+            if versions and "policy/v1" not in versions:
+                self.manifests.budgets = "policy/v1beta1"
+
+    def _at(self, pod: str, path: str) -> str:
+        """The path of the API server that leads to a pod's own."""
+        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/{path}"
 
     def _scaled(self) -> frozenset[str]:
         """Deployments of which an autoscaler says how many pods they have; none where that cannot be asked."""
@@ -422,9 +479,8 @@ class Kubernetes:
         return same_template(there.deployments[name], self._made(group, there)[-1])
 
     def _counters(self, pod: str) -> Mapping[str, Mapping[str, float]]:
-        path = f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/metrics"
         try:
-            answer = self.kubectl.raw(path, about=pod)
+            answer = self.kubectl.raw(self._at(pod, "metrics"), about=pod)
         except TargetFailed:
             return {}
         loads = answer.get("loads", {}) if isinstance(answer, dict) else {}

@@ -113,8 +113,12 @@ class _Central:
 
     def _settled(self) -> None:
         self._asked = False
-        if len(self):
+        before = len(self)
+        while before:
             self.settle()
+            left = len(self)
+            # A worker that serves several at once got one of them.
+            before = left if left < before and any(lane.idle for lane in self.lanes) else 0
 
 
 class MatchingChooser(_Central):
@@ -264,6 +268,7 @@ class InOrderChooser(_Central):
     ) -> None:  # fmt: skip
         super().__init__(lanes, send, soon)
         self._drop = drop
+        self._in_order: list[Lane] = []
         hardware = list(dict.fromkeys(lane.hardware for lane in self.lanes))
         self._kind = np.array([hardware.index(lane.hardware) for lane in self.lanes], np.int64)
         self._types = len(hardware)
@@ -276,6 +281,9 @@ class InOrderChooser(_Central):
         else:
             prefer = dispatch.get("prefer", ())
             self._rule = Fcfs(tuple(hardware.index(name) for name in prefer if name in hardware))
+            # Nothing changes their order, so that it is worked out once (`take_in_order` of the rule).
+            kinds = self._rule.order(self._types)
+            self._in_order = [lane for kind in kinds for lane in self.lanes if hardware.index(lane.hardware) == kind]
 
     def place(self, task: Task) -> Lane | None:
         """It waits, with those of its size."""
@@ -300,6 +308,9 @@ class InOrderChooser(_Central):
         for queue in (self.waiting, self._large):
             if self._drop is not None:
                 self._drop(queue, self.lanes)
+        if isinstance(self._rule, Fcfs):
+            self._settle_in_order()
+            return
         idle = np.array([lane.idle for lane in self.lanes])
         free = int(idle.sum())
         tasks = [*islice(self.waiting, free), *islice(self._large, free)]
@@ -322,6 +333,15 @@ class InOrderChooser(_Central):
             queue = self.waiting if pair.query < small else self._large
             while queue and len(batch) < lane.max_batch:
                 batch.append(queue.popleft())
+            self._send(lane, batch)
+
+    def _settle_in_order(self) -> None:
+        """First come first served, for which no snapshot is needed: one of the oldest to each worker that is idle."""
+        idle = [lane for lane in self._in_order if lane.idle][: len(self.waiting)]
+        pairs = [(lane, [self.waiting.popleft()]) for lane in idle]
+        for lane, batch in pairs:
+            while self.waiting and len(batch) < lane.max_batch:
+                batch.append(self.waiting.popleft())
             self._send(lane, batch)
 
 

@@ -19,9 +19,11 @@ answer came to ("unsure"), empty where it says none.
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import NamedTuple
+from time import monotonic
+from typing import Any, NamedTuple
 
 __all__ = [
     "ASK",
@@ -37,6 +39,7 @@ __all__ = [
     "Answered",
     "Asked",
     "FrameReader",
+    "FrameWriter",
     "ask_frame",
     "batch_frame",
     "done_frame",
@@ -206,3 +209,40 @@ class FrameReader:
             at = end
         if at < size:
             self._buffer = bytearray(buffer[at:])
+
+
+class FrameWriter:
+    """Writes frames to a transport: at once where one comes alone, together where several come in one turn of the loop.
+
+    To wait for the end of the turn is another turn of the loop, which costs a lone frame more than its write. So frames
+    are gathered as long as several come, or closely one after the other; after one that was alone the next goes out at
+    once.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._out: list[bytes] = []
+        self._wrote_s, self._alone = 0.0, True
+
+    def write(self, transport: Any, frame: bytes) -> None:
+        """Send a frame; into the void where there is no transport."""
+        if self._out:
+            self._out.append(frame)
+            return
+        now = monotonic()
+        if self._alone and now - self._wrote_s > _APART_S:
+            self._wrote_s = now
+            if transport is not None:
+                transport.write(frame)
+            return
+        self._out.append(frame)
+        self._loop.call_soon(self._flush, transport)
+
+    def _flush(self, transport: Any) -> None:
+        out, self._out = self._out, []
+        self._wrote_s, self._alone = monotonic(), len(out) == 1
+        if transport is not None:
+            transport.write(b"".join(out))
+
+
+_APART_S = 0.0001

@@ -16,6 +16,7 @@ from hetplan.executor.serving.frames import (
     PROTOCOL,
     Answered,
     FrameReader,
+    FrameWriter,
     ask_frame,
     batch_frame,
     read_done,
@@ -105,7 +106,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
         self._asked_s = 0.0
-        self._out: list[bytes] = []
+        self._frames = FrameWriter(self._loop)
         self._greeted = bytearray()
         self._reader: FrameReader
         self._task = self._loop.create_task(self._connect())
@@ -183,7 +184,8 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """Hand back what was under way and try again."""
-        self.ready, self._transport, self._out, self._asked_s = False, None, [], 0.0
+        self.ready, self._transport, self._asked_s = False, None, 0.0
+        self._frames = FrameWriter(self._loop)
         lost, self.pending = list(self.pending.items()), {}
         if not self.closing:
             self._task = self._loop.create_task(self._connect())
@@ -205,11 +207,4 @@ class Link(asyncio.Protocol):
                 self.close()
 
     def _write(self, frame: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._transport is not None and out:
-            self._transport.write(b"".join(out))
+        self._frames.write(self._transport, frame)

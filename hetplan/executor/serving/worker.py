@@ -31,6 +31,7 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     SERVED,
     Answered,
     FrameReader,
+    FrameWriter,
     done_frame,
     read_ask,
     read_batch,
@@ -292,8 +293,7 @@ class _Link:
 
     def __init__(self, worker: Worker, exchange: Exchange) -> None:
         self.worker, self.connection = worker, exchange.connection
-        self._out: list[bytes] = []
-        self._loop = asyncio.get_running_loop()
+        self._frames = FrameWriter(asyncio.get_running_loop())
         exchange.connection.upgrade(exchange, PROTOCOL, FrameReader(self._take).feed)
 
     def _take(self, kind: int, content: bytes) -> None:
@@ -339,28 +339,11 @@ class _Link:
             place[0].serve(load, jobs)
 
     def _finish(self, query: int, result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(
-            done_frame(
-                Answered(
-                    query,
-                    result.outcome,
-                    1e3 * waited_s,
-                    1e3 * took_s,
-                    batch,
-                    load,
-                    result.children,
-                    result.body,
-                    result.step_outcome,
-                )
-            )
-        )
-
-    def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self.connection.transport is not None:
-            self.connection.transport.write(b"".join(out))
+        said = Answered(
+            query, result.outcome, 1e3 * waited_s, 1e3 * took_s, batch, load, result.children, result.body,
+            result.step_outcome,
+        )  # fmt: skip
+        self._frames.write(self.connection.transport, done_frame(said))
 
 
 def _report(file: int, said: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
@@ -37,7 +38,7 @@ def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Seque
         workers=workers,
         routing=_routes(asked, workers),
         dispatch=chosen,
-        actions=_actions(workers),
+        actions=_actions(asked, workers),
         promises=_promises(asked, served, left, workers),
         reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
@@ -112,7 +113,15 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
                 count=streams[str(loads[0].app)] if here.own else 1,
             )
         )  # fmt: skip
-    return tuple(workers)
+    return _as_running(asked, workers)
+
+
+def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
+    """Machines that run already as they are wanted keep their names, so that nothing is done to them."""
+    if asked.inputs.state is None:
+        return tuple(workers)
+    names = Names(asked.inputs.state.workers)
+    return tuple(names.named(worker) for worker in workers)
 
 
 def _routes(asked: Asked, workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
@@ -141,7 +150,11 @@ def _routes(asked: Asked, workers: Sequence[Worker]) -> dict[str, tuple[Route, .
     }
 
 
-def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
+def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
+    if asked.inputs.state is not None:
+        limits = asked.inputs.slo.limits.instances
+        running = asked.inputs.state.workers
+        return transition(running, workers, offers=asked.inputs.profile.offers, limits=limits)
     actions: list[Action] = []
     for worker in workers:
         start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
@@ -293,7 +306,7 @@ def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
 def _unserved(left: Sequence[Query]) -> list[Notice]:
     if not left:
         return []
-    return [Notice(code="W-unserved", at="unserved", text=f"{len(left)} applications are not served")]
+    return [Notice(code="W-unserved", at="unserved", text=f"applications that are not served: {len(left)}")]
 
 
 def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:

@@ -67,7 +67,10 @@ def zone_classes(wish: Wish) -> Index:
 
 
 def groups_of(wish: Wish, most: int) -> list[list[int]]:
-    """Periods in at most so many groups of nearly the same rates; those of exactly the same are always together."""
+    """Periods in at most so many groups of nearly the same rates; those of exactly the same are always together.
+
+    In the order of the first period of each.
+    """
     rates = np.array([[app.rates[p] for app in wish.apps] for p in range(wish.periods)])
     scaled = rates / np.maximum(rates.max(axis=0), 1e-12)
     centres = [int(np.argmax(scaled.sum(axis=1)))]
@@ -76,7 +79,8 @@ def groups_of(wish: Wish, most: int) -> list[list[int]]:
         centres.append(int(np.argmax(away)))
         away = np.minimum(away, np.abs(scaled - scaled[centres[-1]]).max(axis=1))
     nearest = [int(np.argmin([np.abs(one - scaled[centre]).max() for centre in centres])) for one in scaled]
-    return [[p for p, centre in enumerate(nearest) if centre == number] for number in range(len(centres))]
+    groups = [[p for p, centre in enumerate(nearest) if centre == number] for number in range(len(centres))]
+    return sorted(groups)
 
 
 def grouped(wish: Wish, groups: Sequence[Sequence[int]]) -> Wish:

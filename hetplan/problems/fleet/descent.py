@@ -92,6 +92,7 @@ class Descent:
         """The fleet at the end of a descent from these committed machines: its bill, R, and x per period."""
         if any(not len(menu) for menus in self.menus for menu in menus):
             return None
+        self.looks = 0
         first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
         bill, taken = self.at(committed, first)
         falls = True
@@ -120,13 +121,14 @@ class Descent:
                 if i != j and committed[i] > 0 and committed[j] < stock[j]:
                     yield committed - steps[i] + steps[j]
 
-    def fleet(self, committed: Floats, taken: list[Floats]) -> Fleet | None:
-        """As a fleet, where every limit holds; its choices are in the menus from then on."""
-        wish, menus = self.search.wish, self.search.menus
+    @staticmethod
+    def fleet(search: Search, committed: Floats, taken: list[Floats]) -> Fleet | None:
+        """As a fleet of a search, where every limit holds; its choices are in the menus from then on."""
+        wish, menus = search.wish, search.menus
         choices, rented = dict[tuple[str, int], Choice](), list[tuple[int, ...]]()
         for own in taken:
             more = np.maximum(own.sum(axis=0) - committed, 0.0)
-            for limit in self.search.limits:
+            for limit in search.limits:
                 used = float(limit.total @ (committed + more) + limit.committed @ committed)
                 if not limit.lower - SLACK <= used <= limit.upper + SLACK:
                     return None

@@ -23,7 +23,7 @@ from hetplan.problems.fleet.master import Limit, add_machines, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.wish import Application, Wish
 
-__all__ = ["FEW", "Fleet", "Relaxed", "Search"]
+__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search"]
 
 Floats = NDArray[np.float64]
 
@@ -31,11 +31,15 @@ MISSING = 1e4
 """What a period costs per hour in which an application gets nothing: above any price that is met."""
 CENTRE = 1e-3
 """How much of all prices is taken from those at which machines are sold, so that none is free."""
-PAIRS = 40
+PAIRS = 30
 """So many applications and periods in a round of prices; where there are more, periods are grouped."""
 LEAST_GROUPS = 4
 FEW = 1e-6
 """Less than this of an application is missing: rounding."""
+MIXTURE = 40
+"""So many choices of an application in a period are mixed where prices came from groups of periods."""
+REFINED = 2
+"""Rounds of prices over all periods after those over groups of them."""
 MIXED = 0.5
 """How much of the prices of the best bound goes into the next ones, at first."""
 
@@ -75,6 +79,8 @@ class Search:
     impossible: list[tuple[Application, int]] = field(default_factory=list)
     best: Floats | None = None
     """The prices of rows that gave the best bound."""
+    lifted: bool = False
+    """Whether its prices came from groups of its periods."""
 
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
@@ -87,8 +93,13 @@ class Search:
         return [(app, p) for p in range(self.wish.periods) for app in self.wish.apps]
 
     @cached_property
+    def same(self) -> list[list[int]]:
+        """Periods of the same rates."""
+        return groups_of(self.wish, self.wish.periods)
+
+    @cached_property
     def groups(self) -> list[list[int]]:
-        """Periods that are priced together."""
+        """Periods that are priced together at first."""
         return groups_of(self.wish, max(LEAST_GROUPS, PAIRS // len(self.wish.apps)))
 
     @cached_property
@@ -110,11 +121,11 @@ class Search:
             classes.append(classes[same[0]] if same else number)
         return np.array(classes, dtype=np.int64)
 
-    def like(self) -> Search:
+    def over(self, groups: Sequence[Sequence[int]]) -> Search:
         """The search over groups of periods, with the same menus; itself where there is nothing to group."""
-        if len(self.groups) == self.wish.periods:
+        if len(groups) == self.wish.periods:
             return self
-        wish = grouped(self.wish, self.groups)
+        wish = grouped(self.wish, groups)
         menus = replace(self.menus, wish=wish)
         return Search(wish, self.ask, menus, limits=self.limits)
 
@@ -174,7 +185,7 @@ class Search:
         missing = m.columns("missing", str, size=len(pairs), cost=cost)
         m.add(each, missing, 1.0)
         for row, (app, p) in zip(each, pairs, strict=True):
-            choices = self.menus.of(app, p)
+            choices = self.cheap(app, p)
             y = m.columns(f"{app.name} in {p}", str, size=len(choices))
             m.add(row, y, 1.0)
             for column, choice in zip(y, choices, strict=True):
@@ -190,6 +201,22 @@ class Search:
             duals=self.evened_rows(form, answer.row_duals[:priced]),
             committed=answer.point[committed], form=form, cover=cover, bought=bought,
         )  # fmt: skip
+
+    def cheap(self, app: Application, p: int) -> list[Choice]:
+        """The choices of a mixture: those of the rate; where prices came from elsewhere, the cheapest by them."""
+        if not self.lifted:
+            return self.menus.of(app, p)
+        choices = self.menus.of(app, p, wide=True)
+        worth = np.array([choice.machines for choice in choices]) @ self.hourly()[p]
+        return [choices[n] for n in np.argsort(worth, kind="stable")[:MIXTURE]]
+
+    def hourly(self) -> Floats:
+        """Prices per hour of each period and offer, those of the best bound."""
+        bare, prices = self.bare, np.zeros((self.wish.periods, len(self.wish.offers)))
+        duals = self.best if self.best is not None else self.centre(bare)
+        for p in range(self.wish.periods):
+            prices[p] = np.maximum(duals[bare.cover[p]], 0.0) / self.wish.length(p)
+        return prices
 
     def worth(self, found: Relaxed, duals: Floats) -> tuple[float, bool]:
         """What no fleet costs less than, by these prices of rows; whether they showed a choice that was not known."""
@@ -219,9 +246,9 @@ class Search:
             centre[found.cover[p]] = self.lowest() * self.wish.length(p)
         return centre
 
-    def converge(self, gap: float) -> Relaxed:
+    def converge(self, gap: float, rounds: int) -> Relaxed:
         """Prices and menus in turn until the bound meets the relaxed fleet, or enough programs were asked."""
-        wish, best = self.wish, self.best
+        wish, best, last = self.wish, self.best, self.rounds + rounds
         while True:
             found = self.relaxed()
             centre = self.centre(found)
@@ -238,24 +265,27 @@ class Search:
             self.rounds += 1
             self.ask.note(Event("fleet", detail=f"round {self.rounds}", value=found.value, bound=self.bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
-            enough = self.rounds >= wish.options.rounds or self.menus.asked >= wish.options.programs
+            enough = self.rounds >= last or (rounds > REFINED and self.menus.asked >= wish.options.programs)
             if not fresh or closed or (enough and found.missing <= FEW):
                 return found
 
-    def lift(self, other: Search) -> None:
+    def lift(self, other: Search, groups: Sequence[Sequence[int]]) -> None:
         """The bound, and choices of every period, at the prices that were found for groups of them."""
         if other is self or other.best is None:
             return
-        found, grouped_rows = self.bare(), other.bare()
+        found, grouped_rows = self.bare, other.bare
         duals = np.zeros_like(found.duals)
-        for group, periods in enumerate(self.groups):
+        for group, periods in enumerate(groups):
             for p in periods:
                 share = self.wish.length(p) / other.wish.length(group)
                 duals[self.rows_of(found, p)] = share * other.best[other.rows_of(grouped_rows, group)]
         bound, _ = self.worth(found, duals)
-        self.bound, self.rounds = max(self.bound, bound), other.rounds
+        self.rounds, self.lifted = other.rounds, True
+        if bound > self.bound or self.best is None:
+            self.bound, self.best = max(self.bound, bound), duals
         self.ask.note(Event("fleet", detail="all periods", bound=self.bound))
 
+    @cached_property
     def bare(self) -> Relaxed:
         """The rows of the relaxed fleet without any choice."""
         wish, m = self.wish, Builder("min", name="fleet, rows")

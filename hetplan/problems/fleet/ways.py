@@ -12,7 +12,7 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.search import FEW, Fleet, Search
+from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search
 from hetplan.problems.fleet.whole import best_fleet
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
@@ -98,16 +98,20 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasi
     from hetplan.problems.fleet.why import explained
 
     search = Search.of(wish, parts, ask)
-    like = search.like()
+    each = search.over(search.same)
+    like = each.over(each.groups)
     if not like.begin():
         search.begin()
         return explained(search)
     for _ in range(MOST_RETRIES):
-        relaxed = like.converge(wish.options.gap / 3)
-        search.lift(like)
+        relaxed = like.converge(wish.options.gap / 3, wish.options.rounds)
+        if like is not each:
+            each.lift(like, each.groups)
+            each.converge(wish.options.gap / 3, REFINED)
+        search.bound, search.rounds = each.bound, each.rounds
         if relaxed.missing > FEW:
             return explained(search)
-        fleet = best_fleet(search, like, relaxed)
+        fleet = best_fleet(search, each, like, relaxed)
         if fleet is None:
             return explained(search)
         settled, refused = _settled(search, fleet)

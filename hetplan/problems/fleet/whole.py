@@ -44,16 +44,23 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     return [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
 
 
-def best_fleet(search: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
+def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
     """The cheapest whole fleet found from the menus: by descent, then by programs where that is not near the bound.
 
-    `like` is the search over groups of periods that set the prices. Where moves are limited, all hours are one program
-    from the start.
+    `each` has every rate once, `like` is the search over groups of periods that set the first prices. Where moves
+    are limited, all hours are one program; where that is too large, a fleet found by descent
+    is kept if it moves so few, beside one that has the same machines in all hours.
     """
     wish, best, best_cost = search.wish, None, np.inf
     if wish.inputs.slo.limits.moves is not None and wish.periods > 1:
-        return _together(search)
-    for found in _descents(search, like, relaxed):
+        if len(search.pairs) <= FEW_PAIRS:
+            return _together(search)
+        few = [
+            one for one in _descents(search, each, like, relaxed) if _moves(wish, one) <= wish.inputs.slo.limits.moves
+        ]
+        few += [one for one in [_still(search)] if one is not None]
+        return min(few, key=lambda one: cost_of(wish, one), default=None)
+    for found in _descents(search, each, like, relaxed):
         cost = cost_of(wish, found)
         if cost < best_cost - 1e-9:
             best, best_cost = found, cost
@@ -74,32 +81,29 @@ def best_fleet(search: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
     return best
 
 
-def _descents(search: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
+def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
     """Fleets by descent, the later ones with choices that were made for what the earlier ones commit."""
-    coarse = Descent(like, _hourly(like))
+    coarse = Descent(like, like.hourly())
     tried = [one for one in map(coarse.found, _tries(like, relaxed)) if one is not None]
     if not tried:
         return
     committed = min(tried, key=lambda one: one[0])[1]
-    prices = _hourly(like)
-    if like is not search:
-        groups = {p: number for number, periods in enumerate(search.groups) for p in periods}
-        prices = prices[[groups[p] for p in range(search.wish.periods)]]
+    place = {p: number for number, periods in enumerate(search.same) for p in periods}
     for _ in range(POLISHES + 1):
-        down = Descent(search, prices)
+        down = Descent(each, each.hourly())
         found = down.found(committed)
         if found is None:
             return
         _, committed, taken = found
-        fleet = down.fleet(committed, taken)
+        fleet = down.fleet(search, committed, [taken[place[p]] for p in range(search.wish.periods)])
         if fleet is None:
             return
         yield fleet
         wanted, known = [], search.known
         for p, own in enumerate(taken):
-            for number, app in enumerate(search.wish.apps):
+            for number, app in enumerate(each.wish.apps):
                 free = np.maximum(committed - (own.sum(axis=0) - own[number]), 0.0)
-                wanted.append((app, search.wish.rate(app, p), search.barred(search.wish.prices), free))
+                wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
         if search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
             return
         search.menus.beyond(search.ask, wanted)
@@ -107,13 +111,35 @@ def _descents(search: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]
             return
 
 
-def _hourly(search: Search) -> Floats:
-    """Prices per hour of each period and offer, those of the best bound."""
-    bare, prices = search.bare(), np.zeros((search.wish.periods, len(search.wish.offers)))
-    for p in range(search.wish.periods):
-        duals = search.best if search.best is not None else search.centre(bare)
-        prices[p] = np.maximum(duals[bare.cover[p]], 0.0) / search.wish.length(p)
-    return prices
+def _moves(wish: Wish, fleet: Fleet) -> int:
+    """The most machines that applications get anew between two periods; the first follows the last."""
+    return max(
+        sum(
+            max(now - before, 0)
+            for app in wish.apps
+            for now, before in zip(
+                fleet.choices[app.name, p].machines,
+                fleet.choices[app.name, (p - 1) % wish.periods].machines,
+                strict=True,
+            )
+        )
+        for p in range(wish.periods)
+    )
+
+
+def _still(search: Search) -> Fleet | None:
+    """The cheapest fleet found that is the same in all periods: no machine moves."""
+    peak = search.over([list(range(search.wish.periods))])
+    if not peak.begin():
+        return None
+    relaxed = peak.converge(search.wish.options.gap / 3, search.wish.options.rounds)
+    down = Descent(peak, peak.hourly())
+    tried = [one for one in map(down.found, _tries(peak, relaxed)) if one is not None]
+    for _, committed, taken in sorted(tried, key=lambda one: one[0]):
+        fleet = down.fleet(search, committed, taken * search.wish.periods)
+        if fleet is not None:
+            return fleet
+    return None
 
 
 def _tries(search: Search, relaxed: Relaxed) -> list[Floats]:

@@ -146,6 +146,7 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
         node=task.id,
         variant=name,
         at=at_of(run),
+        instances=int(task.k[c]),
         share=problem.wish.fleet.price_of(run).share,
         serve=Serve(max_batch=int(task.batch[c])),
     )
@@ -153,7 +154,7 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
 
 def _place(worker: Worker) -> tuple[object, ...]:
     """What makes a running group the same: a group that only changes its batch size goes on under its name."""
-    loads = tuple((load.app, load.node, load.variant) for load in worker.loads)
+    loads = tuple((load.app, load.node, load.variant, load.instances) for load in worker.loads)
     return worker.hardware, worker.offer, loads
 
 
@@ -324,7 +325,7 @@ def _too_busy(
         c = counts[start : start + task.size]
         start += task.size
         for y in np.flatnonzero((load > 0) & (c > 0)):
-            own, servers = float(task.ms[y]), float(c[y])
+            own, servers = float(task.ms[y]), float(c[y] * task.k[y])
             use = min(float(load[y]) * own / (1000.0 * float(task.batch[y]) * servers), MOST_BUSY)
             if own + waiting_ms(own, use, servers) > room_ms[task.id]:
                 found[task.id] = max(found.get(task.id, 0.0), use)
@@ -338,7 +339,7 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
         return []
     named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
     text = (
-        f"queries would wait longer than their path leaves room for at {len(busiest)} steps: {named}; set size to "
+        f"queries would wait longer than their path leaves room for, at {named} (steps: {len(busiest)}); set size to "
         "simulated, which finds the headroom that keeps them in time, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

@@ -14,7 +14,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.serving.price import Price, price_of
+from hetplan.serving.price import Price, instances_on, price_of
 
 __all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
 
@@ -62,6 +62,11 @@ class Fleet:
         if run.price_per_hour is None and (len(offers) != 1 or offers[0].price is None):
             return Price(0)
         return price_of(self.inputs.profile, run, offers[0].id)
+
+    def instances_of(self, run: Run) -> int:
+        """How many instances of a run one server holds; one where it is paid by the slice."""
+        shared = self.price_of(run).share is not None
+        return 1 if shared else instances_on(run, self.inputs.profile.hardware[run.hardware])
 
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""

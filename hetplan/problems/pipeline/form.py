@@ -99,7 +99,7 @@ def _config_loads(
         own = slice(start, start + task.size)
         upper: Vector | float = 0.0
         if asked.counts is not None:
-            upper = capacity * np.maximum(asked.counts[i][own] - tree.spare, 0.0)
+            upper = capacity * np.maximum(asked.counts[i][own] - tree.spare / task.k, 0.0)
         load = m.rows(
             f"load {name}{task.id}",
             lambda c, task=task: task.label(c, fleet.hardware),  # type: ignore[misc]

@@ -199,7 +199,7 @@ def _shares(
         upper = np.zeros(used.size)
         if asked.counts is not None:
             counts = asked.counts[i][start : start + task.size]
-            np.add.at(upper, row_of, capacity * np.maximum(counts - tree.spare, 0.0))
+            np.add.at(upper, row_of, capacity * np.maximum(counts - tree.spare / task.k, 0.0))
         load = m.rows(f"load {tree.app}/{task.id}", str, size=used.size, upper=upper, unit="qps")
         m.add(load, s, tree.demand * gains[t])
         if asked.counts is None:

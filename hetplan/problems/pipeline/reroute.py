@@ -68,13 +68,15 @@ def _running(problem: Pipelines) -> list[Places]:
     placed = Counter[tuple[object, ...]]()
     for worker in problem.start.workers:
         for load in worker.loads:
-            placed[load.app, load.node, load.variant, worker.hardware, load.serve.max_batch] += worker.count
+            placed[load.app, load.node, load.variant, worker.hardware, load.serve.max_batch, load.instances] += (
+                worker.count
+            )
     counts, known = [], Counter[tuple[object, ...]]()
     for tree in problem.served:
         own = []
         for task in tree.tasks:
-            for k, g, b in zip(task.variant, task.hardware, task.batch, strict=True):
-                key = (tree.app, task.id, task.variants[k], problem.wish.fleet.hardware[g], int(b))
+            for k, g, b, n in zip(task.variant, task.hardware, task.batch, task.k, strict=True):
+                key = (tree.app, task.id, task.variants[k], problem.wish.fleet.hardware[g], int(b), int(n))
                 own.append(placed[key])
                 known[key] += 1
         counts.append(np.array(own, dtype=np.int64))

@@ -105,7 +105,7 @@ def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, a
     limit = np.full(task.size, np.inf) if asked.free else fleet.most[task.hardware]
     if asked.goal == "rate" and asked.rate_most is None:
         return limit
-    useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare)
+    useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare / task.k)
     # Servers beyond need are wanted only where a least number is stated.
     idle = fleet.least[task.hardware] > 0
     return np.where(idle & ~np.isinf(limit), limit, np.minimum(limit, useful))
@@ -201,19 +201,19 @@ def _limit_resources(m: Builder, trees: Sequence[Tree], fleet: Fleet, found: Ser
 
 def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
     """What one server of each configuration takes of a resource."""
-    needs = []
+    variants, needs = fleet.inputs.profile.variants, list[float]()
     for k, place in zip(task.variant, task.run, strict=True):
-        needs.append(fleet.inputs.profile.variants[task.variants[k]].runs[place].needs.get(resource, 0.0))
-    return np.array(needs)
+        needs.append(variants[task.variants[k]].runs[place].needs.get(resource, 0.0))
+    return np.asarray(task.k * np.array(needs), dtype=np.float64)
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
-    """moved >= servers of (application, step, variant, hardware) beyond those that run now."""
+    """moved >= instances of (application, step, variant, hardware) beyond those that run now."""
     most = min(np.inf if fleet.moves is None or asked.free else fleet.moves,
                np.inf if asked.moves_most is None else asked.moves_most)  # fmt: skip
     if asked.goal != "moves" and not np.isfinite(most):
         return
-    groups: list[tuple[Places, int]] = []
+    groups: list[tuple[Places, Places, int]] = []
     for tree, x in zip(trees, found.x, strict=True):
         start = 0
         for task in tree.tasks:
@@ -221,12 +221,13 @@ def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, 
             start += task.size
             for k, g in sorted(set(zip(task.variant.tolist(), task.hardware.tolist(), strict=True))):
                 key = (tree.app, task.id, task.variants[k], fleet.hardware[g])
-                groups.append((own[(task.variant == k) & (task.hardware == g)], fleet.running[key]))
+                alike = (task.variant == k) & (task.hardware == g)
+                groups.append((own[alike], task.k[alike], fleet.running[key]))
     found.moved = m.columns("moved", lambda i: str(i), size=len(groups), unit="servers")
-    rows = m.rows("moves", lambda i: str(i), size=len(groups), upper=[float(now) for _, now in groups])
+    rows = m.rows("moves", lambda i: str(i), size=len(groups), upper=[float(now) for *_, now in groups])
     m.add(rows, found.moved, -1.0)
-    for row, (columns, _) in zip(rows, groups, strict=True):
-        m.add(row, columns, 1.0)
+    for row, (columns, instances, _) in zip(rows, groups, strict=True):
+        m.add(row, columns, instances)
     if np.isfinite(most):
         m.add(m.rows("moves in all", ["all"], upper=most), found.moved, 1.0)
 
@@ -268,7 +269,8 @@ def add_groups(
                 m.add(one[group], z[np.isin(used, several)], 1.0)
         if tree.spare > 0:
             own = np.concatenate(counted)
-            m.add(loads[i], own, np.concatenate([task.qps for task in tree.tasks]) * (1.0 - asked.slip) * tree.spare)
+            of_one = np.concatenate([task.qps / task.k for task in tree.tasks])
+            m.add(loads[i], own, of_one * (1.0 - asked.slip) * tree.spare)
 
 
 def add_goal(

@@ -62,8 +62,10 @@ class Task:
     run: Places
     """Which of its variant's runs each configuration is."""
     ms: Vector
+    k: Places
+    """Instances on one server: as many as its resources have room for."""
     qps: Vector
-    """What one server carries: q = (1 - headroom) b / l."""
+    """What one server carries: q = (1 - headroom) k b / l."""
     cost: Vector
     """Price of one server, currency units per hour."""
 
@@ -74,7 +76,10 @@ class Task:
 
     def keeping(self, mask: Mask) -> Task:
         """With some of the configurations only."""
-        cut = {name: getattr(self, name)[mask] for name in ("variant", "hardware", "batch", "run", "ms", "qps", "cost")}
+        cut = {
+            name: getattr(self, name)[mask]
+            for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "cost")
+        }
         return replace(self, **cut)
 
     def label(self, place: int, hardware: Sequence[str]) -> str:
@@ -101,7 +106,7 @@ class Tree:
     weights: Mapping[str, float] | None = None
     paths: Mapping[str, float] | None = None
     spare: float = 0.0
-    """Servers that every group in use keeps free, so that queries need not wait long."""
+    """Instances that every group in use keeps free, so that queries need not wait long."""
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
@@ -290,7 +295,7 @@ def _merged(task: Task) -> Task:
     np.minimum.at(ms, place, task.ms)
     zeros = np.zeros(variants.size, np.int64)
     none = np.zeros(variants.size)
-    return replace(task, variant=variants, hardware=zeros, batch=zeros + 1, ms=ms, qps=none, cost=none)
+    return replace(task, variant=variants, hardware=zeros, batch=zeros + 1, ms=ms, k=zeros + 1, qps=none, cost=none)
 
 
 def top_variants(tree: Tree) -> Tree:

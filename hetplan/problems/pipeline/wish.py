@@ -55,7 +55,7 @@ REFUSED = {
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
-_Row = tuple[int, int, int, int, float, float]
+_Row = tuple[int, int, int, int, float, float, int]
 """A configuration: variant, hardware, batch, the place of its run, milliseconds, cost."""
 
 MOST_TOLD = 8
@@ -243,8 +243,9 @@ class _Reader:
                 f"({', '.join(self.fleet.hardware) or 'none'})",
                 "Measure one, or allow its hardware in limits.instances.",
             )
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 6
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 7
         ms, batch = np.array(columns[4], dtype=float), np.array(columns[2], dtype=np.int64)
+        instances = np.array(columns[6], dtype=np.int64)
         return Task(
             id=node,
             parent=parent,
@@ -256,7 +257,8 @@ class _Reader:
             batch=batch,
             run=np.array(columns[3], dtype=np.int64),
             ms=ms,
-            qps=(1.0 - self.options.headroom) * 1000.0 * batch / ms,
+            k=instances,
+            qps=(1.0 - self.options.headroom) * 1000.0 * instances * batch / ms,
             cost=np.array(columns[5], dtype=float),
         )
 
@@ -274,7 +276,7 @@ class _Reader:
             place = self.fleet.hardware.index(run.hardware)
             cost = self.fleet.price_of(run).nanos / NANO
             for batch, ms in self._times(name, run):
-                yield number, place, batch, variant.runs.index(run), ms, cost
+                yield number, place, batch, variant.runs.index(run), ms, cost, self.fleet.instances_of(run)
 
     def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""

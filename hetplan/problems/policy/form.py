@@ -147,6 +147,7 @@ class Group:
             "shape": self.wish.shape,
             "times_s": times if replay else None,
             "balancing": self.wish.balancing,
+            **({"bursts": self.wish.bursts} if self.wish.bursts is not None else {}),
         }
 
 

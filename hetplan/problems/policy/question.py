@@ -77,10 +77,10 @@ class Policy:
         from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
         from hetplan.problems.policy.why import too_tight
 
-        if (reason := too_tight(self.asked)) is not None:
-            return reason
         checkpoint = begun(self.asked, self.tools, ask.limits.seed)
         bench = Bench(ask, self.asked.options, self.tools, checkpoint)
+        if (reason := too_tight(self.asked, bench)) is not None:
+            return reason
         if self.asked.fewest:
             return fewest_workers(self.asked, bench)
         groups = divided(self.asked, bench)

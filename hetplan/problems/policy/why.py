@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,10 +21,15 @@ __all__ = ["fewest", "fewest_possible", "overload_notice", "repairs_of", "too_ti
 _MOST_WORKERS = 10_000
 _FINE = 0.01
 """Loads and SLOs in repairs are found to one percent."""
+_ROUGH = 0.1
+"""An SLO that nobody can meet is far from any that somebody does."""
 
 
-def too_tight(asked: Asked) -> Infeasible | None:
-    """Why an SLO that no model meets can be kept by nobody, and the least that can."""
+def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
+    """Why an SLO that no model meets can be kept by nobody, and the least at which the targets are kept.
+
+    Where not even a limit of many times the fastest answer keeps them, no limit is named.
+    """
     why, repairs = list[str](), list[Repair]()
     for group in asked.groups():
         models, hop = group.models, group.wish.app.network_ms_per_hop
@@ -31,9 +37,13 @@ def too_tight(asked: Asked) -> Infeasible | None:
             continue
         takes_ms = 1000.0 * models.fastest_s
         why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
-        least_ms, wanted_ms = takes_ms + hop, 1000 * group.wish.slo_s + hop
+        kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
+        least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
+        if least_s is None:
+            continue
+        least_ms, wanted_ms = 1000.0 * least_s + hop, 1000 * group.wish.slo_s + hop
         field = f"slo.apps.{group.wish.app_id}.latency"
-        repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:g}"))
+        repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:.4g}"))
     return Infeasible(tuple(why), tuple(repairs)) if why else None
 
 
@@ -50,22 +60,18 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
             text = f"lower quality.min to {best:g}, reached at {load:g} qps (the most accurate model has {most:g})"
         return (Repair(field, "lower", wish.accuracy_least - best, best, "", text),)
 
-    def kept(tried: Group, load_qps: float, slo_s: float | None = None) -> bool:
-        answer = bench.solve(tried, [load_qps], slo_s=slo_s, about="repair")[0]
-        return not replace(answer, group=tried).misses()
-
     found: list[Repair] = []
-    workers = _least_count(lambda k: kept(group.with_workers(k), load), group.workers + 1, _MOST_WORKERS)
+    workers = _least_count(lambda k: _kept(bench, group.with_workers(k), load), group.workers + 1, _MOST_WORKERS)
     if workers is not None:
         text = f"raise the workers on {group.models.hardware} to {workers}"
         field = f"slo.limits.instances.{group.models.hardware}"
         found.append(Repair(field, "raise", workers - group.workers, workers, "workers", text))
-    lower = _largest(lambda share: kept(group, share * load), 0.0, 1.0)
+    lower = _largest(lambda share: _kept(bench, group, share * load), 0.0, 1.0)
     if lower is not None:
         text = f"lower the load of {group.id} to {lower * load:.4g} qps"
         field = f"slo.apps.{wish.app_id}.demand.rate_qps"
         found.append(Repair(field, "lower", (1 - lower) * load, lower * load, "qps", text))
-    longer = _smallest_slo(lambda slo: kept(group, load, slo), wish.slo_s)
+    longer = _smallest_slo(partial(_kept, bench, group, load), wish.slo_s)
     if longer is not None:
         to_ms = 1000 * longer + wish.app.network_ms_per_hop
         text = f"raise max_ms to {to_ms:.4g}"
@@ -73,6 +79,12 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
             Repair(f"slo.apps.{wish.app_id}.latency", "raise", 1000 * (longer - wish.slo_s), to_ms, "ms", text)
         )
     return tuple(found)
+
+
+def _kept(bench: Bench, group: Group, load_qps: float, slo_s: float | None = None) -> bool:
+    """Whether the best policy keeps the targets."""
+    answer = bench.solve(group, [load_qps], slo_s=slo_s, about="repair")[0]
+    return not replace(answer, group=group).misses()
 
 
 def _least_count(holds: Callable[[int], bool], low: int, most: int) -> int | None:
@@ -99,7 +111,7 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float |
     return low
 
 
-def _smallest_slo(holds: Callable[[float], bool], slo_s: float) -> float | None:
+def _smallest_slo(holds: Callable[[float], bool], slo_s: float, *, fine: float = _FINE) -> float | None:
     low, high = slo_s, 2 * slo_s
     for _ in range(4):
         if holds(high):
@@ -107,7 +119,7 @@ def _smallest_slo(holds: Callable[[float], bool], slo_s: float) -> float | None:
         low, high = high, 2 * high
     else:
         return None
-    while high - low > _FINE * slo_s:
+    while high - low > fine * slo_s:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -19,7 +19,7 @@ from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
-from hetplan.profiles.slo import App, RateRange
+from hetplan.profiles.slo import App, Arrivals, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
 from hetplan.serving.loads import law_of_run, table_of, written
@@ -100,6 +100,8 @@ class AppWish:
     percentile_violation: float
     times_s: Floats | None = None
     notices: tuple[Notice, ...] = ()
+    bursts: Arrivals | None = None
+    """Stated arrivals whose rate changes under way: planned as Poisson, chosen and confirmed as they are stated."""
 
     @property
     def stated(self) -> bool:
@@ -323,6 +325,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         target.left,
         times,
         tuple(notices),
+        app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
     )
 
 
@@ -355,10 +358,13 @@ def _arrivals(
         if arrivals.shape is None:
             faults.in_slo(f"{at}.shape", "gamma arrivals have a shape", "Give it; 1 is Poisson.")
         return arrivals.shape or 1.0, None, []
+    if arrivals.process == "mmpp":
+        text = "bursts are planned as Poisson arrivals; what is chosen and promised is simulated with the stated bursts"
+        return 1.0, None, [Notice(code="W-arrivals-rounded", at=f"apps.{app_id}", text=text)]
     if arrivals.process != "poisson":
         faults.in_slo(
             f"{at}.process",
-            f"policies are made for poisson, gamma or recorded arrivals, not {arrivals.process}",
+            f"policies are made for poisson, gamma, mmpp or recorded arrivals, not {arrivals.process}",
             "For a rate that changes give a range of rates; for regular arrivals a gamma with a large shape.",
         )
     return 1.0, None, []

@@ -18,7 +18,7 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run, Variant
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import settings_of
-from hetplan.serving.price import machine_price, price_of
+from hetplan.serving.price import instances_on, machine_price, price_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.times import law_of_table, statistic_of
 
@@ -29,9 +29,6 @@ MOST_INSTANCES = 10**9
 
 LEAST_MS, MOST_MS = 1e-6, 1e9
 """Service times from a nanosecond to eleven days are believed."""
-
-MOST_ON_ONE = 64
-"""More instances on one machine are not planned: each is a load of the plan."""
 
 NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
@@ -110,7 +107,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
             _absent(inputs, run.hardware, "no offer sells it", faults)
             notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="no offer sells it"))
             continue
-        types.append(Type(run, least, most, _room_for(run, hardware)))
+        types.append(Type(run, least, most, instances_on(run, hardware)))
         columns += offered
     _check_types(inputs, wish, types, columns, faults)
     if not types and not faults.found:
@@ -196,20 +193,6 @@ def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notice
         text = f"left out, the variant needs {' and '.join(short)}"
         notices.append(Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=text))
     return bool(short)
-
-
-def _room_for(run: Run, hardware: Hardware) -> int:
-    """How many instances of a run one machine holds, side by side: one, unless resources say that there is more.
-
-    More than one are only where all needs are listed, a GPU among them where the machine has one, and something to
-    compute with besides memory; a run with a price by itself is paid by the instance.
-    """
-    provides, needs = hardware.provides, {name: amount for name, amount in run.needs.items() if amount > 0}
-    computes = [name for name in needs if not name.endswith("_gib")]
-    idle_gpu = provides.get("gpu", 0.0) > 0 and "gpu" not in needs
-    if not computes or idle_gpu or run.price_per_hour is not None or not needs.keys() <= provides.keys():
-        return 1
-    return max(1, min(MOST_ON_ONE, *(int(provides[name] / amount + 1e-9) for name, amount in needs.items())))
 
 
 def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Run | None:

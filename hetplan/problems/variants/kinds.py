@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +159,12 @@ class _Reading:
     shared: set[int] = field(default_factory=set)
     """Types whose machines may hold several instances, and are paid whole."""
 
+    @cached_property
+    def sized(self) -> bool:
+        """Whether queries come in sizes along the axis `batch`."""
+        mixes = (app.demand.mix for app in self.inputs.slo.apps.values())
+        return any(mix is not None and "batch" in mix.axes for mix in mixes)
+
 
 def read_kinds(
     inputs: Inputs,
@@ -235,11 +242,8 @@ def _batches(reading: _Reading, variant: Variant, run: Run) -> list[float]:
 
     A stated saturation holds at one batch, and where queries come in sizes the axis `batch` is that size.
     """
-    sized = any(
-        app.demand.mix is not None and "batch" in app.demand.mix.axes for app in reading.inputs.slo.apps.values()
-    )
     alike = [one for one in variant.runs if one.hardware == run.hardware and _knobs(one) == _knobs(run)]
-    if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
+    if "batch" in run.at or run.saturation_qps is not None or reading.sized or len(alike) > 1:
         return [run.at.get("batch", 1.0)]
     measured = reading.inputs.profile.tables[run.latency or ""].axes.get("batch", ())
     return [batch for batch in measured if batch == int(batch) >= 1] or [1.0]

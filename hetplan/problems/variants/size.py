@@ -225,7 +225,7 @@ class _Tries:
             judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
             shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
         done = self.turn / self.v.options.evaluations
-        self.ask.note(Event("simulated", f"{len(shown.late)} applications late", done=done))
+        self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
         return shown
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:

@@ -540,7 +540,7 @@ class _Pairs:
                 )  # fmt: skip
         if self.derived:
             named = ", ".join(sorted(self.derived)[:5])
-            text = f"{len(self.derived)} runs state no saturation_qps: batch / latency is taken ({named})"
+            text = f"saturation_qps is not stated by runs of {named} ({len(self.derived)}): batch / latency is taken"
             self.notices.append(Notice(code="W-derived-qps", at="variants", text=text))
         return tuple(found)
 

@@ -23,6 +23,8 @@ KINDS = {
     "deployments": "Deployment",
     "replicasets": "ReplicaSet",
     "horizontalpodautoscalers": "HorizontalPodAutoscaler",
+    "poddisruptionbudgets": "PodDisruptionBudget",
+    "networkpolicies": "NetworkPolicy",
 }
 
 
@@ -204,7 +206,8 @@ def _resources(version: str, *names: str) -> Json:
 
 
 _GROUPS = [
-    {"name": name, "versions": [{"groupVersion": f"{name}/v1", "version": "v1"}]} for name in ("apps", "autoscaling")
+    {"name": name, "versions": [{"groupVersion": f"{name}/v1", "version": "v1"}]}
+    for name in ("apps", "autoscaling", "policy", "networking.k8s.io")
 ]
 _DISCOVERY: dict[str, Json] = {
     "/version": {"major": "1", "minor": "32", "gitVersion": "v1.32.0"},
@@ -216,5 +219,7 @@ _DISCOVERY: dict[str, Json] = {
     },
     "/api/v1": _resources("v1", "configmaps", "services", "pods"),
     "/apis/apps/v1": _resources("apps/v1", "deployments", "replicasets"),
+    "/apis/policy/v1": _resources("policy/v1", "poddisruptionbudgets"),
+    "/apis/networking.k8s.io/v1": _resources("networking.k8s.io/v1", "networkpolicies"),
     "/apis/autoscaling/v1": _resources("autoscaling/v1", "horizontalpodautoscalers"),
 }

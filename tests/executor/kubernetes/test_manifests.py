@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
-from hetplan.executor.kubernetes.groups import Group, dns_name, grouped, label_value
+from hetplan.executor.kubernetes.groups import LEAVING, Group, dns_name, grouped, label_value
 from hetplan.executor.kubernetes.manifests import Manifests, manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
 from hetplan.executor.units import LoadSpec, Unit, named
@@ -85,21 +85,26 @@ def test_the_manifests_of_every_question_are_valid(case: str) -> None:
         kubernetes_validate.validate(one, VERSION, strict=True)
     names = [(one["kind"], one["metadata"]["name"]) for one in whole["items"]]
     assert len(names) == len(set(names))
+    config = next(one for one in whole["items"] if "routes" in str(one.get("data")))
+    routes = json.loads(config["data"]["config.json"])["routes"]
+    central = any("shares" not in app["dispatch"]["rule"] for app in routes["apps"].values() if case != "policy")
+    routers = 1 if central else 2
     replicas = [one["spec"]["replicas"] for one in whole["items"] if one["kind"] == "Deployment"]
     now = [worker for worker in plan.workers if worker.period == plan.periods[0].id]
-    assert sum(replicas) == sum(worker.count + worker.standby for worker in now) + 1, "and the router"
+    assert sum(replicas) == sum(worker.count + worker.standby for worker in now) + routers, "and the router"
     services = {f"{name}.default.svc" for kind, name in names if kind == "Service"}
-    routes = json.loads(whole["items"][-3]["data"]["config.json"])["routes"]
     assert {unit["address"] for unit in routes["units"]} < services
 
 
 def test_a_group_becomes_one_deployment_with_its_config_and_its_name() -> None:
-    config, service, deployment = maker(hosts_for(["t4"])).group(group(3))
-    assert [one["kind"] for one in (config, service, deployment)] == ["ConfigMap", "Service", "Deployment"]
+    config, service, budget, deployment = made = maker(hosts_for(["t4"])).group(group(3))
+    assert [one["kind"] for one in made] == ["ConfigMap", "Service", "PodDisruptionBudget", "Deployment"]
+    assert budget["spec"]["maxUnavailable"] == 1
     assert deployment["spec"]["replicas"] == 3
     assert service["spec"]["clusterIP"] == "None"
     marks = deployment["spec"]["template"]["metadata"]["labels"]
-    for chooser in (service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]):
+    choosers = [one["spec"]["selector"]["matchLabels"] for one in (budget, deployment)]
+    for chooser in (service["spec"]["selector"], *choosers):
         assert chooser.items() <= marks.items()
         assert len(chooser) == 3
     volume = deployment["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
@@ -110,7 +115,7 @@ def test_a_group_becomes_one_deployment_with_its_config_and_its_name() -> None:
 
 def test_pods_have_probes_a_grace_period_and_no_privileges() -> None:
     hosts = hosts_for(["t4"])
-    pod = maker(hosts).group(group())[2]["spec"]["template"]["spec"]
+    pod = maker(hosts).group(group())[-1]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
@@ -118,12 +123,47 @@ def test_pods_have_probes_a_grace_period_and_no_privileges() -> None:
     assert startup["failureThreshold"] * startup["periodSeconds"] >= hosts.limits.start_s
     assert pod["terminationGracePeriodSeconds"] > hosts.limits.drain_s
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 1000)
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}, "also where nobody says what it needs"
+    assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    script = container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert "sleep(8)" in script
+    assert LEAVING in script
+    root = maker(hosts, run_as_user=0).group(group())[-1]["spec"]["template"]["spec"]["securityContext"]
+    assert "runAsNonRoot" not in root
     assert pod["automountServiceAccountToken"] is False
+
+
+def test_the_router_gets_its_amounts_its_replicas_and_keeps_others_from_the_workers() -> None:
+    def made(rule: str, **how: Any) -> dict[str, Any]:
+        routes = {"apps": {"a": {"dispatch": {"rule": rule}}}, "units": []}
+        return {one["kind"]: one for one in maker(hosts_for(["t4"]), **how).router(routes)}
+
+    shares = made("shares/1", service_monitor=True, network_allow=({"namespaceSelector": {}},))
+    for kind, one in shares.items():
+        if kind != "ServiceMonitor":
+            kubernetes_validate.validate(one, VERSION, strict=True)
+    assert shares["Deployment"]["spec"]["replicas"] == 2
+    assert shares["Deployment"]["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+    workers = shares["NetworkPolicy"]["spec"]
+    assert workers["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "worker"
+    sources = workers["ingress"][0]["from"]
+    assert sources[0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "router"
+    assert sources[1] == {"namespaceSelector": {}}
+    assert shares["ServiceMonitor"]["spec"]["endpoints"] == [{"port": "http", "path": "/metrics"}]
+    assert "immutable" not in shares["ConfigMap"], "its routes change under the same name"
+    assert made("fcfs/1")["Deployment"]["spec"]["replicas"] == 1, "two would keep two queues"
+    assert made("fcfs/1", routers=3)["Deployment"]["spec"]["replicas"] == 3
+    assert "NetworkPolicy" not in made("shares/1", network_policy=False)
 
 
 def test_a_change_surges_unless_there_is_no_room() -> None:
     def room(surge: bool) -> dict[str, int]:
-        return maker(hosts_for(["t4"]), surge=surge).group(group())[2]["spec"]["strategy"]["rollingUpdate"]
+        return maker(hosts_for(["t4"]), surge=surge).group(group())[-1]["spec"]["strategy"]["rollingUpdate"]
 
     assert room(True) == {"maxSurge": 1, "maxUnavailable": 0}
     assert room(False) == {"maxSurge": 0, "maxUnavailable": 1}
@@ -134,7 +174,7 @@ def test_what_a_worker_gets_comes_from_its_shares_or_its_hardware() -> None:
     assert made.resources(group()) == {"cpu": "3500m", "memory": "14336Mi", "nvidia.com/gpu": "4"}
     shared = (LoadSpec("a", share_gpu=0.25, share_cpu_cores=1.5), LoadSpec("b", share_gpu=0.25, instances=2))
     assert made.resources(group(loads=shared)) == {"cpu": "1500m", "memory": "14336Mi", "nvidia.com/gpu": "3"}
-    container = made.group(group(loads=shared))[2]["spec"]["template"]["spec"]["containers"][0]
+    container = made.group(group(loads=shared))[-1]["spec"]["template"]["spec"]["containers"][0]
     assert container["resources"]["limits"] == container["resources"]["requests"]
 
 
@@ -156,7 +196,7 @@ def test_a_share_that_the_device_plugin_does_not_give_is_named() -> None:
 def test_nodes_are_chosen_by_labels_and_hardware_settings() -> None:
     hosts = hosts_for(["t4"], labels={"zone": "a"}, environment={"OMP_NUM_THREADS": "2"})
     hardware = {"t4": {"node_selector": {"accelerator": "t4"}, "image": "other:2", "tolerations": [{"key": "gpu"}]}}
-    pod = maker(hosts, hardware=hardware, image_pull_secrets=("pull",)).group(group())[2]["spec"]["template"]["spec"]
+    pod = maker(hosts, hardware=hardware, image_pull_secrets=("pull",)).group(group())[-1]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"zone": "a", "accelerator": "t4"}
     assert pod["tolerations"] == [{"key": "gpu"}]
     assert pod["containers"][0]["image"] == "other:2"

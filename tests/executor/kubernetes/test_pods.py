@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hetplan.executor.hosts_file import RouterSettings
-from hetplan.executor.kubernetes.pod import PodAddresses, look_up
+from hetplan.executor.kubernetes.pod import PodAddresses, _all_served, look_up
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint, LoadSpec, Unit, named
 
@@ -62,7 +62,7 @@ def ask(url: str, data: bytes | None = None) -> Any:
             time.sleep(0.05)
 
 
-def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start) -> None:
+def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start, tmp_path: Path) -> None:
     worker_port, router_port = free_ports()
     worker = start("worker", {"unit": UNIT.as_dict()}, worker_port)
     assert ask(f"http://127.0.0.1:{worker_port}/healthz")["content"] == UNIT.content
@@ -74,6 +74,14 @@ def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start) 
     answer = ask(f"http://127.0.0.1:{router_port}/v1/rank", b"{}")
     assert answer["outcome"] == "served"
     assert answer["path"][0]["unit"] == UNIT.name
+    # Its mounted file changes: it follows, and is the same process.
+    other = routing_table(apps, [(UNIT, Endpoint("localhost", worker_port))], RouterSettings(seed=7))
+    (tmp_path / "router.json").write_text(json.dumps({"routes": other}))
+    health = f"http://127.0.0.1:{router_port}/healthz"
+    until = time.monotonic() + 60
+    while ask(health)["follows"] != other["revision"]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
     for process in (router, worker):
         process.terminate()
         assert process.wait(timeout=60) == 0
@@ -87,6 +95,22 @@ def test_a_port_that_is_taken_is_told_in_the_log(start: Start) -> None:
         _, said = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert "in use" in said
+
+
+def test_new_routes_wait_until_each_load_has_a_pod() -> None:
+    def table(*loads: str, standby: bool = False) -> dict[str, Any]:
+        return {"units": [{"loads": [{"id": load}], "standby": standby} for load in loads]}
+
+    assert _all_served(table("a", "b"), table("a", "b", "b"))
+    assert not _all_served(table("a", "b"), table("a"))
+    assert not _all_served(table("a"), table("a", standby=True))
+
+
+def test_pods_beyond_the_plan_serve_too() -> None:
+    addresses = PodAddresses(lambda _: ["a", "b", "c"])
+    units = [{"name": "w1-0", "address": "w1", "standby": True}, {"name": "w1-1", "address": "w1", "standby": False}]
+    found = {unit["name"]: (unit["address"], unit["standby"]) for unit in addresses.resolved(units)}
+    assert found == {"w1-0": ("a", True), "w1-1": ("b", False), "w1-1+c": ("c", False)}
 
 
 def test_each_unit_keeps_its_pod_and_takes_a_free_one_when_it_is_gone() -> None:

@@ -63,14 +63,14 @@ def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: 
     assert target.check(three) == []
     assert server.objects == {}
     target.start(three, limit_s=60)
-    assert kinds(server) == ["configmaps", "deployments", "services"]
+    assert kinds(server) == ["configmaps", "deployments", "poddisruptionbudgets", "services"]
     assert [(one.unit, one.status) for one in target.observe()] == [(unit, "ready") for unit in three]
     assert [one.loads for one in target.health([three[0].name]).values()] == [{"w1.a": {"arrived": 7}}]
     changed = units(3, max_batch=8)
     assert "maxbatch" in target.diff(changed).replace("_", "").lower()
     target.load(changed, limit_s=60)
     assert [one.unit for one in target.observe()] == changed
-    assert kinds(server) == ["configmaps", "deployments", "services"]
+    assert kinds(server) == ["configmaps", "deployments", "poddisruptionbudgets", "services"]
     target.stop([changed[2].name], drain_s=2)
     assert len(target.observe()) == 2
     target.stop([unit.name for unit in changed], drain_s=2)

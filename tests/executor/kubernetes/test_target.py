@@ -43,8 +43,8 @@ def test_started_units_are_seen_as_they_were_started(target: Make) -> None:
 
 def test_start_applies_server_side_and_waits_for_each_rollout(target: Make, cluster: Any) -> None:
     target(context="prod", namespace="serving").start(units(2) + units(1, "w2"), limit_s=60)
-    assert cluster.verbs == ["get", "apply", "rollout", "rollout"]
-    applied = cluster.calls[1]["words"]
+    assert cluster.verbs == ["get", "get", "apply", "rollout", "rollout"]
+    applied = cluster.calls[2]["words"]
     assert {"--server-side", "--field-manager=hetplan", "--filename=-"} <= set(applied)
     for call in cluster.calls:
         assert call["words"][call["words"].index("--namespace") + 1] == "serving"
@@ -79,7 +79,7 @@ def test_a_changed_load_rolls_and_leaves_no_old_config(target: Make, cluster: An
     changed = [replace(unit, loads=(LoadSpec("w1.a", variant="other"),)) for unit in units(2)]
     kubernetes.load(changed, limit_s=60)
     assert [one.unit for one in kubernetes.observe()] == changed
-    assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
+    assert cluster.kinds() == ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service"]
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,37 @@ def test_health_reads_the_counters_of_each_pod(target: Make, cluster: Any) -> No
     told = kubernetes.health([*names(units(2)), "unknown"])
     assert set(told) == set(names(units(2)))
     assert all(one.ready and one.loads == {"w1.a": {"arrived": 7, "served": 6}} for one in told.values())
-    paths = [word for call in cluster.calls for word in call["words"] if word.startswith("--raw=")]
+    paths = [word for call in cluster.calls for word in call["words"] if "/proxy/" in word]
     assert len(set(paths)) == 2
     assert all(path.endswith(":8080/proxy/metrics") for path in paths)
 
 
-def test_routes_roll_the_router_and_are_read_back(target: Make, cluster: Any) -> None:
+def test_routes_are_followed_without_a_new_router_pod_where_it_says_what_it_follows(target: Make, cluster: Any) -> None:
+    def template() -> Any:
+        return next(one for one in cluster.objects.values() if one["kind"] == "Deployment")["spec"]["template"]
+
+    kubernetes = target()
+    kubernetes.route({"revision": "1"}, limit_s=60)
+    first = template()
+    cluster.forget_calls()
+    kubernetes.route({"revision": "2"}, limit_s=60)
+    assert template() == first
+    assert "hetplan/routes=2" in next(call["words"] for call in cluster.calls if call["words"][0] == "annotate")
+    assert target().routed()["revision"] == "2"
+
+
+def test_a_router_that_cannot_be_asked_is_rolled(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hetplan.executor.kubernetes.target._FOLLOW_S", 0.0)
+    kubernetes = target()
+    cluster.play(deaf=True)
+    for number in (1, 2, 3):
+        cluster.forget_calls()
+        kubernetes.route({"revision": str(number)}, limit_s=60)
+        assert kubernetes.routed()["revision"] == str(number)
+    assert cluster.verbs.count("rollout") == 1, "the second time at once"
+
+
+def test_routes_are_written_and_read_back(target: Make, cluster: Any) -> None:
     kubernetes = target()
     assert kubernetes.routed() is None
     for routes in ({"apps": {"a": 1}}, {"apps": {"a": 2}}):
@@ -143,7 +168,7 @@ def test_routes_roll_the_router_and_are_read_back(target: Make, cluster: Any) ->
         assert routed.pop("router_address").endswith(".default.svc"), "where queries go, within the cluster"
         assert routed.pop("router_port") == 8080
         assert routed == routes
-    assert cluster.kinds() == ["ConfigMap", "Deployment", "Service"]
+    assert cluster.kinds() == ["ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"]
     assert kubernetes.observe() == ()
     kubernetes.route(None, limit_s=60)
     assert kubernetes.routed() is None
@@ -163,7 +188,7 @@ def test_down_leaves_nothing_and_touches_no_other_deployment(target: Make, clust
 
 def test_check_has_the_server_look_at_the_manifests_and_changes_nothing(target: Make, cluster: Any) -> None:
     assert target().check(units(2)) == []
-    assert "--dry-run=server" in cluster.calls[0]["words"]
+    assert "--dry-run=server" in cluster.calls[-1]["words"]
     assert cluster.objects == {}
     cluster.play(fail={"apply": 'namespaces "default" not found'})
     assert target().check(units(2)) == ['kubectl apply failed: namespaces "default" not found']

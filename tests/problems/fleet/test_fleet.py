@@ -181,6 +181,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "keep": 0.5}})
     least = solved(slo, profile)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
+    monkeypatch.setattr("hetplan.problems.fleet.ways.REFINED", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
     monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
     rough = solved(slo, profile)
@@ -252,10 +253,14 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
     assert [(one.at, one.word) for one in honest.claims] == [("claims[0]", Word.OPEN)]
 
 
-def test_without_moves_machines_stay_and_limits_are_kept() -> None:
+def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     free = solved(wish(app([90.0, 40.0]), periods=2))
     still = solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))
     assert cost(still) > cost(free)
+    with monkeypatch.context() as small:
+        small.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
+        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))) == pytest.approx(cost(still))
+        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 5}))) == pytest.approx(cost(free))
     assert machines_of(still.require(), "p0") == machines_of(still.require(), "p1")
     profile = copy.deepcopy(PROFILE)
     profile["zones"] = {"a": {"quota": {"machines": 1}}, "b": {}}

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+import hetplan as hp
 from hetplan import registry
 from hetplan.planner.ask import Asking
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
-from hetplan.problems.fleet.ways import parts_of
+from hetplan.problems.fleet.ways import PLANNED, parts_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.load import load_inputs
@@ -70,3 +71,40 @@ def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, op
     first = {wish.offers[int(wish.on(h)[0])].name: n for h, n in zip(part.hardware, machines, strict=True)}
     for _, check in checks(part, rate=rate, ask=ask, offers=first):
         check()
+
+
+@pytest.mark.parametrize(
+    ("question", "rate"),
+    [
+        ("pool", 250.0),
+        ("pool", 700.0),
+        ("llm", 10.0),
+        pytest.param("llm", 31.0, marks=pytest.mark.slow),
+        ("variants", 600.0),
+        pytest.param("variants", 1700.0, marks=pytest.mark.slow),
+        pytest.param("pipeline", 150.0, marks=pytest.mark.slow),
+        pytest.param("policy", 150.0, marks=pytest.mark.slow),
+    ],
+)
+def test_one_application_in_one_period_costs_what_its_own_question_says(question: str, rate: float) -> None:
+    profile, slo, name, _ = _files(question)
+    profile.pop("zones", None)
+    for offer in profile["offers"].values():
+        offer.pop("zone", None)
+        offer.setdefault("stock", 12)
+    slo["apps"][name]["demand"]["rate_qps"] = rate
+    own = {"simulate": False, "queue_max": 6} if question == "policy" else {}
+    asked: Json = {"levers": False, "gap": 0.0, "parts": {name: own}}
+    fleet = hp.solve(profile, slo, question="fleet", options=asked)
+    del slo["horizon"], slo["apps"][name]["question"]
+    slo["objective"] = [{"min": "servers" if question == "policy" else "cost"}]
+    options, least = {**PLANNED[question], **own}, float("inf")
+    prices = {h: min(float(o["price_per_hour"]) for o in profile["offers"].values() if o["hardware"] == h)
+              for h in {o["hardware"] for o in profile["offers"].values()}}  # fmt: skip
+    for hardware in prices if question == "policy" else [""]:  # which plans for one hardware that is named
+        slo["limits"] = {"instances": {hardware: [1, 12]}} if hardware else {}
+        plan = hp.solve(profile, slo, question=question, options=options).plan
+        if plan is not None:
+            least = min(least, plan.claims[0].value * prices[hardware] if hardware else plan.claims[0].value)
+    assert fleet.require().claims[0].value == pytest.approx(least)
+    assert fleet.claims[0].bound == pytest.approx(least, rel=1e-3)

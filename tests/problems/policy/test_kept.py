@@ -41,6 +41,46 @@ def test_tables_that_fail_in_bursts_are_not_chosen_for_what_they_give_in_calm() 
     assert calm.batching == "variable"
 
 
+BURSTS = {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [0.4, 0.2]}
+
+
+def test_bursts_that_the_wish_states_take_the_place_of_those_built_in() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def seen(form: Any, policies: Any, **how: Any) -> Any:
+        asked.append(how)
+        return simulate_policy(form, policies, **{**how, "queries": 2_000})
+
+    case = files(demand={"rate_qps": 200.0, "arrivals": BURSTS}, percentile=80.0)
+    plan = solve(*case, tools=Tools(extra={"simulate_policy": seen})).require()
+    assert all(how["bursts"].stay_s == (0.4, 0.2) and "piece_qps" not in how for how in asked)
+    assert "W-arrivals-rounded" in {warning.code for warning in plan.warnings}
+    assert not hp.verify(plan, *case).violations
+
+
+def test_stated_bursts_are_played() -> None:
+    """In bursts of 1.8 times the load more are late, and the plan says so."""
+    late = {}
+    for name, arrivals in (("calm", {"process": "poisson"}), ("bursts", BURSTS)):
+        case = files(demand={"rate_qps": 1000.0, "arrivals": arrivals})
+        plan = solve(*case, batching="max", size="simulated").require()
+        (table,) = plan.policies["a"]
+        assert table.simulated is not None
+        late[name] = table.simulated["violation"]
+    assert late["bursts"] > 0.01 > late["calm"]
+
+
+def test_for_a_limit_that_no_model_meets_the_repair_is_one_that_does() -> None:
+    profile, slo = files(rate_qps=100.0, slo_ms=1.0)
+    outcome = solve(profile, slo)
+    assert outcome.exit_code == 3
+    (repair,) = outcome.repairs
+    assert repair.field.endswith("max_ms") or "latency" in repair.field
+    assert isinstance(repair.to, float)
+    slo["apps"]["a"]["latency"][0]["max_ms"] = repair.to
+    assert solve(profile, slo).exit_code == 0
+
+
 def test_the_percentile_is_kept_where_the_best_goodput_does_not() -> None:
     case = files(rate_qps=15.0, slo_ms=28, workers=(1, 1), models=TWO, percentile=99.9)
     (best,) = solve(*case, size="simulated").require().policies["a"]

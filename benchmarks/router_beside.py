@@ -1,0 +1,254 @@
+"""What a request costs through our router, through FastAPI behind a proxy, and through relays of bare asyncio.
+
+Each chain is two processes, one hop: who takes requests, and who answers them. All answer the same bytes to the same
+request at once. Clients ask in a closed loop over so many connections; counted are CPU microseconds per request of the
+chain (the client's are left out), the time that a request takes, and requests per second.
+
+    hetplan      the router and a worker of a plan, whose model takes 0.01 ms
+    fastapi      uvicorn with FastAPI that forwards by httpx, in front of uvicorn with FastAPI
+    streams      a relay of asyncio's streams that reads heads and bodies, in front of a server of the same kind
+    bytes        a relay of asyncio's protocols that passes bytes on unread, in front of a server that reads nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+__all__ = ["CHAINS", "HEAD", "Found", "chain", "closed_loop", "row"]
+
+BODY = b'{"at": {"batch": 1}}'
+REPLY = b'{"outcome": "served"}'
+REQUEST = b"POST /v1/pool HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nhetplan-reply: brief\r\n"
+REQUEST += b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+CHAINS = ("fastapi", "streams", "bytes")
+
+FASTAPI_WORKER = """
+from fastapi import FastAPI, Request
+app = FastAPI()
+@app.post("/v1/{name}")
+async def answer(name: str, request: Request):
+    asked = await request.json()
+    return {"outcome": "served"}
+"""
+FASTAPI_PROXY = """
+import httpx
+from contextlib import asynccontextmanager
+from fastapi import FastAPI, Request, Response
+client = None
+@asynccontextmanager
+async def life(app):
+    global client
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    client = httpx.AsyncClient(base_url="http://127.0.0.1:{port}", limits=limits)
+    yield
+app = FastAPI(lifespan=life)
+@app.post("/v1/{{name}}")
+async def forward(name: str, request: Request):
+    said = {{"content-type": "application/json"}}
+    reply = await client.post(f"/v1/{{name}}", content=await request.body(), headers=said)
+    return Response(reply.content, reply.status_code, media_type=reply.headers["content-type"])
+"""
+STREAMS = """
+import asyncio, sys
+REPLY = b'{"outcome": "served"}'
+HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n"
+async def message(reader):
+    head = await reader.readuntil(b"\\r\\n\\r\\n")
+    at = head.lower().index(b"content-length:")
+    return head, await reader.readexactly(int(head[at + 15:].split(b"\\r\\n", 1)[0]))
+async def answer(reader, writer):
+    try:
+        while True:
+            await message(reader)
+            writer.write(HEAD % len(REPLY) + REPLY)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+async def relay(reader, writer):
+    behind, to = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+    try:
+        while True:
+            to.write(b"".join(await message(reader)))
+            await to.drain()
+            writer.write(b"".join(await message(behind)))
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+        to.close()
+async def main():
+    server = await asyncio.start_server(relay if len(sys.argv) > 2 else answer, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+asyncio.run(main())
+"""
+BYTES = """
+import asyncio, sys
+REPLY = b'{"outcome": "served"}'
+WHOLE = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(REPLY) + REPLY
+class Answer(asyncio.Protocol):
+    def connection_made(self, transport): self.transport = transport
+    def data_received(self, data): self.transport.write(WHOLE)
+class Behind(asyncio.Protocol):
+    def __init__(self, front): self.front = front
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.write(self.front.early)
+        self.front.behind = transport
+    def data_received(self, data): self.front.transport.write(data)
+class Relay(asyncio.Protocol):
+    early, behind = b"", None
+    def connection_made(self, transport):
+        self.transport = transport
+        loop = asyncio.get_running_loop()
+        self.task = loop.create_task(loop.create_connection(lambda: Behind(self), "127.0.0.1", int(sys.argv[2])))
+    def data_received(self, data):
+        if self.behind is None: self.early += data
+        else: self.behind.write(data)
+    def connection_lost(self, exc):
+        if self.behind is not None: self.behind.close()
+async def main():
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Relay if len(sys.argv) > 2 else Answer, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+class Found:
+    """What a chain did: CPU microseconds per request, milliseconds of a request, requests per second."""
+
+    def __init__(self, took_ms: Sequence[float], cpu_s: float, seconds: float) -> None:
+        ordered = sorted(took_ms)
+        self.cpu_us = 1e6 * cpu_s / max(len(ordered), 1)
+        self.p50_ms = median(ordered) if ordered else float("nan")
+        self.p99_ms = ordered[int(0.99 * len(ordered))] if ordered else float("nan")
+        self.per_s = len(ordered) / seconds
+
+
+class _Client(asyncio.Protocol):
+    """Asks again as soon as it has its answer."""
+
+    def __init__(self, took_ms: list[float], until: float) -> None:
+        self.took_ms, self.until, self.data = took_ms, until, b""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.ask()
+
+    def ask(self) -> None:
+        self.began = time.perf_counter()
+        self.transport.write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        head, end, body = self.data.partition(b"\r\n\r\n")
+        if not end or len(body) < int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]):
+            return
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"it answers {head[:60]!r}")
+        self.data = b""
+        now = time.perf_counter()
+        self.took_ms.append(1e3 * (now - self.began))
+        if now < self.until:
+            self.ask()
+        elif not self.over.done():
+            self.over.set_result(None)
+
+
+def closed_loop(port: int, *, connections: int, seconds: float, pids: Sequence[int]) -> Found:
+    """So many clients, each with one request under way."""
+
+    async def run(length: float) -> list[float]:
+        loop, took = asyncio.get_running_loop(), list[float]()
+        until = time.perf_counter() + length
+        clients = [
+            (await loop.create_connection(lambda: _Client(took, until), "127.0.0.1", port))[1]
+            for _ in range(connections)
+        ]
+        await asyncio.gather(*(client.over for client in clients))
+        for client in clients:
+            client.transport.close()
+        return took
+
+    asyncio.run(run(0.3))
+    before, began = _cpu_s(pids), time.perf_counter()
+    took = asyncio.run(run(seconds))
+    return Found(took, _cpu_s(pids) - before, time.perf_counter() - began)
+
+
+def _cpu_s(pids: Sequence[int]) -> float:
+    """CPU seconds of all threads of these processes, to the nanosecond where the system counts so."""
+    total = 0.0
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            total += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0]) / 1e9
+    return total
+
+
+@contextmanager
+def chain(kind: str, python: str) -> Iterator[tuple[int, list[int]]]:
+    """The port of a chain that is not ours, and its processes."""
+    ports = [_free_port(), _free_port()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if kind == "fastapi":
+            (folder / "worker.py").write_text(FASTAPI_WORKER)
+            (folder / "proxy.py").write_text(FASTAPI_PROXY.format(port=ports[1]))
+            words = [
+                [python, "-m", "uvicorn", f"{what}:app", "--port", str(port), "--log-level", "error", "--no-access-log"]
+                for what, port in (("worker", ports[1]), ("proxy", ports[0]))
+            ]
+        else:
+            (folder / "relay.py").write_text(STREAMS if kind == "streams" else BYTES)
+            words = [[sys.executable, "relay.py", *rest] for rest in ([str(ports[1])], [str(ports[0]), str(ports[1])])]
+        running = []
+        try:
+            for one, port in zip(words, reversed(ports), strict=True):
+                running.append(subprocess.Popen(one, cwd=folder))
+                _wait_for(port)
+            yield ports[0], [process.pid for process in running]
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    until = time.monotonic() + 60.0
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError("the server does not come up")
+
+
+HEAD = (
+    "| chain | connections | CPU µs per request | times ours | p50 ms | p99 ms | requests per second |\n"
+    "|---|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def row(name: str, connections: int, found: Found, ours: Found) -> str:
+    """A line of the table."""
+    return (
+        f"| {name} | {connections} | {found.cpu_us:.0f} | {found.cpu_us / ours.cpu_us:.2f} | {found.p50_ms:.2f} | "
+        f"{found.p99_ms:.2f} | {found.per_s:,.0f} |"
+    )

@@ -1,0 +1,259 @@
+"""The program of a fleet that makes text, written down again from the inputs: what no schedule can do with less.
+
+The rows by which a plan's proofs go
+------------------------------------
+A type is a variant on a hardware; a machine of it runs g instances. Columns: ``n[type from offer]``, machines, whole;
+``m[type]`` iterations per second; ``x[class s on type]`` requests per second; ``rate[all]``, the rate wanted.
+Classes are requests that come in one bin, fit the same types, and are late on the same types. Rows:
+
+``busy[type piece k]``        g n - base m - sum of x seconds >= 0
+``room``, ``batch``, ``sequences``    what the engine holds x m - sum of x what a request takes >= 0
+``link[type]``                g n - sum of x tokens in x seconds per token >= 0, of machines that only prefill
+``served[class s]``           sum of x where requests begin = share x rate
+``handed over[class s]``      sum of x on machines that decode = sum of x on those that prefill
+``late[limit]``               sum of x that miss the limit even alone <= the share that may x rate
+``budget``, ``stock``, ``at most``, ``at least``    what the files limit
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Claim, Solve
+from hetplan.profiles.slo import LatencyTarget
+from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.demand import wanted_rate
+from hetplan.verifier.facts import Facts
+from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, sizes_of
+from hetplan.verifier.money import machine_nanos
+from hetplan.verifier.rows import NoProof, Rows
+
+__all__ = ["proved"]
+
+_SAME = 1.0 + 1e-9
+
+
+def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
+    """The bound that the proof of a claim's solve shows of the claimed quantity; NoProof says why there is none."""
+    if (claim.about, claim.sense, claim.scope) != ("cost_per_hour", "min", "relaxation"):
+        raise NoProof(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
+    assert claim.bound is not None
+    # Fleets that cost more than the bound need no proof: only what is cheaper is looked at.
+    return min(claim.bound, _Fleet(facts).cheapest(claim.bound).bound(solve.proof or {}))
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A variant on a hardware, with each offer: what a machine costs (in 1e-9 per hour) and how many there are."""
+
+    name: str
+    seat: Seated
+    offers: dict[str, tuple[int, int | None]]
+
+    @property
+    def instances(self) -> int:
+        return self.seat.load.instances
+
+
+class _Fleet:
+    def __init__(self, facts: Facts) -> None:
+        self.facts, self.profile, self.limits = facts, facts.inputs.profile, facts.inputs.slo.limits
+        if len(facts.inputs.slo.apps) != 1:
+            raise NoProof("a fleet serves one application")
+        ((self.app, self.wish),) = facts.inputs.slo.apps.items()
+        rate = wanted_rate(self.wish)
+        if rate is None:
+            raise NoProof("the wish states no rate")
+        self.rate = rate
+        self.sizes, self.weights = sizes_of(self.wish)
+        self.types = list(self._types())
+
+    def _types(self) -> Iterator[_Type]:
+        floor = self.wish.quality.min if self.wish.quality is not None else None
+        for variant in self._variants():
+            known = self.profile.variants[variant]
+            if floor is not None and (known.quality is None or known.quality.value < floor):
+                continue
+            for run in known.runs:
+                engine = self.profile.engines.get(run.engine or "")
+                offers = self._offers(run.hardware)
+                if engine is None or not offers:
+                    continue
+                gpus = self.profile.hardware[run.hardware].provides.get("gpu", 1.0)
+                instances = int(gpus / (engine.tensor * engine.pipeline) * _SAME)
+                if instances < 1:
+                    continue
+                load = Load(id="any", app=self.app, variant=variant, at=dict(run.at), instances=instances)
+                at = "".join(f",{axis}={value:g}" for axis, value in run.at.items())
+                seat = Seated(Worker(id="any", hardware=run.hardware, loads=(load,)), load, engine)
+                yield _Type(f"{variant}@{run.hardware}{at}", seat, offers)
+
+    def _variants(self) -> list[str]:
+        runs, known = self.wish.runs, self.profile.variants
+        if runs is None:
+            return sorted(known)
+        if runs.variants is not None:
+            return list(runs.variants)
+        return sorted(
+            name
+            for name, one in known.items()
+            if (one.family in runs.families if runs.families is not None else one.task == runs.task)
+        )
+
+    def _offers(self, hardware: str) -> dict[str, tuple[int, int | None]]:
+        """Each offer by name: what a machine costs, and how many there are; where nothing is sold, the hardware."""
+        found = {}
+        for name, offer in self.profile.offers.items():
+            if offer.hardware == hardware:
+                price = machine_nanos(self.facts, Worker(id="any", hardware=hardware, offer=name), [])
+                if price is None:
+                    raise NoProof(f"the price of {name} is not known")
+                found[name] = (int(price), offer.stock)
+        return found if self.profile.offers else {hardware: (NANO, None)}
+
+    @cached_property
+    def per_token_s(self) -> float:
+        """Seconds that the KV of a token takes from machines that prefill to those that decode."""
+        tiers = {one.name: self.profile.hardware[one.seat.worker.hardware].tier for one in self.types}
+        prefill, decode = ([t for t in self.types if t.seat.engine.role == role] for role in ("prefill", "decode"))
+        found = [
+            (one.seat.engine.kv_bytes_per_token or 0.0) * 8.0 / (link.bandwidth_mbps * 1e6)
+            for one in prefill
+            for other in decode
+            for link in self.profile.links
+            if set(link.between) == {tiers[one.name], tiers[other.name]}
+        ]
+        return max(found, default=0.0)
+
+    def first_ms(self, one: _Type, size: Size) -> float:
+        """The time to the first token on an empty machine; infinite where the request does not fit."""
+        if not has_room(one.seat, size):
+            return math.inf
+        alone = prefill_ms(one.seat, size) if one.seat.engine.role != "decode" else 0.0
+        return alone + (size[0] * self.per_token_s * 1000.0 if one.seat.engine.role == "prefill" else 0.0)
+
+    def is_late(self, target: LatencyTarget, one: _Type, size: Size) -> bool:
+        """Whether a request misses a limit on this type even alone."""
+        decodes = one.seat.engine.role != "prefill"
+        step = max(p.base_ms + p.token_ms + p.kv_token_ms + p.sequence_ms for p in one.seat.engine.pieces)
+        if target.of == "tpot":
+            return decodes and step > target.max_ms * _SAME
+        after = (size[1] - 1) * step if target.of == "response" and decodes else 0.0
+        return self.first_ms(one, size) + after > (target.max_ms - self.wish.network_ms_per_hop) * _SAME
+
+    @cached_property
+    def classes(self) -> list[tuple[list[Size], list[float], list[bool], list[list[bool]]]]:
+        """Sizes and weights of each class, on which types it fits, and for each limit on which types it is late."""
+        parts: dict[tuple[object, ...], tuple[list[Size], list[float], list[bool], list[list[bool]]]] = {}
+        for number, (size, weight) in enumerate(zip(self.sizes, self.weights, strict=True)):
+            fits = [has_room(one.seat, size) for one in self.types]
+            late = [[self.is_late(target, one, size) for one in self.types] for target in self.wish.latency]
+            key = (self._bin(number, size), *fits, *(each for row in late for each in row))
+            sizes, weights, *_ = parts.setdefault(key, ([], [], fits, late))
+            sizes.append(size)
+            weights.append(weight)
+        return [parts[key] for key in sorted(parts)]
+
+    def _bin(self, number: int, size: Size) -> int:
+        """The bin of a request: its own place where bins are drawn from, else the smallest that holds it."""
+        mix = self.wish.demand.mix
+        assert mix is not None  # else the files do not ask the question
+        if mix.observed is None:
+            return number
+        names = [("input_tokens", "output_tokens", "cached_tokens").index(axis) for axis in mix.axes]
+        order = sorted(range(len(mix.bins)), key=lambda k: (sum(mix.bins[k]), -k))
+        holds = (k for k in order if all(size[n] <= most for n, most in zip(names, mix.bins[k], strict=True)))
+        return next(holds, -1)
+
+    def cheapest(self, value: float) -> Rows:
+        """The least cost of the rate; nothing that costs more than `value` is looked at."""
+        program, machines = Rows("min"), dict[str, float]()
+        program.column("rate[all]", low=self.rate, high=self.rate)
+        for one in self.types:
+            machines[one.name] = self._buy(program, one, math.ceil(value * NANO * _SAME))
+        for one in self.types:
+            base = max(piece.base_ms for piece in one.seat.engine.pieces) / 1000.0
+            most = machines[one.name] * one.instances / base * _SAME if base > 0.0 else math.inf
+            program.column(f"m[{one.name}]", low=0.0, high=most)
+        total = math.fsum(self.weights)
+        shares = [math.fsum(weights) / total for _, weights, _, _ in self.classes]
+        for s, (_, _, fits, _) in enumerate(self.classes):
+            for one, holds in zip(self.types, fits, strict=True):
+                if holds:
+                    program.column(f"x[class {s} on {one.name}]", low=0.0, high=shares[s] * self.rate * _SAME)
+        for number, one in enumerate(self.types):
+            self._capacity(program, number, one)
+        self._served(program, shares)
+        self._limits(program)
+        return program
+
+    def _buy(self, program: Rows, one: _Type, money: int) -> float:
+        """Columns of machines of a type; returns the most that there can be."""
+        total = 0.0
+        for offer, (price, stock) in one.offers.items():
+            limits = [float(stock)] if stock is not None else []
+            limits += [float(money // price)] if price > 0 else []
+            most = min(limits, default=math.inf)
+            program.column(f"n[{one.name} from {offer}]", cost=price / NANO, low=0.0, high=most, whole=True)
+            total += most
+        return total
+
+    def _capacity(self, program: Rows, number: int, one: _Type) -> None:
+        """What a type's machines do in time, hold and batch."""
+        mine = [(s, sizes, weights) for s, (sizes, weights, fits, _) in enumerate(self.classes) if fits[number]]
+        loads = {f"x[class {s} on {one.name}]": row_loads(one.seat, sizes, weights) for s, sizes, weights in mine}
+        time = {f"n[{one.name} from {offer}]": float(one.instances) for offer in one.offers}
+        engine, rounds = one.seat.engine, f"m[{one.name}]"
+        for k, piece in enumerate(engine.pieces):
+            taken = {x: -load[k] for x, load in loads.items()}
+            program.row(f"busy[{one.name} piece {k}]", {**time, rounds: -piece.base_ms / 1000.0, **taken}, low=0.0)
+        holds = {"room": engine.kv_tokens, "batch": engine.most_tokens, "sequences": engine.most_seqs}
+        for k, (name, most) in enumerate(holds.items(), start=len(engine.pieces)):
+            taken = {x: -load[k] for x, load in loads.items()}
+            program.row(f"{name}[{one.name}]", {rounds: float(most), **taken}, low=0.0)
+        if engine.role == "prefill":
+            taken = {}
+            for s, sizes, weights in mine:
+                tokens = math.fsum(size[0] * weight for size, weight in zip(sizes, weights, strict=True))
+                taken[f"x[class {s} on {one.name}]"] = -tokens / math.fsum(weights) * self.per_token_s
+            program.row(f"link[{one.name}]", {**time, **taken}, low=0.0)
+
+    def _served(self, program: Rows, shares: Sequence[float]) -> None:
+        """Every class is served, its first tokens and those after; few enough are late."""
+        late: dict[str, tuple[float, dict[str, float]]] = {}
+        for s, (_, _, fits, missed) in enumerate(self.classes):
+            columns = [
+                (number, one.seat.engine.role, f"x[class {s} on {one.name}]")
+                for number, one in enumerate(self.types)
+                if fits[number]
+            ]
+            first = {x: 1.0 for _, role, x in columns if role != "decode"}
+            program.row(f"served[class {s}]", {**first, "rate[all]": -shares[s]}, low=0.0, high=0.0)
+            handed = {x: 1.0 if role == "decode" else -1.0 for _, role, x in columns if role != "mixed"}
+            program.row(f"handed over[class {s}]", handed, low=0.0, high=0.0)
+            for target, row in zip(self.wish.latency, missed, strict=True):
+                name = f"late[{target.of} p{target.percentile:g}]"
+                left, slow = late.setdefault(name, (1.0 - target.percentile / 100.0, {}))
+                slow.update({x: 1.0 for number, _, x in columns if row[number]})
+        for name, (left, slow) in late.items():
+            program.row(name, {**slow, "rate[all]": -left}, high=0.0)
+
+    def _limits(self, program: Rows) -> None:
+        """Budget, stock, and how many of a hardware may run."""
+        bought = [(one.seat.worker.hardware, offer, price, stock, f"n[{one.name} from {offer}]")
+                  for one in self.types for offer, (price, stock) in one.offers.items()]  # fmt: skip
+        if self.limits.cost_per_hour is not None:
+            prices = {n: price / NANO for _, _, price, _, n in bought}
+            program.row("budget[all]", prices, high=self.limits.cost_per_hour / NANO)
+        for offer, stock in {(offer, stock) for _, offer, _, stock, _ in bought if stock is not None}:
+            program.row(f"stock[{offer}]", {n: 1.0 for _, other, _, _, n in bought if other == offer}, high=stock)
+        for hardware, (least, most) in self.limits.instances.items():
+            mine = {n: 1.0 for other, _, _, _, n in bought if other == hardware}
+            if most is not None:
+                program.row(f"at most[{hardware}]", mine, high=most)
+            if least > 0:
+                program.row(f"at least[{hardware}]", mine, low=least)
