@@ -33,12 +33,22 @@ from hetplan.executor.kubernetes.groups import (
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint
-from hetplan.executor.wanted import wanted
+from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.validate import validate
 
-__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "MADE_OF", "WAVES", "Manifests", "manifests"]
+__all__ = [
+    "CONFIG_FILE",
+    "LARGEST_CONFIG_BYTES",
+    "MADE_OF",
+    "WAVES",
+    "Manifests",
+    "groups_at",
+    "kubernetes_target",
+    "manifests",
+    "router_manifests",
+]
 
 Json = dict[str, Any]
 
@@ -336,28 +346,40 @@ def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period
 
     `target` names one of several Kubernetes targets. A plan that these hosts cannot hold is an `InputError`.
     """
-    name = _one(hosts, target)
-    settings = validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")
+    name, settings = kubernetes_target(hosts, target)
     made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
-    groups = grouped(unit for unit in asked.units.values() if unit.target == name).values()
+    groups = groups_at(asked, name)
     objects = [manifest for group in groups for manifest in made.group(group)]
     if hosts.router_target == name:
-        at = {unit: made.address(made.group_object(group)) for group in groups for unit in group.units}
-        pairs = [(unit, Endpoint(at[key], settings.port)) for key, unit in asked.units.items() if key in at]
-        objects += made.router(routing_table(asked.apps, pairs, hosts.router))
+        objects += router_manifests(asked, hosts, made, {u: made.group_object(g) for g in groups for u in g.units})
     return {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def _one(hosts: HostsFile, target: str | None) -> str:
+def groups_at(asked: Wanted, target: str) -> list[Group]:
+    """The groups that run at one target."""
+    return list(grouped(unit for unit in asked.units.values() if unit.target == target).values())
+
+
+def router_manifests(asked: Wanted, hosts: HostsFile, made: Manifests, services: Mapping[str, str]) -> list[Json]:
+    """The router that leads to these units, each behind the Service that is named for it."""
+    pairs = [
+        (unit, Endpoint(made.address(services[key]), made.settings.port))
+        for key, unit in asked.units.items()
+        if key in services
+    ]
+    return made.router(routing_table(asked.apps, pairs, hosts.router))
+
+
+def kubernetes_target(hosts: HostsFile, target: str | None) -> tuple[str, KubernetesSettings]:
+    """The Kubernetes target of this name, or the only one, and its settings."""
     fitting = [name for name, entry in hosts.targets.items() if entry.kind == "kubernetes"]
-    if target is None and len(fitting) == 1:
-        return fitting[0]
-    if target is not None and target in fitting:
-        return target
-    raise InputError.one(
-        file="hosts.toml",
-        path="$.targets",
-        value=target or "",
-        why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
-        remedy="Name one of them.",
-    )
+    name = fitting[0] if target is None and len(fitting) == 1 else target
+    if name is None or name not in fitting:
+        raise InputError.one(
+            file="hosts.toml",
+            path="$.targets",
+            value=target or "",
+            why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
+            remedy="Name one of them.",
+        )
+    return name, validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")
