@@ -545,7 +545,11 @@ def _runs(sought: Sought, plan: Mapping[str, Any]) -> Runs | None:
     seconds, sizes = ([given[key][name] for name in sought.order] for key in ("seconds", "bytes"))
     seconds = [[math.nan if each is None else each for each in column] for column in seconds]
     runs = Runs(np.array(seconds, float).T, np.array(sizes, float).T, np.array(given["input_bytes"], float))
-    if runs.seconds.shape != runs.bytes_out.shape or len(runs.seconds) != len(runs) or len(runs) != plan["samples"]:
+    if (
+        runs.seconds.shape != runs.bytes_out.shape
+        or len(runs.seconds) != len(runs)
+        or len(runs) != plan.get("before", plan["samples"])
+    ):
         raise ValueError("as many samples of every operator as there are")
     took = np.nan_to_num(runs.seconds) if sought.exits else runs.seconds
     ran = np.unique(~np.isnan(runs.seconds), axis=0) if sought.exits else np.zeros((0, len(sought.order)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import hetplan as hp
 from hetplan.errors import InputError, SolverFailed
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
+from hetplan.measure.in_service import _judged
 from hetplan.measure.journal import Journal, measured_document
+from hetplan.profiles.load import load_inputs
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
@@ -226,3 +229,19 @@ def test_rounds_that_make_no_sense_are_no_answer(rounds: dict[str, Any]) -> None
 
     with pytest.raises(SolverFailed, match="rounds"):
         hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(evaluate)), options=OPTIONS)
+
+
+def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: dict[str, Any]) -> None:
+    """After a drift the running plan is judged by its scores in service; how often it calls is as it was measured."""
+    wish, later = ({**slo(0.85, most), "limits": {"instances": {"gpu": [0, 0]}}} for most in (620, 900))
+    plan = hp.solve(PROFILE, wish, measured=measured).plan
+    assert plan is not None
+    knobs = plan.dispatch["q"].knobs  # type: ignore[union-attr]
+    entry = next(one for one in entries(measured) if one["knobs"] == knobs)
+    running = SimpleNamespace(metric=load_inputs(PROFILE, wish).profile.metrics["right"], target=0.85)
+    for count in (400, 900):
+        judged = {"knobs": knobs, **_judged(entry, np.array([1.0, 1.0, 1.0, 0.9] * (count // 4)), running)}
+        again = hp.solve(PROFILE, later, measured={"apps": {"q": [judged]}}).plan
+        assert again is not None
+        assert promised(again, "cost_per_hour") == pytest.approx(promised(plan, "cost_per_hour"))
+        assert hp.verify(again, PROFILE, later, measured={"apps": {"q": [judged]}}).ok
