@@ -23,7 +23,7 @@ other. So the time and cost of every setting follow from few measurements, and o
 ({'documents': 2, 'model': 'large'}, 0.002)
 
 With a file as its journal, a search that was killed goes on with the same proposals: they follow from the seed and from
-what was told, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
+what was reported, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Result:
 
 
 class Search:
-    """Ask for settings, tell what measuring them gave. Several may be asked for before one is told.
+    """Ask for settings, tell what measuring them gave. Several may be asked for before one is reported.
 
     Before anything complies, what is likely to comply is asked for; then what is expected to better the goal most.
     """
@@ -224,7 +224,7 @@ class Search:
         return Trial(number, self.space.setting(number))
 
     def knows(self, knobs: Mapping[str, Any]) -> bool:
-        """Whether this setting was told."""
+        """Whether this setting was reported."""
         return self.space.number(knobs) in self._told
 
     def hold(self, settings: Iterable[Mapping[str, Any]]) -> None:
@@ -232,14 +232,14 @@ class Search:
         self._asked |= {self.space.number({knob: one[knob] for knob in self.space.knobs}) for one in settings}
 
     def forget(self) -> None:
-        """Count nothing as asked for that was not told: whoever asked for it is gone."""
+        """Count nothing as asked for that was not reported: whoever asked for it is gone."""
         self._asked.clear()
 
     def tell(
         self, trial: Trial | Mapping[str, Any], quality: float, seconds: Mapping[str, float] | float, *,
         error: float = 0.0, cost: float | None = None, latency_s: float | None = None,
     ) -> Result:  # fmt: skip
-        """What measuring gave: seconds by step (or of the only one). Settings that nobody asked for may be told too.
+        """What measuring gave: seconds by step (or of the only one). Settings that nobody asked for may be reported too.
 
         `latency_s` is what is compared with the limit (a percentile, say), by default the longest way through the
         steps; `cost` by default what the steps' seconds cost.
@@ -284,16 +284,16 @@ class Search:
 
     @property
     def journal(self) -> tuple[Result, ...]:
-        """All that was told, in its order."""
+        """All that was reported, in its order."""
         return tuple(self._told.values())
 
     def close(self) -> None:
-        """Let others have the journal's file; what was told is on disk already."""
+        """Let others have the journal's file; what was reported is on disk already."""
         self._file.close()
 
     def _take(self, result: Result) -> Result:
         if self.space.number(result.knobs) in self._told:
-            _refuse("knobs", result.knobs, "this setting was told already", "Tell each setting once.")
+            _refuse("knobs", result.knobs, "this setting was reported already", "Tell each setting once.")
         self._file.append(vars(result), sync=True)
         self._learn(result)
         return result
@@ -351,7 +351,7 @@ class Search:
         return np.asarray(likely * gain + LEAST * likely)
 
     def _cost(self, seconds: Vector, spread: Vector) -> tuple[Vector, Vector]:
-        """What settings cost: by the seconds of steps where these are priced, else by what was told."""
+        """What settings cost: by the seconds of steps where these are priced, else by what was reported."""
         if self._prices.any() and all(self._priced(one) for one in self._told.values()):
             cost = seconds @ self._prices
             return cost, np.sqrt(((seconds * spread * self._prices) ** 2).sum(axis=1)) + COST_SPREAD * cost
