@@ -197,7 +197,7 @@ class Search:
             self._form.configurations, np.array(self._form.ordered, dtype=bool).tolist(), expected=LOG_SPREAD
         )
         self._prices = np.array([step.price_per_s for step in space.operators])
-        self._told: dict[int, Result] = {}
+        self._reported: dict[int, Result] = {}
         self._asked: set[int] = set()
         steps = [[step.name, list(step.reads), list(step.after)] for step in space.operators]
         of = digest({"knobs": {knob: list(levels) for knob, levels in space.knobs.items()}, "steps": steps})
@@ -214,7 +214,7 @@ class Search:
     def ask(self) -> Trial:
         """The next setting to measure; `HetplanError` where every one was asked for."""
         open_ = np.ones(self.space.size, dtype=bool)
-        open_[[*self._told, *self._asked]] = False
+        open_[[*self._reported, *self._asked]] = False
         if not open_.any():
             raise HetplanError("every setting of the space was asked for")
         number = (
@@ -225,7 +225,7 @@ class Search:
 
     def knows(self, knobs: Mapping[str, Any]) -> bool:
         """Whether this setting was reported."""
-        return self.space.number(knobs) in self._told
+        return self.space.number(knobs) in self._reported
 
     def hold(self, settings: Iterable[Mapping[str, Any]]) -> None:
         """Count settings as asked for, which somebody measures already."""
@@ -239,7 +239,7 @@ class Search:
         self, trial: Trial | Mapping[str, Any], quality: float, seconds: Mapping[str, float] | float, *,
         error: float = 0.0, cost: float | None = None, latency_s: float | None = None,
     ) -> Result:  # fmt: skip
-        """What measuring gave: seconds by step (or of the only one). Settings that nobody asked for may be reported too.
+        """What measuring gave: seconds by step (or of the only one); also of settings that nobody asked for.
 
         `latency_s` is what is compared with the limit (a percentile, say), by default the longest way through the
         steps; `cost` by default what the steps' seconds cost.
@@ -269,12 +269,12 @@ class Search:
 
     def best(self) -> Result | None:
         """The result that keeps the limits and has the best goal; None where none does."""
-        complying = [result for result in self._told.values() if self.wish.complies(result)]
+        complying = [result for result in self._reported.values() if self.wish.complies(result)]
         return min(complying, key=self._goal, default=None)
 
     def front(self) -> list[Result]:
         """The results that no other beats in quality, cost and latency together, the cheapest first."""
-        known = [result for result in self._told.values() if not result.failed]
+        known = [result for result in self._reported.values() if not result.failed]
         rows = np.array([(-one.quality, one.cost, one.latency_s) for one in known]).reshape(-1, 3)
         kept = [
             one for one, row in zip(known, rows, strict=True)
@@ -285,14 +285,14 @@ class Search:
     @property
     def journal(self) -> tuple[Result, ...]:
         """All that was reported, in its order."""
-        return tuple(self._told.values())
+        return tuple(self._reported.values())
 
     def close(self) -> None:
         """Let others have the journal's file; what was reported is on disk already."""
         self._file.close()
 
     def _take(self, result: Result) -> Result:
-        if self.space.number(result.knobs) in self._told:
+        if self.space.number(result.knobs) in self._reported:
             _refuse("knobs", result.knobs, "this setting was reported already", "Tell each setting once.")
         self._file.append(vars(result), sync=True)
         self._learn(result)
@@ -300,7 +300,7 @@ class Search:
 
     def _learn(self, result: Result) -> None:
         number = self.space.number(result.knobs)
-        self._told[number] = result
+        self._reported[number] = result
         self._asked.discard(number)
         if result.failed:
             return
@@ -322,7 +322,7 @@ class Search:
         """The middle of the space; then any."""
         far = np.abs(self._form.configurations - (np.array(self._form.levels) - 1) / 2).sum(axis=1)
         middle = int(np.argmin(far))
-        rng = np.random.default_rng([self.seed, len(self._told), len(self._asked)])
+        rng = np.random.default_rng([self.seed, len(self._reported), len(self._asked)])
         return middle if open_[middle] else int(rng.choice(np.flatnonzero(open_)))
 
     def _scores(self) -> Vector:
@@ -352,7 +352,7 @@ class Search:
 
     def _cost(self, seconds: Vector, spread: Vector) -> tuple[Vector, Vector]:
         """What settings cost: by the seconds of steps where these are priced, else by what was reported."""
-        if self._prices.any() and all(self._priced(one) for one in self._told.values()):
+        if self._prices.any() and all(self._priced(one) for one in self._reported.values()):
             cost = seconds @ self._prices
             return cost, np.sqrt(((seconds * spread * self._prices) ** 2).sum(axis=1)) + COST_SPREAD * cost
         mean, sd = self._costs.posterior()
