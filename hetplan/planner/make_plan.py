@@ -163,16 +163,13 @@ def _claim(reported: Reported, ask: Asking, *, proved: bool = False) -> Claim:
         if value is None and certificate.value is not None:
             value = reported.scale * certificate.value + reported.shift
         proof = certificate.certified_bound
-        if (
-            bound is not None
-            and proof is not None
-            and abs(reported.scale * proof + reported.shift - bound) <= BOUND_SLIP
-        ):
-            vouched = "certified"  # what the problem knows by itself, to a hair what was proved
+        shown = None if proof is None else reported.scale * proof + reported.shift
+        if bound is not None and shown is not None and abs(shown - bound) <= ROUNDING:
+            vouched = "certified"  # what the problem knows by itself is what was proved
         if bound is None and certificate.bound is not None:
             bound, vouched = reported.scale * certificate.bound + reported.shift, certificate.vouched.value
-            if proved and vouched != "certified" and proof is not None:
-                bound, vouched = reported.scale * proof + reported.shift, "certified"
+            if proved and vouched != "certified" and shown is not None:
+                bound, vouched = shown, "certified"
     if value is None:
         raise ValueError(f"the claim about {reported.about} has neither a value nor an answer to take one from")
     note = reported.note
