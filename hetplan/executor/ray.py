@@ -307,13 +307,13 @@ class Ray:
             raise TargetFailed(self.name, url, f"no JSON: {body[:80]!r}") from None
 
 
-def _told(running: Json, name: str) -> Json:
+def _said_of(running: Json, name: str) -> Json:
     found: Json = running["applications"].get(name) or {}
     return found
 
 
 def _status(running: Json, name: str) -> str:
-    return str(_told(running, name).get("status", ""))
+    return str(_said_of(running, name).get("status", ""))
 
 
 def _troubles(running: Json, names: Iterable[str]) -> str:
@@ -321,10 +321,10 @@ def _troubles(running: Json, names: Iterable[str]) -> str:
     homeless: list[str] = []
     said: dict[str, None] = {}
     for name in names:
-        worker: Json = (_told(running, name).get("deployments") or {}).get(WORKER) or {}
+        worker: Json = (_said_of(running, name).get("deployments") or {}).get(WORKER) or {}
         waiting = [one for one in worker.get("replicas", ()) if one.get("state") == "STARTING"]
         homeless += [f"{name}#{one.get('replica_id')}" for one in waiting if not one.get("node_id")]
-        for one in (worker, _told(running, name)):
+        for one in (worker, _said_of(running, name)):
             if one.get("message") and one.get("status") not in ("RUNNING", "HEALTHY"):
                 said[" ".join(str(one["message"]).split())[:500]] = None
     placed = [f"no node yet for {', '.join(sorted(homeless))}"] if homeless else []

@@ -217,9 +217,9 @@ def test_engines_that_make_text_have_the_gpus_of_each_instance() -> None:
 
 def test_a_share_that_the_device_plugin_does_not_give_is_named() -> None:
     uneven = group(loads=(LoadSpec("a", share_gpu=0.3),))
-    told = maker(hosts_for(["t4"]), gpu_slices=4).unenforced(uneven)
-    assert len(told) == 1
-    assert "a wants 0.3 of a GPU" in told[0]
+    said = maker(hosts_for(["t4"]), gpu_slices=4).unenforced(uneven)
+    assert len(said) == 1
+    assert "a wants 0.3 of a GPU" in said[0]
     assert maker(hosts_for(["t4"], enforcement="none"), gpu_slices=4).unenforced(uneven) == []
 
 
@@ -234,7 +234,7 @@ def test_nodes_are_chosen_by_labels_and_hardware_settings() -> None:
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
 
 
-def test_nothing_of_a_plan_stands_in_a_command() -> None:
+def test_nothing_of_a_plan_is_in_a_command() -> None:
     hostile = group(loads=(LoadSpec("a.b", variant="x-rm.-rf", knobs={"size": "$(reboot); `id`"}),), worker="w-1_.x")
     for one in maker(hosts_for(["t4"])).group(hostile):
         if one["kind"] == "Deployment":
