@@ -49,6 +49,15 @@ def test_the_program_is_written_down_as_it_was_solved(seed: int) -> None:
         assert report.claims[0].word is Word.PROVED
 
 
+def test_a_plan_that_costs_nothing_is_proved_and_not_refused() -> None:
+    profile, slo, state = random_snapshot(12)
+    outcome = hp.solve(profile, slo, state=state, formulation="milp", options={"size": "planned"})
+    report = hp.verify(outcome.require(), profile, slo, state=state)
+    assert outcome.require().claims[0].value == 0.0
+    assert report.ok, report.violations
+    assert report.claims[0].word is Word.PROVED
+
+
 def tree(plan: Document) -> Document:
     found: Document = plan["solves"][0]["proof"]["tree"]
     return found

@@ -66,6 +66,9 @@ def export_folder(
         )
         if len(plan.periods) > 1:
             notes.append("a HorizontalPodAutoscaler keeps one pod of a group also in hours in which the plan has none")
+    if made.keys is not None:
+        held = ", ".join(made.keys["data"])
+        notes.append(f"make the Secret {made.keys['metadata']['name']} with {held}; secrets are not written to files")
     lines = [json.dumps(one, indent=1, allow_nan=False) for one in objects]
     index = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": settings.namespace,
