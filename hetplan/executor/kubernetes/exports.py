@@ -83,7 +83,7 @@ def export_folder(
 
 def _version(written: str) -> tuple[int, int]:
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", written)
-    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    number: tuple[int, int] = (int(found[1]), int(found[2])) if found else (0, 0)
     if number < _OLDEST:
         raise InputError.one(
             file="--kubernetes", value=written, why="the objects are of Kubernetes 1.25 and newer",
