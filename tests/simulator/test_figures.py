@@ -197,7 +197,7 @@ def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_n
 
 def test_a_percentile_of_too_few_long_queues_is_only_known_not_to_be_lower(queues: Any) -> None:
     strict = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.9)
-    how: dict[str, Any] = {"noise": "exponential", "slo_percentiles": (50.0, 99.0, 99.9)}
+    how: dict[str, Any] = {"noise": "exponential", "percentiles": (50.0, 99.0, 99.9)}
     report = simulate_system(queues.system(1), [strict], duration_s=2000.0, **how)
     found = report.apps["ask"].percentiles_ms
     assert found[99.9].high == math.inf
