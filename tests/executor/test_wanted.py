@@ -162,3 +162,22 @@ def test_a_host_of_no_target_and_swapped_ports_are_told() -> None:
         read_hosts({**base, "hosts": {"box": {"target": "there", "hardware": "cpu", "machines": 1}}})
     with pytest.raises(InputError, match=r"first, last"):
         read_hosts({**base, "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1, "ports": [9, 2]}}})
+
+
+@pytest.mark.parametrize("question", ["llm", "fleet"])
+def test_an_engine_that_makes_text_has_its_law_also_in_a_plan_of_several_questions(
+    tmp_path: Path, question: str
+) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples" / "llm"
+    hosts = make_hosts(
+        tmp_path,
+        hosts={"box": {"target": "here", "hardware": ["a100"], "machines": 1}},
+        profiles=[str(examples / "profile.json")],
+        models=[{"kind": "openai", "url": "http://127.0.0.1:9"}],
+    )
+    worker = make_worker("w", hardware="a100", variant="llama-8b", app="chat")
+    asked = wanted(make_plan(worker, question=question), hosts)
+    (unit,) = asked.units.values()
+    assert unit.loads[0].tokens is not None
+    assert unit.loads[0].expected is None
+    assert asked.apps["chat"]["slo_ms"] is None
