@@ -46,7 +46,7 @@ def report(load: float, *, seed: int, seeds: int, top: float) -> dict[str, Any]:
     demand = AppDemand("ask", 0, 1000.0 * load / SERVICE_MS, Arrivals(), SLO_MS, top)
     started = time.process_time()
     found = simulate_system(
-        system, [demand], seeds=seeds, seed=seed, noise="exponential", threads=1, slo_percentiles=PERCENTILES
+        system, [demand], seeds=seeds, seed=seed, noise="exponential", threads=1, percentiles=PERCENTILES
     )
     figures = found.apps["ask"]
     estimates = {"mean": figures.figures["mean_ms"], "late": figures.figures["violations"]}

@@ -235,8 +235,15 @@ def variants(seed: int) -> Instance:
 
 
 def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
-    """The fluid plans of other loads, one application's at a time: each rents a little more or less for it."""
-    del plan
+    """What is left of the plan without one or two of its instances; then the fluid plans of other loads.
+
+    Those are of one application's load at a time: each rents a little more or less for it.
+    """
+    if plan is not None:
+        fewer = list(_without_one(instance, plan))
+        yield from fewer
+        for one in fewer:
+            yield from _without_one(instance, one)
     scale = dict.fromkeys(instance.slo["apps"], 1.0)
 
     def made() -> Plan | None:
@@ -258,6 +265,33 @@ def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
                 yield less
 
 
+def _without_one(instance: Instance, plan: Plan) -> Iterator[Plan]:
+    """The plan without one instance of a group; without the group where that was its only one, if others serve too."""
+    cost = next(one for one in plan.promises if one.quantity == "cost_per_hour")
+    for worker in plan.workers:
+        if not worker.loads:
+            continue
+        names = {load.id for load in worker.loads}
+        routing = plan.routing
+        if worker.count > 1:
+            left = worker.model_copy(update={"count": worker.count - 1})
+            workers = tuple(left if one.id == worker.id else one for one in plan.workers)
+        else:
+            workers = tuple(one for one in plan.workers if one.id != worker.id)
+            others = [[(to, share) for to, share in route.to.items() if to not in names]
+                      for routes in plan.routing.values() for route in routes]  # fmt: skip
+            if not all(sum(share for _, share in to) > 0 for to in others):
+                continue
+            spread = iter({name: share / sum(part for _, part in to) for name, share in to} for to in others)
+            routing = {app: tuple(route.model_copy(update={"to": next(spread)}) for route in routes)
+                       for app, routes in plan.routing.items()}  # fmt: skip
+        runs = [instance.profile["variants"][load.variant]["runs"][0] for load in worker.loads]
+        saved = sum(load.instances * float(run["price_per_hour"]) for load, run in zip(worker.loads, runs, strict=True))
+        cheaper = cost.model_copy(update={"value": cost.value - saved})
+        promises = tuple(cheaper if one is cost else one for one in plan.promises)
+        yield plan.model_copy(update={"workers": workers, "routing": routing, "promises": promises, "actions": ()})
+
+
 # --- policies --------------------------------------------------------------------------------------------------------
 
 
@@ -273,8 +307,10 @@ def policy(seed: int) -> Instance:
         models[f"m{number}"] = (round(0.5 + 0.12 * number + rng.uniform(0, 0.03), 4), table)
     deadline = models["m0"][1][0] * (1.2 + 3.8 * rng.random() ** 2)
     shape = rng.choice([1.0, 1.0, 0.5]) if workers >= 2 else 1.0
+    bursts = rng.random() < 0.3
     rate = workers * 1000.0 / models["m0"][1][0] * rng.uniform(0.2, 0.75)
     arrivals: Json = {"process": "poisson"} if shape == 1.0 else {"process": "gamma", "shape": shape}
+    arrivals = dict(BURSTY[1]) if bursts else arrivals
     return Instance(
         f"policy {seed}",
         {

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.crowding import crowding
-from benchmarks.reality_cases import ONNX, Case, hops, onnx, pipelines, policies, pools
+from benchmarks.reality_cases import CHAIN, ONNX, Case, chain, hops, onnx, pipelines, policies, pools
 from benchmarks.reality_cells import ORDER, REAL, Cell, RealCell, heading, told, write_page
 from benchmarks.reality_replay import Replay
 from benchmarks.stalls import StallWatch
@@ -98,9 +98,17 @@ class Workplace:
                 asked = {name: {**app, "demand": {**app["demand"], "rate_qps": rate_qps}} for name, app in apps.items()}
                 self._write("load.json", {**case.slo, "apps": asked})
                 files = ("plan.json", "profile.json", "load.json")
-                how = ("--arrivals", arrivals, "--duration", f"{self.seconds:g}", "--simulations", str(RUNS))
+                how = (
+                    "--arrivals",
+                    arrivals,
+                    "--duration",
+                    f"{self.seconds:g}",
+                    "--simulations",
+                    str(RUNS),
+                    *case.load,
+                )
                 with StallWatch() as watch:
-                    sent = self.hetplan("load", *files, "--endpoint", endpoint, *how, allow=(0, 6), watch=watch)
+                    sent = self.hetplan("load", *files, "--endpoint", endpoint, *how, allow=(0, 6, 9), watch=watch)
                 report = sent["report"]
                 yield _cell(case, load, report, watch)
         finally:
@@ -165,27 +173,20 @@ class Workplace:
         table = {key: value for key, value in found["tables"][f"{name}-cpu-1"].items() if key != "source"}
         return {**case.profile, "tables": {**case.profile["tables"], f"{name}-cpu-1": table}}
 
-    def onnx_profile(self) -> dict[str, Any]:
-        """The example's models, profiled here."""
+    def onnx_profile(self, names: Sequence[str] = ONNX, *, through: str = "nothing") -> dict[str, Any]:
+        """The example's models, profiled here: alone, or through a router, as `hetplan profile` does by default."""
         sys.path.insert(0, str(ROOT / "examples" / "end-to-end"))
         models = import_module("models")
         if not (self.folder / "labelled.npz").exists():
             models.write_models(self.folder, fit_to=300, labelled=200)
         core = max(os.sched_getaffinity(0))  # that on which a worker with a core of its own will serve
         lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "provides = {mem_gib = 4}", f"cores = [{core}]"]
-        lines += [
-            "[repeats]",
-            "pause_ms = 2",
-            'through = "nothing"',
-            "[metrics.top1]",
-            'kind = "bernoulli"',
-            "[tasks.see]",
-            'metric = "top1"',
-        ]
-        for name in ONNX:
+        lines += ["[repeats]", f'through = "{through}"', *(["pause_ms = 2"] if through == "nothing" else [])]
+        lines += ["[metrics.top1]", 'kind = "bernoulli"', "[tasks.see]", 'metric = "top1"']
+        for name in names:
             lines += [f"[variants.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
         (self.folder / "measure.toml").write_text("\n".join(lines))
-        self.hetplan("profile", "measure.toml", "-o", "onnx.json")
+        self.hetplan("profile", "measure.toml", "-o", "onnx.json", "--fresh", "--force")
         profile: dict[str, Any] = json.loads((self.folder / "onnx.json").read_text())
         return profile | {"offers": {"cpu-1-od": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}
 
@@ -239,8 +240,16 @@ def _cell(case: Case, load: str, report: dict[str, Any], watch: StallWatch) -> C
     return Cell(
         case.models, case.rule, load, app["requests"], p99_ms, (max(p99_ms[0] - half, 0.0), p99_ms[0] + half),
         pair("response_ms", 50.0), pair("violations"), pair("accuracy"), app["late_sender_ms"]["p99"],
-        watch,
+        watch, quality_known=not _holds_both(found.get(("accuracy", None))),
     )  # fmt: skip
+
+
+def _holds_both(line: dict[str, Any] | None) -> bool:
+    """Whether the simulated value lies in the interval of a measured one."""
+    if line is None:
+        return False
+    low, high = line["measured"]["interval"]
+    return low is not None and low <= line["simulated"]["value"] <= high
 
 
 def _mean_ms(case: Case) -> float:
@@ -318,17 +327,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hetplan-") as name:
         place = Workplace((asked.folder or Path(name)).resolve(), asked.seconds)
         wanted_sets = asked.only or ORDER
-        hop_ms = calibrated(Workplace(place.folder, 5.0)) if set(wanted_sets) - set(REAL) else {}
+        hop_ms = calibrated(Workplace(place.folder, 5.0)) if set(wanted_sets) - {"chain", *REAL} else {}
         calibration = _told_hops(hop_ms) if hop_ms else ""
         sets: dict[str, Callable[[], Iterator[Case]]] = {
             "pool": pools,
             "pipeline": pipelines,
             "policy": policies,
+            "chain": lambda: chain(place.onnx_profile(CHAIN, through="router")),
             "onnx": lambda: onnx(place.onnx_profile()),
             "onnx-shared": lambda: onnx(place.onnx_profile(), shared=True),
         }
         wanted = [case for kind in wanted_sets for case in sets[kind]()]
-        if any(case.kind == "onnx" for case in wanted):
+        if any(case.models in REAL for case in wanted):
             crowded = {name: crowding(place.folder / f"{name}.onnx") for name in ONNX}
             listed = ", ".join(f"{times:.2f} times ({name})" for name, times in crowded.items())
             calibration += f" A model takes longer while the other core runs it too: {listed}."
@@ -340,7 +350,8 @@ def main() -> None:
                 print("", head, sep="\n", flush=True)
             try:
                 real = case.models in REAL
-                found = place.real_cells_of(case, asked.plant) if real else place.cells_of(case, hop_ms[case.way])
+                hop = case.hop_ms if case.hop_ms is not None else hop_ms.get(case.way, 0.0)
+                found = place.real_cells_of(case, asked.plant) if real else place.cells_of(case, hop)
                 for cell in found:
                     cells.append(cell)
                     print(cell.row(), flush=True)

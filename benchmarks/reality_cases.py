@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ONNX", "Case", "hops", "onnx", "pipelines", "policies", "pools"]
+__all__ = ["CHAIN", "ONNX", "Case", "chain", "hops", "onnx", "pipelines", "policies", "pools"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Case:
     """What hosts.toml says of the machines."""
     other_cores: Sequence[int] = ()
     """Where router and sender run, if not everywhere."""
+    hop_ms: float | None = None
+    """What a query spends outside the router, where the profile says it."""
+    load: Sequence[str] = ()
+    """More words for `hetplan load`."""
 
 
 def table(batches: Sequence[int], mean: Sequence[float], *, spread: float = 0.08) -> dict[str, Any]:
@@ -200,4 +204,29 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
         yield Case(
             models, f"fcfs, {name}", profile, slo, ("--question", "pool"), loads, kind="onnx", dispatch="fcfs",
             way="router", hosts=hosts, other_cores=others,
+        )  # fmt: skip
+
+
+CHAIN = ("small", "medium", "large")
+"""The models that go the documented way, from `hetplan profile` to `hetplan load`."""
+
+
+def chain(profile: dict[str, Any]) -> Iterator[Case]:
+    """Real models as the pages say: measured through a router, planned, applied, and sent labelled inputs."""
+    core = max(os.sched_getaffinity(0))
+    for name in CHAIN:
+        mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
+        (cell,) = profile["extensions"][f"measured.{name}"]["cpu-1"]["cells"]
+        app = {
+            "runs": {"variants": [name]},
+            "latency": [{"percentile": 99, "max_ms": float(f"{8 * mean_ms:.3g}")}],
+            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+        }
+        limits = {"cost_per_hour": "1", "instances": {"cpu-1": [1, 1]}}
+        slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"see": app}}
+        loads = tuple((f"{share:.0%} of its core", share * 1000.0 / mean_ms, "poisson") for share in (0.15, 0.3, 0.45))
+        yield Case(
+            "chain", f"matching, {name}", profile, slo, ("--question", "pool"), loads, kind="onnx", way="router",
+            hosts=f"machines = 1\ncores = [{core}]\ncores_per_worker = 1", hop_ms=cell["beside_ms"],
+            load=("--labelled", "labelled.npz"),
         )  # fmt: skip

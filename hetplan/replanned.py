@@ -184,7 +184,7 @@ def _played(plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: M
     asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
     control = follow(recipes.system_for, foresight, [one.app for one in demands])
     report = simulate_system(
-        first, demands, control=control, slo_percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked), **how
+        first, demands, control=control, percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked), **how
     )
     lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, report)
     return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)

@@ -23,7 +23,7 @@ other. So the time and cost of every setting follow from few measurements, and o
 ({'documents': 2, 'model': 'large'}, 0.002)
 
 With a file as its journal, a search that was killed goes on with the same proposals: they follow from the seed and from
-what was told, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
+what was reported, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Result:
 
 
 class Search:
-    """Ask for settings, tell what measuring them gave. Several may be asked for before one is told.
+    """Ask for settings, tell what measuring them gave. Several may be asked for before one is reported.
 
     Before anything complies, what is likely to comply is asked for; then what is expected to better the goal most.
     """
@@ -197,7 +197,7 @@ class Search:
             self._form.configurations, np.array(self._form.ordered, dtype=bool).tolist(), expected=LOG_SPREAD
         )
         self._prices = np.array([step.price_per_s for step in space.operators])
-        self._told: dict[int, Result] = {}
+        self._reported: dict[int, Result] = {}
         self._asked: set[int] = set()
         steps = [[step.name, list(step.reads), list(step.after)] for step in space.operators]
         of = digest({"knobs": {knob: list(levels) for knob, levels in space.knobs.items()}, "steps": steps})
@@ -214,7 +214,7 @@ class Search:
     def ask(self) -> Trial:
         """The next setting to measure; `HetplanError` where every one was asked for."""
         open_ = np.ones(self.space.size, dtype=bool)
-        open_[[*self._told, *self._asked]] = False
+        open_[[*self._reported, *self._asked]] = False
         if not open_.any():
             raise HetplanError("every setting of the space was asked for")
         number = (
@@ -224,22 +224,22 @@ class Search:
         return Trial(number, self.space.setting(number))
 
     def knows(self, knobs: Mapping[str, Any]) -> bool:
-        """Whether this setting was told."""
-        return self.space.number(knobs) in self._told
+        """Whether this setting was reported."""
+        return self.space.number(knobs) in self._reported
 
     def hold(self, settings: Iterable[Mapping[str, Any]]) -> None:
         """Count settings as asked for, which somebody measures already."""
         self._asked |= {self.space.number({knob: one[knob] for knob in self.space.knobs}) for one in settings}
 
     def forget(self) -> None:
-        """Count nothing as asked for that was not told: whoever asked for it is gone."""
+        """Count nothing as asked for that was not reported: whoever asked for it is gone."""
         self._asked.clear()
 
     def tell(
         self, trial: Trial | Mapping[str, Any], quality: float, seconds: Mapping[str, float] | float, *,
         error: float = 0.0, cost: float | None = None, latency_s: float | None = None,
     ) -> Result:  # fmt: skip
-        """What measuring gave: seconds by step (or of the only one). Settings that nobody asked for may be told too.
+        """What measuring gave: seconds by step (or of the only one); also of settings that nobody asked for.
 
         `latency_s` is what is compared with the limit (a percentile, say), by default the longest way through the
         steps; `cost` by default what the steps' seconds cost.
@@ -269,12 +269,12 @@ class Search:
 
     def best(self) -> Result | None:
         """The result that keeps the limits and has the best goal; None where none does."""
-        complying = [result for result in self._told.values() if self.wish.complies(result)]
+        complying = [result for result in self._reported.values() if self.wish.complies(result)]
         return min(complying, key=self._goal, default=None)
 
     def front(self) -> list[Result]:
         """The results that no other beats in quality, cost and latency together, the cheapest first."""
-        known = [result for result in self._told.values() if not result.failed]
+        known = [result for result in self._reported.values() if not result.failed]
         rows = np.array([(-one.quality, one.cost, one.latency_s) for one in known]).reshape(-1, 3)
         kept = [
             one for one, row in zip(known, rows, strict=True)
@@ -284,23 +284,23 @@ class Search:
 
     @property
     def journal(self) -> tuple[Result, ...]:
-        """All that was told, in its order."""
-        return tuple(self._told.values())
+        """All that was reported, in its order."""
+        return tuple(self._reported.values())
 
     def close(self) -> None:
-        """Let others have the journal's file; what was told is on disk already."""
+        """Let others have the journal's file; what was reported is on disk already."""
         self._file.close()
 
     def _take(self, result: Result) -> Result:
-        if self.space.number(result.knobs) in self._told:
-            _refuse("knobs", result.knobs, "this setting was told already", "Tell each setting once.")
+        if self.space.number(result.knobs) in self._reported:
+            _refuse("knobs", result.knobs, "this setting was reported already", "Tell each setting once.")
         self._file.append(vars(result), sync=True)
         self._learn(result)
         return result
 
     def _learn(self, result: Result) -> None:
         number = self.space.number(result.knobs)
-        self._told[number] = result
+        self._reported[number] = result
         self._asked.discard(number)
         if result.failed:
             return
@@ -322,7 +322,7 @@ class Search:
         """The middle of the space; then any."""
         far = np.abs(self._form.configurations - (np.array(self._form.levels) - 1) / 2).sum(axis=1)
         middle = int(np.argmin(far))
-        rng = np.random.default_rng([self.seed, len(self._told), len(self._asked)])
+        rng = np.random.default_rng([self.seed, len(self._reported), len(self._asked)])
         return middle if open_[middle] else int(rng.choice(np.flatnonzero(open_)))
 
     def _scores(self) -> Vector:
@@ -351,8 +351,8 @@ class Search:
         return np.asarray(likely * gain + LEAST * likely)
 
     def _cost(self, seconds: Vector, spread: Vector) -> tuple[Vector, Vector]:
-        """What settings cost: by the seconds of steps where these are priced, else by what was told."""
-        if self._prices.any() and all(self._priced(one) for one in self._told.values()):
+        """What settings cost: by the seconds of steps where these are priced, else by what was reported."""
+        if self._prices.any() and all(self._priced(one) for one in self._reported.values()):
             cost = seconds @ self._prices
             return cost, np.sqrt(((seconds * spread * self._prices) ** 2).sum(axis=1)) + COST_SPREAD * cost
         mean, sd = self._costs.posterior()

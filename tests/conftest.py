@@ -25,6 +25,10 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+# Containers often keep Python from writing bytecode. Here many processes start the same package: it is compiled once.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
 
 

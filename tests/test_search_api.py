@@ -129,7 +129,7 @@ def test_several_may_be_asked_for_at_once_and_failed_ones_are_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "told", "named"),
+    ("knobs", "given", "named"),
     [
         ({"documents": 3, "ranker": "none", "model": "tiny"}, {}, "documents"),
         ({"documents": 1, "ranker": "none", "model": "tiny"}, {"quality": float("nan")}, "quality"),
@@ -137,8 +137,8 @@ def test_several_may_be_asked_for_at_once_and_failed_ones_are_left() -> None:
         ({"documents": 1, "ranker": "none", "model": "tiny"}, {"cost": -1.0}, "cost"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(knobs: dict, told: dict, named: str) -> None:
-    said = {"quality": 0.5, "seconds": {"rank": 0.1, "answer": 0.1}, **told}
+def test_what_makes_no_sense_is_refused_by_name(knobs: dict, given: dict, named: str) -> None:
+    said = {"quality": 0.5, "seconds": {"rank": 0.1, "answer": 0.1}, **given}
     with pytest.raises(InputError, match=named):
         Search(space()).tell(knobs, **said)
 

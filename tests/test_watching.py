@@ -145,7 +145,7 @@ def test_no_plan_keeps_what_runs_and_tries_again_more_rarely() -> None:
     assert len(kept) < 12
 
 
-def test_a_failed_apply_is_told_and_tried_again() -> None:
+def test_a_failed_apply_is_reported_and_tried_again() -> None:
     world = World(rate=lambda now: 40.0 if now < 100 else 80.0, broken_apply=lambda now: 100 < now < 400)
     world.run()
     assert "host m2 does not answer" in world.events("kept")[0].text
@@ -219,7 +219,7 @@ def test_once_ends_with_the_code_of_what_failed() -> None:
     assert broken.run(once=True).code == Exit.APPLY_FAILED
 
 
-def test_demand_left_unserved_is_told() -> None:
+def test_demand_left_unserved_is_reported() -> None:
     plan = plan_of(4, 40.0).model_copy(update={"unserved": (Unserved(app="a", rate_qps=7.0, why="no stock"),)})
     world = World(rate=lambda _now: 40.0)
     world.run(make=lambda **_: made(plan), once=True)

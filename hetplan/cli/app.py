@@ -129,6 +129,15 @@ _COMMANDS = (
         "Hosts",
         ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
     ),
+    _Command(
+        "manifests",
+        "manifests:manifests",
+        "Hosts",
+        (
+            "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 -o deploy",
+            "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 --scaling keda -o deploy",
+        ),
+    ),
     _Command("keys", "keys:keys", "Hosts", ("hetplan keys --hosts hosts.toml",)),
     _Command("down", "hosts:down", "Hosts", ("hetplan down --hosts hosts.toml --yes",)),
     _Command(

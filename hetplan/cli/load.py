@@ -140,6 +140,7 @@ def load(
             simulated = _simulate(out, tried, inputs, how | {"arrivals": arrivals, "trace": recorded})
         scored = labelled is not None
         report = _report(tried, inputs, demands, sent, simulated, duration, tolerance / 100.0, scored=scored)
+        report = asking.named(report)
         _show(out, report, simulated)
         if learn is not None:
             asking.learn(out, tried, inputs, sent, f"of the workers of {endpoint}, {duration:g} s")
@@ -275,6 +276,18 @@ class _Asking:
 
         folder, scorer = self.wanted.labelled.parent, self.wanted.scorer
         return [scored(one, labels, scorer, folder) for one, labels in zip(sent, self.labels, strict=True)]
+
+    def named(self, report: LoadReport) -> LoadReport:
+        """The report with the payload that each application was sent."""
+        from dataclasses import replace
+
+        apps = dict(report.apps)
+        for target in self.targets:
+            sizes = [len(target.bodies[kind]) for kind in target.kinds.tolist()]
+            if sizes and target.app in apps:
+                payload_bytes = float(f"{sum(sizes) / len(sizes):.6g}")
+                apps[target.app] = replace(apps[target.app], payload_bytes=payload_bytes)
+        return replace(report, apps=apps)
 
     def learn(self, out: Output, plan: Plan, inputs: Inputs, sent: Sequence[Sent], note: str) -> None:
         """Write the new profile."""
@@ -451,7 +464,17 @@ def show_load(report: LoadReport, page: Page) -> None:
     )
     page.heading("The sender")
     page.table(
-        ("app", "requests", "warm-up", "sent per second", "late p50 ms", "late p99 ms", "connections", "replies"),
+        (
+            "app",
+            "requests",
+            "warm-up",
+            "sent per second",
+            "late p50 ms",
+            "late p99 ms",
+            "connections",
+            "bytes each",
+            "replies",
+        ),
         [
             (
                 app.app,
@@ -461,11 +484,12 @@ def show_load(report: LoadReport, page: Page) -> None:
                 number(app.late_sender_ms[0]),
                 number(app.late_sender_ms[1]),
                 app.connections,
+                number(app.payload_bytes),
                 ", ".join(f"{count} x {status}" for status, count in app.statuses.items()),
             )
             for app in report.apps.values()
         ],
-        right=("requests", "warm-up", "sent per second", "late p50 ms", "late p99 ms", "connections"),
+        right=("requests", "warm-up", "sent per second", "late p50 ms", "late p99 ms", "connections", "bytes each"),
     )
 
 

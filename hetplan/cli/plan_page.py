@@ -97,6 +97,10 @@ def _routing(plan: Plan, page: Page) -> None:
             to = ", ".join(f"{names.get(load, load)} {share:.1%}" for load, share in route.to.items())
             after = ", ".join(f"after {node}: {outcome}" for node, outcome in (route.after or {}).items())
             rows.append((app, " ".join(filter(None, [step, after, which])) or "all", to))
+    for app, rule in plan.dispatch.items():
+        routed = {route.node for route in plan.routing.get(app, ())}
+        placed: dict[str, str] = getattr(rule, "placement", {})
+        rows += [(app, node, f"calls of {place}") for node, place in placed.items() if node not in routed]
     if rows:
         page.heading("Where queries go")
         page.table(("app", "queries", "to"), rows[:MOST_ROUTES])

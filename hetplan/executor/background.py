@@ -67,7 +67,7 @@ class Background:
 
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
-        if plan.question == "llm":
+        if self._makes_text(plan, load, hardware):
             return None
         if self.inputs is not None and is_operator(plan, load.app):
             return _law_of_samples(operators_of(plan, self.inputs)[load.id])
@@ -80,9 +80,17 @@ class Background:
                 return law_data(plan.tables[found], at=self.settings(load, hardware))
         return None
 
+    def _makes_text(self, plan: Plan, load: Load, hardware: str) -> bool:
+        """Whether a load is an engine that makes text; a plan of several questions says so by its profile's runs."""
+        if plan.question != "fleet":
+            return plan.question == "llm"
+        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+            return False
+        return run_of(self.profile, load, hardware).engine is not None
+
     def engine(self, plan: Plan, load: Load, hardware: str) -> Engine | None:
         """The engine of a load that makes text; InputError where the profile that says its law is not named."""
-        if plan.question != "llm":
+        if not self._makes_text(plan, load, hardware):
             return None
         if self.profile is None or not runs_on(self.profile, load.variant, hardware):
             raise InputError.one(
@@ -167,8 +175,10 @@ class Background:
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         known = pipeline_of(self.profile, wanted) is not None
         stages = stages_of(self.profile, wanted) if known else stages_by_routes(plan, app)
+        own = ((worker, load) for worker in plan.workers for load in worker.loads if load.app == app)
+        text = plan.question == "llm" or any(self._makes_text(plan, load, worker.hardware) for worker, load in own)
         return {
-            "slo_ms": None if plan.question == "llm" else target.max_ms if target is not None else stated,
+            "slo_ms": None if text else target.max_ms if target is not None else stated,
             "late": late_of(dispatch, wanted),
             "balancing": balancing_of(dispatch, wanted),
             "combine": combine_of(self.profile, wanted).name.lower(),

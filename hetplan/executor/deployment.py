@@ -32,7 +32,7 @@ from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.routing_table import routing_table
-from hetplan.executor.secrets import GUARDED, ciphered, is_loopback, token_of, unguarded
+from hetplan.executor.secrets import GUARDED, IN_PODS, ciphered, is_loopback, token_of, unguarded
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
 from hetplan.executor.target import (
     ApplyFailed,
@@ -185,8 +185,9 @@ class Deployment:
 
     @property
     def _scheme(self) -> str:
-        there = self.hosts.targets[self.hosts.router_target].kind in GUARDED
-        return "https" if there and self.hosts.security.tls and not is_loopback(self.hosts.router.bind) else "http"
+        kind = self.hosts.targets[self.hosts.router_target].kind
+        seen = kind == IN_PODS or (kind in GUARDED and not is_loopback(self.hosts.router.bind))
+        return "https" if self.hosts.security.tls and seen else "http"
 
     def state(self, *, over_s: float = 1.0) -> State:
         """What runs, and what was observed of it during `over_s` seconds; the shape that `solve --state` reads."""

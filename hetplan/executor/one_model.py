@@ -88,12 +88,12 @@ class ServedModel:
             ready, _, _ = select.select([report], [], [], max(self._until - time.monotonic(), 0.0))
             line = report.readline() if ready else b""
         if not line:
-            said = (self._folder / f"{what}.log").read_text(errors="replace").strip().splitlines()
-            raise OSError(f"the {what} does not start: {said[-1] if said else 'it does not answer'}")
-        told = json.loads(line)
-        if "failed" in told:
-            raise OSError(f"the {what} does not start: {told['failed']}")
-        return int(told["port"])
+            log_lines = (self._folder / f"{what}.log").read_text(errors="replace").strip().splitlines()
+            raise OSError(f"the {what} does not start: {log_lines[-1] if log_lines else 'it does not answer'}")
+        said: dict[str, Any] = json.loads(line)
+        if "failed" in said:
+            raise OSError(f"the {what} does not start: {said['failed']}")
+        return int(said["port"])
 
     def close(self) -> None:
         """End both, and remove their folder."""

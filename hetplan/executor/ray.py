@@ -18,6 +18,7 @@ from pydantic import Field
 
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kubernetes.groups import dns_name
+from hetplan.executor.secrets import TOKEN_FILE, token_of
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Id, Key, Model, Named, NonNegative, Positive
@@ -51,6 +52,9 @@ class RaySettings(Model):
     proxy: str = Field(default="http://127.0.0.1:8000", pattern=r"^https?://[^\s/]+/?$")
     hardware: Named[RayWorker] = Field(default_factory=dict)
     runtime_env: dict[str, Any] = Field(default_factory=dict)
+    token_file: str | None = Field(
+        default=None, description="on every node: the token that [security] names here (on Kubernetes a mounted Secret)"
+    )
 
     def worker(self, hardware: Id) -> RayWorker:
         """What a worker of this hardware needs."""
@@ -89,7 +93,10 @@ class RayConfig:
                 }
             ],
         }
-        return {**made, "runtime_env": dict(self.settings.runtime_env)} if self.settings.runtime_env else made
+        runtime = dict(self.settings.runtime_env)
+        if self.settings.token_file is not None:
+            runtime["env_vars"] = {**runtime.get("env_vars", {}), TOKEN_FILE: self.settings.token_file}
+        return {**made, "runtime_env": runtime} if runtime else made
 
     def needs(self, unit: Unit) -> Json:
         """What a worker needs of its node: the shares of its loads where they name some, else the hardware's."""
@@ -255,7 +262,7 @@ class Ray:
         if seen.endpoint is None:
             return UnitHealth(False, why=seen.why or "its replica is not there yet")
         try:
-            said = self._ask(f"http://{seen.endpoint.address}:{seen.endpoint.port}/metrics")
+            said = self._ask(f"http://{seen.endpoint.address}:{seen.endpoint.port}/metrics", token=token_of(self.hosts))
         except TargetFailed as error:
             return UnitHealth(False, why=error.cause)
         return UnitHealth(True, loads=said.get("loads", {}))
@@ -279,8 +286,10 @@ class Ray:
     def _put(self, config: Json) -> None:
         self._ask(f"{self.settings.dashboard.rstrip('/')}{_APPLICATIONS}", given=config)
 
-    def _ask(self, url: str, *, given: Json | None = None) -> Any:
+    def _ask(self, url: str, *, given: Json | None = None, token: str | None = None) -> Any:
         request = urllib.request.Request(url, method="GET" if given is None else "PUT")
+        if token is not None:
+            request.add_header("authorization", f"Bearer {token}")
         if given is not None:
             request.data = json.dumps(given, allow_nan=False).encode()
             request.add_header("content-type", "application/json")
@@ -298,13 +307,13 @@ class Ray:
             raise TargetFailed(self.name, url, f"no JSON: {body[:80]!r}") from None
 
 
-def _told(running: Json, name: str) -> Json:
+def _said_of(running: Json, name: str) -> Json:
     found: Json = running["applications"].get(name) or {}
     return found
 
 
 def _status(running: Json, name: str) -> str:
-    return str(_told(running, name).get("status", ""))
+    return str(_said_of(running, name).get("status", ""))
 
 
 def _troubles(running: Json, names: Iterable[str]) -> str:
@@ -312,10 +321,10 @@ def _troubles(running: Json, names: Iterable[str]) -> str:
     homeless: list[str] = []
     said: dict[str, None] = {}
     for name in names:
-        worker: Json = (_told(running, name).get("deployments") or {}).get(WORKER) or {}
+        worker: Json = (_said_of(running, name).get("deployments") or {}).get(WORKER) or {}
         waiting = [one for one in worker.get("replicas", ()) if one.get("state") == "STARTING"]
         homeless += [f"{name}#{one.get('replica_id')}" for one in waiting if not one.get("node_id")]
-        for one in (worker, _told(running, name)):
+        for one in (worker, _said_of(running, name)):
             if one.get("message") and one.get("status") not in ("RUNNING", "HEALTHY"):
                 said[" ".join(str(one["message"]).split())[:500]] = None
     placed = [f"no node yet for {', '.join(sorted(homeless))}"] if homeless else []

@@ -19,6 +19,7 @@ from hetplan.executor.units import Unit
 
 __all__ = [
     "GUARDED",
+    "IN_PODS",
     "TOKEN",
     "TOKEN_FILE",
     "ciphered",
@@ -34,7 +35,10 @@ __all__ = [
 TOKEN, TOKEN_FILE = "HETPLAN_TOKEN", "HETPLAN_TOKEN_FILE"
 _LEAST = 16
 GUARDED = frozenset({"local", "ssh"})
-"""The kinds of targets whose listeners ask for the token, and speak TLS."""
+"""The kinds of targets whose listeners ask for the token, and speak TLS, where other machines reach them."""
+
+IN_PODS = "kubernetes"
+"""The kind of target whose listeners do so always, where hosts.toml names a token or keys: they come as a Secret."""
 
 
 def is_loopback(bind: str) -> bool:
@@ -109,7 +113,7 @@ def ciphered(hosts: HostsFile) -> frozenset[str]:
     return frozenset(
         name
         for name, host in hosts.hosts.items()
-        if hosts.targets[host.target].kind in GUARDED and not is_loopback(host.bind)
+        if (kind := hosts.targets[host.target].kind) == IN_PODS or (kind in GUARDED and not is_loopback(host.bind))
     )
 
 

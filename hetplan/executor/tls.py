@@ -15,13 +15,26 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
 
-__all__ = ["TLS", "client_context", "make_keys", "names_of", "own_folder", "server_context", "tls_folder"]
+__all__ = [
+    "TLS",
+    "WORKER_NAME",
+    "client_context",
+    "make_keys",
+    "names_of",
+    "own_folder",
+    "server_context",
+    "tls_folder",
+]
 
 TLS = "HETPLAN_TLS"
+WORKER_NAME = "worker.hetplan"
+"""The name under which workers in pods show their certificate."""
+
 _DAYS = 3650
 _NEEDED = ("ca.pem", "cert.pem", "key.pem")
 
@@ -56,11 +69,22 @@ def server_context(folder: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def client_context(folder: Path | None) -> ssl.SSLContext | None:
-    """Whom a client trusts: our authority alone, and only under the name that it asked for; None without keys."""
+class _OneName(ssl.SSLContext):
+    """Every listener is asked under one name, whatever its address: pods have a new one each time."""
+
+    def wrap_bio(self, *given: Any, **how: Any) -> ssl.SSLObject:
+        """As asyncio calls it for a new connection."""
+        return super().wrap_bio(*given, **{**how, "server_hostname": WORKER_NAME})
+
+
+def client_context(folder: Path | None, *, one_name: bool = False) -> ssl.SSLContext | None:
+    """Whom a client trusts: our authority alone, and only under the name that it asked for; None without keys.
+
+    With `one_name` that is `WORKER_NAME`.
+    """
     if folder is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = (_OneName if one_name else ssl.SSLContext)(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(folder / "ca.pem")
     return context
@@ -78,6 +102,9 @@ def names_of(hosts: HostsFile) -> tuple[str, ...]:
     for host in hosts.hosts.values():
         found += [host.bind, host.address or ""]
     found += [hosts.router.bind, hosts.router.address or ""]
+    for target in hosts.targets.values():
+        if target.kind == "kubernetes":
+            found += [WORKER_NAME, f"*.{target.settings.get('namespace', 'default')}.svc"]
     return tuple(dict.fromkeys(name for name in found if name not in ("", "0.0.0.0", "::")))
 
 

@@ -60,6 +60,7 @@ class Sample:
     input_bytes: float = 0.0
     again: int = 0
     again_why: str = ""
+    rounds: Mapping[str, int] = field(default_factory=dict)
 
 
 Evaluate = Callable[[Mapping[str, Any], int, int], Any]
@@ -158,7 +159,8 @@ class Guarded:
             if self.way(seconds.keys()) is None:
                 raise EvaluationFailed(f"no query runs {', '.join(seconds) or 'nothing'}, and no other operators")
         sizes = _per_operator(given.get("bytes", {}), "bytes", self.operators, needed=False)
-        return Sample(score, seconds, sizes, _not_below_0(_number(given.get("input_bytes", 0.0), "input_bytes")))
+        arrived = _not_below_0(_number(given.get("input_bytes", 0.0), "input_bytes"))
+        return Sample(score, seconds, sizes, arrived, rounds=_rounds(given.get("rounds") or {}, seconds))
 
 
 def _as_mapping(raw: Any) -> Mapping[str, Any]:
@@ -183,6 +185,19 @@ def _not_below_0(value: float) -> float:
     if value < 0:
         raise EvaluationFailed("input_bytes below 0")
     return value
+
+
+MOST_ROUNDS = 1000
+
+
+def _rounds(value: Any, ran: Mapping[str, float]) -> dict[str, int]:
+    """How often operators ran: whole numbers of those that ran."""
+    if not isinstance(value, Mapping) or not set(value) <= set(ran):
+        raise EvaluationFailed("rounds is no mapping of operators that ran to whole numbers")
+    found = {name: _number(times, f"rounds of {name}") for name, times in value.items()}
+    if any(times != int(times) or not 1 <= times <= MOST_ROUNDS for times in found.values()):
+        raise EvaluationFailed(f"rounds are whole numbers from 1 to {MOST_ROUNDS}")
+    return {name: int(times) for name, times in found.items()}
 
 
 def _per_operator(value: Any, name: str, operators: Sequence[str], *, needed: bool) -> dict[str, float]:

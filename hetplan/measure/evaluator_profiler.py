@@ -192,7 +192,8 @@ class _Seen(Seen):
                 *(batch["seconds"].get(name, math.nan) for name in names),
                 *(batch["bytes"][name] for name in names),
             )
-            self._rows += [(*costs, batch["input_bytes"])] * len(batch["scores"])
+            rounds = (batch.get("rounds", {}).get(name, float(name in batch["seconds"])) for name in names)
+            self._rows += [(*costs, *rounds, batch["input_bytes"])] * len(batch["scores"])
             self.again += batch.get("again", 0)
             self.again_why = self.again_why or batch.get("why", "")
         self.add(self._setup.drawn(begin, scores.size), scores, index)
@@ -201,7 +202,9 @@ class _Seen(Seen):
     def runs(self) -> Runs:
         """What each sample took."""
         rows, count = np.array(self._rows), len(self._setup.operators)
-        return Runs(rows[:, :count], rows[:, count : 2 * count], rows[:, -1])
+        once = Runs(rows[:, :count], rows[:, count : 2 * count], rows[:, -1])
+        often = rows[:, 2 * count : 3 * count]
+        return once if (often == once.often).all() else replace(once, rounds=often)
 
 
 @dataclass
@@ -290,6 +293,8 @@ class Profiler:
                                  "bytes": dict(sample.bytes), "input_bytes": sample.input_bytes}  # fmt: skip
         if which != begin:
             batch["index"] = which
+        if sample.rounds:
+            batch["rounds"] = dict(sample.rounds)
         if sample.again:
             batch |= {"again": sample.again, "why": sample.again_why}
         self.journal.add_samples(self.setup.app, knobs, batch)
@@ -321,7 +326,9 @@ class Profiler:
             gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
             self.gpu_s += gpu_s
         low, high = seen.interval()
-        constant = all(bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in))
+        constant = runs.rounds is None and all(
+            bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in)
+        )
         found = Measured(
             configuration=configuration, mean=latest.mean, se=latest.se, samples=n, verdict=verdict,
             passes=sign and not seen.stopped and (known or rule.undecided == "sign"), seconds=runs.each_time(),
@@ -357,6 +364,9 @@ class Profiler:
                     "bytes": dict(zip(self.setup.operators, found.runs.bytes_out.T.tolist(), strict=True)),
                     "input_bytes": found.runs.bytes_in.tolist(),
                 }
+                if found.runs.rounds is not None:
+                    often = found.runs.rounds.astype(int).T.tolist()
+                    line["runs"]["rounds"] = dict(zip(self.setup.operators, often, strict=True))
             else:
                 line["constant"] = True
         self.journal.add_plan(self.setup.app, knobs, line)

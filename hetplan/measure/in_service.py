@@ -209,10 +209,18 @@ def _judged(before: Mapping[str, Any], scores: np.ndarray, running: _Running) ->
     passes = rule.passes(seen.latest.mean)
     verdict = (Verdict.PASS if passes else Verdict.FAIL) if seen.latest.decided else Verdict.UNDECIDED
     kept = {key: value for key, value in before.items() if key in ("seconds", "bytes", "input_bytes")}
+    kept |= _ways(before.get("runs", {})) or {"constant": True}
     return {
         "verdict": str(verdict), "passes": passes, "samples": seen.n, "mean": seen.latest.mean, "se": seen.latest.se,
-        "gpu_s": 0.0, **kept, "interval": list(seen.interval()), "alike": seen.burst(seen.n), "constant": True,
+        "gpu_s": 0.0, **kept, "interval": list(seen.interval()), "alike": seen.burst(seen.n),
     }  # fmt: skip
+
+
+def _ways(runs: Mapping[str, Any]) -> dict[str, Any]:
+    """Which operators ran for each sample, and how often, as it was measured before; {} where all ran once."""
+    if "rounds" not in runs and all(each is not None for took in runs.get("seconds", {}).values() for each in took):
+        return {}
+    return {"runs": runs, "before": len(runs["input_bytes"])}
 
 
 def _batches(samples: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[str, list[dict[str, Any]], int]]:

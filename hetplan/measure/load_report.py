@@ -88,6 +88,9 @@ class AppMeasured:
     scored: bool = False
     """Whether answers were judged; otherwise what is said of quality is the profile's, by the variants that served."""
 
+    payload_bytes: float = 0.0
+    """The body of a request, on average."""
+
     @property
     def stated(self) -> tuple[str, ...]:
         """The figures that are not measured but made of the profile's numbers."""
@@ -105,6 +108,7 @@ class AppMeasured:
             "statuses": self.statuses,
             "late_sender_ms": {"p50": self.late_sender_ms[0], "p99": self.late_sender_ms[1]},
             "connections": self.connections,
+            "payload_bytes": self.payload_bytes,
         }
 
 

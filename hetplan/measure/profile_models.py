@@ -352,13 +352,13 @@ class HttpEndpoint(Subject):
 
     def read(self, raw: Any) -> Answer:
         """The size of the reply, the time that the server says, and what a JSON reply says of fan-out and score."""
-        body, told = raw
+        body, ms = raw
         content: Any = {}
         if body[:1] == b"{":
             with suppress(ValueError):
                 content = json.loads(body)
         return Answer(
-            ms=said_ms(told),
+            ms=said_ms(ms),
             bytes_out=float(len(body)),
             fanout=number_or_none(content, "fanout"),
             score=number_or_none(content, "score"),

@@ -18,7 +18,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
-from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS
+from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
@@ -162,10 +162,14 @@ def _claim(reported: Reported, ask: Asking, *, proved: bool = False) -> Claim:
         solve = record.id
         if value is None and certificate.value is not None:
             value = reported.scale * certificate.value + reported.shift
+        proof = certificate.certified_bound
+        shown = None if proof is None else reported.scale * proof + reported.shift
+        if bound is not None and shown is not None and abs(shown - bound) <= ROUNDING:
+            vouched = "certified"  # what the problem knows by itself is what was proved
         if bound is None and certificate.bound is not None:
             bound, vouched = reported.scale * certificate.bound + reported.shift, certificate.vouched.value
-            if proved and vouched != "certified" and certificate.certified_bound is not None:
-                bound, vouched = reported.scale * certificate.certified_bound + reported.shift, "certified"
+            if proved and vouched != "certified" and shown is not None:
+                bound, vouched = shown, "certified"
     if value is None:
         raise ValueError(f"the claim about {reported.about} has neither a value nor an answer to take one from")
     note = reported.note

@@ -14,10 +14,12 @@ from hetplan.profiles.state import Observed, State
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
 
-__all__ = ["COUNTERS", "next_state"]
+__all__ = ["COUNTERS", "USED", "next_state"]
 
 COUNTERS = "hetplan.counters"
 """Where a plan keeps, per load, the counters of its rules."""
+USED = "hetplan.used"
+"""Where a plan of variants keeps the share of its saturation that an instance is asked for, where it is not all."""
 
 
 def next_state(plan: Plan) -> State:

@@ -26,4 +26,17 @@ def bill_of(plan: Plan, inputs: Inputs) -> list[BillLine]:
         offer = offer_of(profile, worker) or worker.hardware
         each = None if price is None else price / NANO
         lines.append(BillLine(worker.id, worker.count, worker.hardware, offer, each, worker.period))
+    return [*lines, *_calls(plan, inputs)]
+
+
+def _calls(plan: Plan, inputs: Inputs) -> list[BillLine]:
+    """A line for the calls of each application: what the plan promises that they cost per query."""
+    lines = []
+    for promise in plan.promises:
+        if promise.quantity == "calls_per_query" and promise.app in inputs.slo.apps:
+            rate = inputs.slo.apps[promise.app].demand.rate_qps
+            each = 3600.0 * rate * promise.value if isinstance(rate, int | float) else None
+            placement = getattr(plan.dispatch.get(promise.app), "placement", {})
+            names = ", ".join(dict.fromkeys(place for place in placement.values() if place in inputs.profile.apis))
+            lines.append(BillLine(f"calls of {promise.app}", 1, names, names, each, plan.periods[0].id))
     return lines

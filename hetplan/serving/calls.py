@@ -56,9 +56,11 @@ def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
     each = 1000.0 * np.array([one or 0.0 for one in took])
     each = np.resize(each, max(1, samples_of(plan, inputs, app)))
     if api.failures > 0:
-        draws = np.random.default_rng(zlib.crc32(name.encode())).random(each.size)
-        failed = np.floor(np.log(np.maximum(draws, 1e-300)) / math.log(api.failures))
-        each = each + np.minimum(failed, api.retries) * api.retry_ms
+        often = np.resize(entry.get("runs", {}).get("rounds", {}).get(node, [1]), each.size)
+        random = np.random.default_rng(zlib.crc32(name.encode()))
+        for rounds in range(int(often.max())):
+            failed = np.floor(np.log(np.maximum(random.random(each.size), 1e-300)) / math.log(api.failures))
+            each = each + np.where(rounds < often, np.minimum(failed, api.retries) * api.retry_ms, 0.0)
     rate = demand.rate_qps if isinstance(demand.rate_qps, int | float) else 0.0
     servers = max(demand.streams or 1, math.ceil(4.0 * rate * float(each.mean()) / 1000.0) + 16)
     return Load(

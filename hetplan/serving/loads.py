@@ -117,7 +117,13 @@ def table_of(profile: Profile, variant: str, run: Run) -> Table:
 
 
 def _named_table(profile: Profile, run: Run) -> Table:
-    return profile.tables[run.latency or run.rate or ""]
+    name = run.latency or run.rate
+    if name is None:
+        raise InputError.one(
+            file="profile", path="$.variants", value=f"a run on {run.hardware}", why="a table of latencies or rates",
+            remedy="Measure the run, or plan it by question llm where it has an engine.",
+        )  # fmt: skip
+    return profile.tables[name]
 
 
 def _is_of_batch(table: Table, run: Run) -> bool:

@@ -81,10 +81,10 @@ def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:
     if node not in carry:
         return 1.0
     entry = measured_of(plan, inputs, app_id)
-    mean, answered, runs = float(entry["mean"]), 1.0, entry.get("runs", {}).get("seconds", {})
+    mean, answered, runs = float(entry["mean"]), 1.0, entry.get("runs", {})
     for name, call in called_by(plan, inputs, app_id).items():
-        share = sum(one is not None for one in runs[name]) / len(runs[name]) if runs.get(name) else 1.0
-        answered -= share * inputs.profile.apis[call.api].given_up
+        ran = runs.get("rounds", {}).get(name) or [one is not None for one in runs.get("seconds", {}).get(name, [1.0])]
+        answered -= sum(ran) / len(ran) * inputs.profile.apis[call.api].given_up
     answered = max(0.0, answered)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     low, high = metric.range if metric is not None else (0.0, 1.0)

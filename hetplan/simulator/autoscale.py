@@ -105,7 +105,7 @@ def autoscale(
     asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
     report = simulate_system(
         first, demands, seeds=seeds, seed=seed, duration_s=length_s, noise=noise, control=control, threads=threads,
-        on_event=on_event, cancel=cancel, slo_percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked),
+        on_event=on_event, cancel=cancel, percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked),
     )  # fmt: skip
     # What the first plan promises is no promise of those that follow it: the wishes are judged.
     online = replace(report, apps={name: report.apps[name] for name in series if name in report.apps})

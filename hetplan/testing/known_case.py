@@ -73,7 +73,12 @@ class KnownCase(Generic[F]):
 
     name: str
     write: Callable[[], F]
-    value: float | None
+    best: float | Callable[[], float] | None
+
+    @cached_property
+    def value(self) -> float | None:
+        """The best value; where it takes long to find, it is found when first asked for."""
+        return self.best() if callable(self.best) else self.best
 
     @cached_property
     def form(self) -> F:

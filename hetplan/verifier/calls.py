@@ -27,8 +27,6 @@ from hetplan.verifier.report import Violation
 __all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced", "often"]
 
 MILLION = 1_000_000
-RAREST = 1e-7
-"""Failures that are rarer than this count as late, as the planner counts them."""
 
 
 def called(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
@@ -66,17 +64,19 @@ def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenP
 
 
 def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
-    """For what share of the queries each operator runs: all of them, where no answer decides what follows.
+    """How often each operator runs for a query: once, where its measurements do not say otherwise.
 
-    Without measurements nothing is known of the others, and they count as run by all.
+    Without measurements nothing is known of what answers decide, and all count as run by all.
     """
     whole = dict.fromkeys(pipeline.nodes, 1.0)
-    if not any(node.outcomes is not None for node in pipeline.nodes.values()) or inputs.measured is None:
+    if inputs.measured is None:
         return whole
     entries = inputs.measured.get("apps", {}).get(app, ())
     runs = next((one.get("runs") for one in entries if one.get("knobs") == dict(knobs)), None) or {}
     for name, each in runs.get("seconds", {}).items():
         whole[name] = sum(one is not None for one in each) / max(1, len(each))
+    for name, each in runs.get("rounds", {}).items():
+        whole[name] = sum(each) / max(1, len(each))
     return whole
 
 
@@ -131,17 +131,20 @@ def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterato
             yield Violation("api-limit", f"apis.{name}.{field}", f"{amount:.9g} are made, {name} takes {most:g}")
 
 
-def failures(inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any]) -> list[tuple[dict[str, float], float]]:
-    """How calls may fail before they are answered: milliseconds more by operator, and how likely that is."""
+def failures(
+    inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], rounds: Mapping[str, int]
+) -> list[tuple[dict[str, float], float]]:
+    """How the calls of a query of so many rounds may fail: milliseconds more by operator, and how likely that is."""
     cases: list[tuple[dict[str, float], float]] = [({}, 1.0)]
     for name, call in called(pipeline, knobs).items():
         api = inputs.profile.apis[call.api]
-        times = range(api.retries + 1 if api.failures > 0 else 1)
-        cases = [
-            ({**more, name: k * api.retry_ms}, likely * api.failures**k * (1.0 - api.failures))
-            for (more, likely), k in product(cases, times)
-        ]
-    return [(more, likely) for more, likely in cases if likely >= RAREST]
+        for _ in range(rounds.get(name, 1) if api.failures > 0 else 0):
+            joined: dict[tuple[tuple[str, float], ...], float] = defaultdict(float)
+            for (more, likely), k in product(cases, range(api.retries + 1)):
+                longer = {**more, name: more.get(name, 0.0) + k * api.retry_ms}
+                joined[tuple(sorted(longer.items()))] += likely * api.failures**k * (1.0 - api.failures)
+            cases = [(dict(more), likely) for more, likely in joined.items()]
+    return cases
 
 
 def in_service(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:

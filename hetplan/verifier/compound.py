@@ -341,7 +341,6 @@ def _measured(
     except (LookupError, TypeError, AttributeError):
         yield Violation("unmeasured", at, f"what was recorded of the samples of {name} makes no sense")
         return
-    cases = failures(inputs, pipeline, rule.knobs)
     wrong = [*_outcomes(plan, pipeline, name, samples)]
     yield from wrong
     if wrong:
@@ -350,7 +349,7 @@ def _measured(
         each = sorted(
             (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples))
             for one in samples
-            for more, likely in cases
+            for more, likely in failures(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
         )
     except LookupError as error:
         yield Violation("link", at, str(error))
@@ -398,6 +397,9 @@ def _outcomes(plan: Plan, pipeline: Pipeline, name: str, samples: list[Mapping[s
                     yield Violation("outcomes", f"workers.{worker.id}.loads.{load.id}", text)
 
 
+ONCE: Mapping[str, int] = {}
+
+
 def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What each sample took; the one record where all took the same, or nothing but means is known."""
     runs = entry.get("runs")
@@ -408,6 +410,7 @@ def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             "seconds": {node: values[k] for node, values in runs["seconds"].items()},
             "bytes": {node: values[k] for node, values in runs["bytes"].items()},
             "input_bytes": size,
+            "rounds": {node: values[k] for node, values in runs.get("rounds", {}).items()},
         }
         for k, size in enumerate(runs["input_bytes"])
     ]

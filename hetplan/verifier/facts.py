@@ -5,6 +5,7 @@ Options are read where verification rests on them, and none may excuse what the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,7 @@ __all__ = [
     "machines",
     "option",
     "run_of",
+    "runs_alike",
     "runs_meant",
     "says_another_statistic",
     "slo_divisor",
@@ -61,6 +63,14 @@ class Facts:
     def says_another(self) -> bool:
         """Whether the plan says that another statistic was taken than the one wanted; asked for every load."""
         return says_another_statistic(self.plan)
+
+    @cached_property
+    def alike(self) -> Counter[tuple[object, ...]]:
+        """Machines of all groups that run the same (`runs_alike`)."""
+        found = Counter[tuple[object, ...]]()
+        for worker in self.plan.workers:
+            found[runs_alike(worker)] += worker.count
+        return found
 
     @cached_property
     def _promised(self) -> Mapping[str | None, float]:
@@ -123,6 +133,12 @@ def option(plan: Plan, name: str, default: float) -> float:
     """A number among the options that the plan was made with."""
     value = plan.method.options.get(name)
     return float(value) if isinstance(value, int | float) else default
+
+
+def runs_alike(worker: Worker) -> tuple[object, ...]:
+    """What groups have in common that keep servers free together."""
+    loads = tuple((load.app, load.node, load.variant, load.serve.max_batch, load.instances) for load in worker.loads)
+    return worker.hardware, worker.period, loads
 
 
 def slo_divisor(plan: Plan) -> float:

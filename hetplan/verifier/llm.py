@@ -24,6 +24,10 @@ from hetplan.verifier.report import Violation
 __all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of"]
 
 Size = tuple[int, int, int]
+_TRIED = {"most_tokens": (256, 512, 1024, 2048, 4096, 8192), "most_seqs": (16, 32, 64, 128, 256, 512)}
+"""Chunks and numbers of sequences that fleets are played with, besides the engine's own."""
+_LIMITS = (1.0, 0.5, 0.25)
+"""Shares of the TTFT that routers are played with, one for all loads of a fleet."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Seated:
     worker: Worker
     load: Load
     engine: Engine
+    name: str = ""
+    """Of the engine."""
 
     @property
     def at(self) -> str:
@@ -64,11 +70,16 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             found += _machine(inputs, seat)
             found += _quality(inputs, app, seat)
         found += _rule(plan, name, app, seats)
+        found += _warned(plan, seats)
         found += _promises(plan, name, app)
         if seats and not found:
             found += _carried(plan, name, app, seats)
-        if seats:
+        roles = {seat.engine.role for seat in seats}
+        if "mixed" in roles or roles == {"prefill", "decode"}:
             found += _alone(name, app, seats)
+        elif seats:
+            text = f"machines that {' and '.join(sorted(roles))} alone serve no request"
+            found.append(Violation("llm-load", "workers", text))
     return found
 
 
@@ -80,7 +91,7 @@ def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Ite
         elif seat.run is None or seat.run.engine is None:
             found.append(Violation("llm-load", seat.at, "its run names no engine, so it makes no tokens"))
         else:
-            yield Seated(seat.worker, seat.load, inputs.profile.engines[seat.run.engine])
+            yield Seated(seat.worker, seat.load, inputs.profile.engines[seat.run.engine], seat.run.engine)
     if not facts.seats:
         found.append(Violation("llm-load", "workers", f"nothing serves {name}"))
 
@@ -99,6 +110,13 @@ def _machine(inputs: Inputs, seat: Seated) -> Iterator[Violation]:
             yield Violation("llm-batch", f"{seat.at}.serve.{what}", "the plan does not say it")
         elif mine > most:
             yield Violation("llm-batch", f"{seat.at}.serve.{what}", f"{mine}, and the engine has {most} at most")
+        elif mine not in (*_TRIED[what], most):
+            text = f"{mine} is none of the sizes that fleets are played with"
+            yield Violation("llm-batch", f"{seat.at}.serve.{what}", text)
+    serve = seat.load.serve
+    if (serve.max_batch, serve.concurrency, serve.max_wait_ms) != (seat.seqs, seat.seqs, 0.0):
+        text = f"an engine runs its {seat.seqs} sequences at once, and none waits for others"
+        yield Violation("llm-batch", f"{seat.at}.serve", text)
     if seat.seqs > seat.chunk:
         text = f"{seat.seqs} sequences each take a token of batches of {seat.chunk}"
         yield Violation("llm-batch", f"{seat.at}.serve.most_seqs", text)
@@ -129,13 +147,15 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
     if isinstance(rule, LeastWorkDispatch):
         if set(rule.limit) - ids:
             yield Violation("llm-rule", f"{at}.limit", f"no load has the id {sorted(set(rule.limit) - ids)[0]}")
+        elif set(rule.limit) != ids or len(set(rule.limit.values())) > 1 or set(rule.limit.values()) - {*_LIMITS}:
+            yield Violation("llm-rule", f"{at}.limit", f"one of {_LIMITS} for all loads is what fleets are played with")
         sizes, weights = sizes_of(app)
         mean = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / math.fsum(weights)
         if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
             text = f"takes requests to make {rule.output_tokens:g} tokens; on the mean they make {mean:.6g}"
             yield Violation("llm-rule", f"{at}.output_tokens", text)
         limits = [one.max_ms - app.network_ms_per_hop for one in app.latency if one.of == "ttft"]
-        if limits and (rule.ttft_ms is None or rule.ttft_ms > min(limits) * (1.0 + FEASIBILITY)):
+        if limits and (rule.ttft_ms is None or not math.isclose(rule.ttft_ms, min(limits), rel_tol=1e-9)):
             yield Violation("llm-rule", f"{at}.ttft_ms", f"the limit is {min(limits):g} ms, the network taken off")
 
 
@@ -154,13 +174,51 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
     shown = {(one.quantity, one.percentile): one for one in mine}
     for target in app.latency:
         promise = shown.get((f"{target.of}_ms", target.percentile))
-        if promise is None or promise.value > target.max_ms or (promise.seeds or 0) < 2:
+        same = promise is not None and math.isclose(promise.value, target.max_ms, rel_tol=1e-9)
+        if promise is None or not same or (promise.seeds or 0) < 2:
             text = f"no simulation with several seeds shows {target.of} p{target.percentile:g} <= {target.max_ms:g} ms"
             yield Violation("llm-promise", f"promises.{name}", text)
     if app.goodput is not None:
         promise = shown.get(("goodput", None))
         if promise is None or promise.value < app.goodput or promise.relation != ">=":
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
+
+
+def _warned(plan: Plan, seats: Sequence[Seated]) -> Iterator[Violation]:
+    """Laws whose overlap nobody measured, and those used beyond what they were fitted to, each in these very words."""
+    due = set()
+    for seat in seats:
+        at = "".join(f",{axis}={value:g}" for axis, value in (seat.load.at or {}).items())
+        name, fitted = f"{seat.load.variant}@{seat.worker.hardware}{at}", seat.engine.fitted
+        if seat.engine.overlap == "assumed":
+            text = (
+                "no iteration with prefill beside decodes was measured; that they overlap as its pieces say is assumed"
+            )
+            due.add(("W-overlap", f"engines.{seat.name}", f"{name}: {text}"))
+        used = [
+            f"{what} up to {reached} (fitted to {most})"
+            for what, most, reached in (
+                ("tokens", fitted.tokens, seat.chunk),
+                ("sequences", fitted.sequences, seat.seqs),
+                ("kv_tokens", fitted.kv_tokens, seat.engine.kv_tokens),
+            )
+            if most is not None and reached > most
+        ]
+        if used:
+            text = f"{name}: its law is used beyond what it was fitted to: {', '.join(used)}"
+            due.add(("W-extrapolated", f"engines.{seat.name}", text))
+    said = {(one.code, one.at, one.text) for one in plan.warnings if one.code in ("W-overlap", "W-extrapolated")}
+    for code, at, text in sorted(due ^ said):
+        yield Violation("warning", at, f"{code} is {'not said' if (code, at, text) in due else 'said'}: {text}")
+    for number, one in enumerate(plan.warnings):
+        if one.code == "W-gap" and plan.claims and plan.claims[0].gap is not None:
+            start = f"the gap of {plan.claims[0].gap:.2g} is above this formulation's default of "
+            if one.at != "claims" or not one.text.startswith(start) or not _is_number(one.text.removeprefix(start)):
+                yield Violation("warning", f"warnings[{number}]", f"a gap is said in these words: {start}...")
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "").replace("e-", "").isdigit()
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:

@@ -33,11 +33,12 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 
 __all__ = ["Paths", "check", "check_joins"]
@@ -67,15 +68,17 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _is_server(load: Load) -> bool:
-    return load.serve == Serve(max_batch=load.serve.max_batch)
+def _is_server(facts: Facts, seat: Seat) -> bool:
+    """Whether a load serves batch by batch, in no more instances than its machine is known to have room for."""
+    room = instances_on(facts, seat.run) if seat.run is not None and seat.load.share is None else 1
+    return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:
     """A server holds one variant, and a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or not all(map(_is_server, worker.loads)):
+        if len(worker.loads) != 1 or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
             text = (
                 "a server of a pipeline hosts one variant, each instance of which runs what waits, one batch at a time"
             )

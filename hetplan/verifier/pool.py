@@ -63,6 +63,7 @@ from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option
 from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 
 __all__ = ["check"]
@@ -84,7 +85,9 @@ def _workers(facts: Facts) -> Iterator[Violation]:
     """Loads of a machine are alike; each serves one query at a time, set up as it was measured."""
     for worker in facts.plan.workers:
         alike = {(load.app, load.variant, tuple(sorted((load.at or {}).items()))) for load in worker.loads}
-        if len(alike) != 1 or not all(_is_instance(load) for load in worker.loads):
+        runs = [facts.seats[load.id].run for load in worker.loads]
+        room = min((instances_on(facts, run) for run in runs if run is not None), default=1)
+        if len(alike) != 1 or len(runs) > room or not all(_is_instance(load) for load in worker.loads):
             text = "an instance of a pool is a load of an application that serves one query at a time as measured"
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 

@@ -25,6 +25,7 @@ _REBUILT = {
     "pipeline": "pipeline_bounds",
     "compound": "compound",
     "llm": "llm_bounds",
+    "variants": "variants_bounds",
 }
 """Questions whose mathematics is written down again, each in a module that is loaded where it is needed."""
 

@@ -76,6 +76,10 @@ class Rows:
         self._place[name] = len(self._columns)
         self._columns.append(_Column(self.flip * cost, low, high, whole))
 
+    def high_of(self, name: str) -> float:
+        """The upper end of a column."""
+        return self._columns[self._place[name]].high
+
     def row(self, name: str, terms: Mapping[str, float], *, low: float = -math.inf, high: float = math.inf) -> None:
         """Add a row: what these columns, so many times each, may come to."""
         self._rows[name] = _Row(low, high, {self._place[column]: amount for column, amount in terms.items()})

@@ -50,14 +50,14 @@ from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
-__all__ = ["check"]
+__all__ = ["Held", "Reading", "change_s", "check", "is_whole", "part_of", "price_of", "weight_of_loading"]
 
 _WITHOUT_SLACK = ("greedy", "replicate-only", "static")
 """Formulations that serve what they can; what they cannot is said to be unserved."""
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """Instances of a load: where, by which run, at what rate and time for each application that it may serve."""
 
     worker: Worker
@@ -68,10 +68,11 @@ class _Held:
 
     @property
     def needs(self) -> Mapping[str, float]:
+        """What an instance takes of each resource."""
         return self.run.needs if self.run is not None else {}
 
 
-class _Reading:
+class Reading:
     """The plan and the state, each load with what it can serve."""
 
     def __init__(self, plan: Plan, inputs: Inputs) -> None:
@@ -80,8 +81,8 @@ class _Reading:
         self.allowed = _allowed(inputs)
         self.cache: dict[tuple[str | None, str, int, str], dict[str, float]] = {}
         running = inputs.state.workers if inputs.state is not None else ()
-        self.now = [held for worker in running for held in self._held(worker)]
-        self.then = [held for worker in plan.workers for held in self._held(worker)]
+        self.now = [held for worker in running for held in self.held(worker)]
+        self.then = [held for worker in plan.workers for held in self.held(worker)]
 
     @cached_property
     def priced(self) -> frozenset[str]:
@@ -89,7 +90,8 @@ class _Reading:
         runs = (run for variant in self.inputs.profile.variants.values() for run in variant.runs)
         return frozenset(run.hardware for run in runs if run.price_per_hour is not None)
 
-    def _held(self, worker: Worker) -> Iterator[_Held]:
+    def held(self, worker: Worker) -> Iterator[Held]:
+        """Each load of a worker."""
         for load in worker.loads:
             run = None
             if load.variant in self.inputs.profile.variants:
@@ -99,7 +101,7 @@ class _Reading:
             if key not in self.cache:
                 self.cache[key] = self._rates(worker, load, run)
             qps = {app: rate for app, rate in self.cache[key].items() if load.app in (None, app)}
-            yield _Held(worker, load, run, worker.count * load.instances, qps)
+            yield Held(worker, load, run, worker.count * load.instances, qps)
 
     def _rates(self, worker: Worker, load: Load, run: Run | None) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -144,7 +146,7 @@ def _allowed(inputs: Inputs) -> dict[str, list[str]]:
     return found
 
 
-def _needs(reading: _Reading) -> dict[str, float]:
+def _needs(reading: Reading) -> dict[str, float]:
     """What each application needs, with the slack, of what is not said to stay unserved."""
     change = reading.inputs.slo.change
     mode = reading.plan.method.options.get("slack_mode")
@@ -166,10 +168,10 @@ def _needs(reading: _Reading) -> dict[str, float]:
     return found
 
 
-def _covered(reading: _Reading) -> Iterator[Violation]:
+def _covered(reading: Reading) -> Iterator[Violation]:
     needs = _needs(reading)
     alone: dict[str, float] = defaultdict(float)
-    common: list[_Held] = []
+    common: list[Held] = []
     for held in reading.then:
         serving = [app for app in held.qps if app in needs]
         if len(serving) == 1:
@@ -188,7 +190,7 @@ def _covered(reading: _Reading) -> Iterator[Violation]:
             yield Violation("variants-need", "routing", text)
 
 
-def _together(apps: list[str], needs: Mapping[str, float], alone: Mapping[str, float], common: list[_Held]) -> float:
+def _together(apps: list[str], needs: Mapping[str, float], alone: Mapping[str, float], common: list[Held]) -> float:
     """The least of these needs that cannot be served by what they share: a linear program."""
     import numpy as np
     from scipy.optimize import linprog
@@ -210,7 +212,7 @@ def _together(apps: list[str], needs: Mapping[str, float], alone: Mapping[str, f
     return float(answer.fun or 0.0)
 
 
-def _prices(reading: _Reading, held: _Held) -> float:
+def price_of(reading: Reading, held: Held) -> float:
     """C of an instance, per hour."""
     if held.run is not None and held.run.price_per_hour is not None:
         return held.run.price_per_hour / NANO
@@ -225,7 +227,7 @@ def _prices(reading: _Reading, held: _Held) -> float:
     return offer.price_per_hour * amount / NANO
 
 
-def _shares(reading: _Reading, held: _Held) -> float:
+def part_of(reading: Reading, held: Held) -> float:
     """How much of its machine an instance takes where machines are paid whole and shared; 0 where it pays by itself.
 
     On a hardware without prices of runs and of slices, of a run that says what it computes with: the largest of its
@@ -248,7 +250,7 @@ def _shares(reading: _Reading, held: _Held) -> float:
     return max(parts.values()) if by else 0.0
 
 
-def _offer(reading: _Reading, worker: Worker) -> str | None:
+def _offer(reading: Reading, worker: Worker) -> str | None:
     """Under which offer a machine is: its own, its host's, else the first of its hardware."""
     if worker.offer is not None or worker.host is not None:
         return worker.offer or reading.inputs.profile.hosts[worker.host or ""].offer
@@ -256,15 +258,15 @@ def _offer(reading: _Reading, worker: Worker) -> str | None:
     return min((name for name, offer in offers.items() if offer.hardware == worker.hardware), default=None)
 
 
-def _bill(reading: _Reading, side: list[_Held]) -> float:
+def _bill(reading: Reading, side: list[Held]) -> float:
     """What machines with loads cost per hour: those that are shared once for all on them, others by their instances."""
-    shared = {held.worker.id: _prices(reading, held) * held.worker.count for held in side if _shares(reading, held)}
-    alone = [_prices(reading, held) * held.instances for held in side if held.run is not None
+    shared = {held.worker.id: price_of(reading, held) * held.worker.count for held in side if part_of(reading, held)}
+    alone = [price_of(reading, held) * held.instances for held in side if held.run is not None
              and held.worker.id not in shared]  # fmt: skip
     return sum(shared.values()) + sum(alone)
 
 
-def _idle_price(reading: _Reading, worker: Worker) -> float:
+def _idle_price(reading: Reading, worker: Worker) -> float:
     """What a machine costs per hour that holds nothing."""
     offers = reading.inputs.profile.offers
     if worker.offer is None:
@@ -274,7 +276,7 @@ def _idle_price(reading: _Reading, worker: Worker) -> float:
     return offer.price_per_hour * (provides.get(offer.per, 1.0) if offer.per is not None else 1.0) / NANO
 
 
-def _whole(reading: _Reading, held: _Held) -> bool:
+def is_whole(reading: Reading, held: Held) -> bool:
     """Whether an instance is priced as all of a machine."""
     if held.run is None or held.run.price_per_hour is not None:
         return False
@@ -283,14 +285,14 @@ def _whole(reading: _Reading, held: _Held) -> bool:
     return per not in ("gpu", "cpu_cores") or per not in held.run.needs
 
 
-def _by_weight(reading: _Reading) -> bool:
+def _by_weight(reading: Reading) -> bool:
     """Whether loading counts by the paper's weight: where the plan says so, or the SLO states one."""
     method, change = reading.plan.method, reading.inputs.slo.change
     mode = method.options.get("loading", "weighted" if method.formulation == "infaas-paper" else "auto")
     return mode == "weighted" or (mode == "auto" and "load_weight_per_s" in change.model_fields_set)
 
 
-def _loading(reading: _Reading) -> float:
+def weight_of_loading(reading: Reading) -> float:
     """What a second of loading counts for, of what an hour costs."""
     if _by_weight(reading):
         return reading.inputs.slo.change.load_weight_per_s
@@ -298,8 +300,16 @@ def _loading(reading: _Reading) -> float:
     return 1.0 / reading.inputs.slo.horizon.period_s if reading.now else 0.0
 
 
-def _money(reading: _Reading) -> Iterator[Violation]:
-    weight, by_weight = _loading(reading), _by_weight(reading)
+def change_s(reading: Reading, held: Held) -> float:
+    """Seconds that an instance more costs: to load it, and to start the machine that it pays for or a part of."""
+    seconds = held.run.load_s if held.run is not None else 0.0
+    if not _by_weight(reading) and (part_of(reading, held) or is_whole(reading, held)):
+        seconds += reading.inputs.profile.hardware[held.worker.hardware].startup_s
+    return seconds
+
+
+def _money(reading: Reading) -> Iterator[Violation]:
+    weight = weight_of_loading(reading)
     known = {held.load.variant for held in reading.now if held.worker.host is not None}
     groups: dict[object, list[float]] = {}
     paid = {-1: _bill(reading, reading.now), 1: _bill(reading, reading.then)}
@@ -307,15 +317,13 @@ def _money(reading: _Reading) -> Iterator[Violation]:
         for held in side:
             if held.run is None:
                 continue
-            part = _shares(reading, held)
-            price = _prices(reading, held) * (part or 1.0)
+            part = part_of(reading, held)
+            price = price_of(reading, held) * (part or 1.0)
             where = (held.worker.hardware, held.worker.offer) if held.load.variant in known else None
             if where is not None and where[1] is None and held.worker.host is not None:
                 where = (where[0], reading.inputs.profile.hosts[held.worker.host].offer)
             knobs = str(sorted(held.load.knobs.items()))
-            seconds = held.run.load_s
-            if not by_weight and (part or _whole(reading, held)):
-                seconds += reading.inputs.profile.hardware[held.worker.hardware].startup_s
+            seconds = change_s(reading, held)
             key = (held.load.variant, held.load.serve.max_batch, knobs, round(price, 9), seconds, where)
             group = groups.setdefault(key, [0.0, weight * price * seconds])
             group[0] += sign * held.instances
@@ -329,7 +337,7 @@ def _money(reading: _Reading) -> Iterator[Violation]:
             yield Violation("variants-cost", "promises", f"{name} is {said.value:.9g}, recomputed it is {value:.9g}")
 
 
-def _hosts(reading: _Reading) -> Iterator[Violation]:
+def _hosts(reading: Reading) -> Iterator[Violation]:
     named = {host.offer for host in reading.inputs.profile.hosts.values()}
     placed = reading.plan.method.options.get("level") != "aggregate"
     for worker in reading.plan.workers:
@@ -338,14 +346,14 @@ def _hosts(reading: _Reading) -> Iterator[Violation]:
             yield Violation("variants-host", f"workers.{worker.id}", text)
 
 
-def _worst_ms(reading: _Reading, held: _Held, app: str) -> float:
+def _worst_ms(reading: Reading, held: Held, app: str) -> float:
     """The longest that it takes for a query of an application."""
     classes = classes_of(reading.inputs.slo.apps[app])
     service = service_of(reading.facts, Seat(held.worker, held.load, held.run), classes)
     return max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
 
 
-def _at_once(reading: _Reading) -> Iterator[Violation]:
+def _at_once(reading: Reading) -> Iterator[Violation]:
     """Nothing waits for a batch to fill, and as many batches run at once as saturation means, if not as they ran."""
     running = {held.load.id: held.load.serve for held in reading.now}
     for held in reading.then:
@@ -361,7 +369,7 @@ def _at_once(reading: _Reading) -> Iterator[Violation]:
                 yield Violation("variants-serve", at, text)
 
 
-def _slowed(reading: _Reading) -> Iterator[Violation]:
+def _slowed(reading: Reading) -> Iterator[Violation]:
     """Beside so many others on its machine, a load must still be in time."""
     for held in reading.then:
         if held.run is None or held.run.slowdown is None:
@@ -392,7 +400,7 @@ def _slowed(reading: _Reading) -> Iterator[Violation]:
 class _Walk:
     """What is where while the actions are followed; sums are kept up to date load by load."""
 
-    def __init__(self, reading: _Reading) -> None:
+    def __init__(self, reading: Reading) -> None:
         several = {w.id for held in (*reading.now, *reading.then) if (w := held.worker).count > 1}
         self.place = {
             held.worker.id: held.worker.host or (None if held.worker.id in several else held.worker.id)
@@ -423,7 +431,7 @@ class _Walk:
                 self.end_served[app] += rate * held.instances
         self.start_use, self.start_served = self.use.copy(), self.served.copy()
 
-    def _add(self, held: _Held, instances: int) -> None:
+    def _add(self, held: Held, instances: int) -> None:
         place = self.place[held.worker.id]
         for resource, amount in held.needs.items():
             for where in (None, place) if place is not None else (None,):
@@ -469,7 +477,7 @@ class _Walk:
                     self._set(load, self.count[load] - gone)
 
 
-def _way(reading: _Reading) -> Iterator[Violation]:
+def _way(reading: Reading) -> Iterator[Violation]:
     if reading.inputs.state is None:
         return
     walk = _Walk(reading)
@@ -509,6 +517,6 @@ def _number(at: str) -> int:
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
-    reading = _Reading(plan, inputs)
+    reading = Reading(plan, inputs)
     found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
     return [*found, *_way(reading)]

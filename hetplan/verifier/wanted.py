@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import least_wanted, response_targets, wanted_rate
-from hetplan.verifier.facts import Facts, option
+from hetplan.verifier.facts import Facts, option, runs_alike
 from hetplan.verifier.flow import Flow, path_quality
 from hetplan.verifier.report import Violation
 
@@ -68,14 +68,9 @@ def _to_be_used(facts: Facts, worker: Worker) -> float:
     share, spare = 1.0 - option(facts.plan, "headroom", 0.0), option(facts.plan, "spare", 0.0)
     if not spare:
         return share * worker.count
-    alike = sum(one.count for one in facts.plan.workers if _runs(one) == _runs(worker))
+    alike = facts.alike[runs_alike(worker)]
     free = spare / max((load.instances for load in worker.loads), default=1)
     return share * max(worker.count - free * worker.count / max(alike, 1), 0.0)
-
-
-def _runs(worker: Worker) -> tuple[object, ...]:
-    loads = tuple((load.app, load.node, load.variant, load.serve.max_batch, load.instances) for load in worker.loads)
-    return worker.hardware, worker.period, loads
 
 
 def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:

@@ -52,7 +52,7 @@ def test_a_run_tells_when_it_found_what() -> None:
         ("exact", 100, 0.01, 300.0, "MISSED"),
     ],
 )
-def test_a_gap_or_a_time_beyond_the_target_is_told(
+def test_a_gap_or_a_time_beyond_the_target_is_reported(
     packer: str, queries: int, gap: float, ms: float, target: str
 ) -> None:
     made = {"kind": "totals", "packer": packer, "queries": queries, "gap": gap, "cpu_ms": ms}

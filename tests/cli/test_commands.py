@@ -192,7 +192,7 @@ def test_what_is_no_plan_is_refused(text: str, files: Any, run: Callable[..., An
         assert "plan.json" in ran.err
 
 
-def test_diff_tells_what_runs_from_what_is_told(files: Any, run: Callable[..., Any]) -> None:
+def test_diff_tells_what_runs_from_what_is_reported(files: Any, run: Callable[..., Any]) -> None:
     other = files.folder / "other.json"
     assert run(*files.solve, "-o", files.plan).code == 0
     files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="4"))

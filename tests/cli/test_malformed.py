@@ -43,7 +43,7 @@ def test_there_are_at_least_two_hundred() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_malformed_file_is_told_with_its_remedy(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_a_malformed_file_is_reported_with_its_remedy(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
     for file, content in zip(("profile.json", "slo.json"), ALL[name], strict=True):
         (tmp_path / file).write_bytes(content)
     shutil.copy(CASES / "profiles" / "azure.csv", tmp_path)

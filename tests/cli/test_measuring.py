@@ -219,7 +219,7 @@ def test_measurements_of_other_knobs_are_refused(
         (lambda a: [*a, "--history", EXAMPLE / "profile.json"], "measured plans of every application"),
     ],
 )
-def test_bad_use_is_told(
+def test_bad_use_is_reported(
     asked: Callable[..., list[object]],
     run: Callable[..., Any],
     change: Callable[[list[object]], list[object]],

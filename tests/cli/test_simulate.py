@@ -109,7 +109,7 @@ def test_baselines_stand_beside_the_plan(plan: str) -> None:
         (("--on", "slurm"), "ray"),
     ],
 )
-def test_bad_usage_is_told(plan: str, arguments: tuple[str, ...], says: str) -> None:
+def test_bad_usage_is_reported(plan: str, arguments: tuple[str, ...], says: str) -> None:
     result = run("simulate", plan, PROFILE, SLO, *SHORT, *arguments)
     assert result.exit_code == 2, result.output
     assert says in result.output
@@ -123,7 +123,7 @@ def test_bad_arrivals_say_why_and_not_by_which_library(plan: str) -> None:
     assert "validation error" not in result.output
 
 
-def test_a_picture_that_cannot_be_written_is_told_before_the_simulation(
+def test_a_picture_that_cannot_be_written_is_reported_before_the_simulation(
     plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any, **__: Any) -> Any:

@@ -134,7 +134,7 @@ def test_a_read_only_folder_is_bad_input(files: Any, run: Callable[..., Any]) ->
     assert not list(locked.iterdir())
 
 
-def test_a_folder_that_may_not_be_written_is_told_with_a_remedy(
+def test_a_folder_that_may_not_be_written_is_reported_with_a_remedy(
     files: Any, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same as above for whoever runs the tests as root: what the system says is taken at its word."""

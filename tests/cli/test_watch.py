@@ -122,7 +122,7 @@ def test_no_plan_ends_with_its_own_code_and_keeps_what_runs(folder: Path, run: C
     assert "what runs is kept" in ran.lines[-2]["event"]["text"]
 
 
-def test_hosts_without_room_are_told_and_nothing_is_touched(folder: Path, run: Callable[..., Any]) -> None:
+def test_hosts_without_room_are_reported_and_nothing_is_touched(folder: Path, run: Callable[..., Any]) -> None:
     hosts = (folder / "hosts.toml").read_text()
     (folder / "hosts.toml").write_text(hosts.replace("machines = 24", "machines = 0"))
     ran = run(*arguments(folder, "--once", "--json"))

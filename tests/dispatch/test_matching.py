@@ -234,7 +234,7 @@ def test_a_split_pool_keeps_its_instances_and_its_bases(
     ("field", "value"),
     [("slo_ms", 0.0), ("weight", ()), ("weight", (1.0, 0.0)), ("xi", 1.5), ("penalty", "none"), ("penalty_ms", -1.0)],
 )
-def test_bad_parameters_are_told(field: str, value: object) -> None:
+def test_bad_parameters_are_reported(field: str, value: object) -> None:
     with pytest.raises(InputError) as told:
         Matching(**{"slo_ms": 100.0, "weight": (1.0,), field: value})  # type: ignore[arg-type]
     assert told.value.faults[0].path == field

@@ -50,7 +50,7 @@ def test_every_rule_decides_and_touches_nothing(name: str) -> None:
         assert all(snapshot.idle[pair.instance] for pair in pairs)
 
 
-def test_unknown_names_and_parameters_are_told_with_a_remedy() -> None:
+def test_unknown_names_and_parameters_are_reported_with_a_remedy() -> None:
     with pytest.raises(InputError, match="matching/1"):
         rule_name("machting/1")
     with pytest.raises(InputError, match="earliest/1, fcfs/1"):
@@ -102,7 +102,7 @@ def test_earliest_completion_is_earliest(data: st.DataObject) -> None:
         ({"busy_ms": [0.0, -1.0]}, "busy_ms"),
     ],
 )
-def test_a_wrong_snapshot_is_told(wrong: dict[str, object], field: str) -> None:
+def test_a_wrong_snapshot_is_reported(wrong: dict[str, object], field: str) -> None:
     right = {"waited_ms": [1.0, 0.0], "service_ms": [[1.0, 2.0], [1.0, 2.0]], "kind": [0, 1]}
     Snapshot.of(**right)  # type: ignore[arg-type]
     with pytest.raises(InputError) as told:

@@ -253,7 +253,7 @@ def test_the_answer_to_head_has_the_length_and_no_body() -> None:
     assert second.endswith(b"GET /b ")
 
 
-def test_a_client_that_asks_first_is_told_to_go_on_when_its_turn_has_come() -> None:
+def test_a_client_that_asks_first_is_reported_to_go_on_when_its_turn_has_come() -> None:
     held: list[Exchange] = []
 
     async def client(server: HttpServer) -> bytes:

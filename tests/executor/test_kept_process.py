@@ -134,7 +134,7 @@ def test_a_configuration_that_the_disk_does_not_take_is_forgotten(
     assert kept.config == before, "it would be followed after a restart"
 
 
-def test_a_router_that_does_not_take_new_routes_is_told_the_old_ones(
+def test_a_router_that_does_not_take_new_routes_is_reported_the_old_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

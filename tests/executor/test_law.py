@@ -66,6 +66,6 @@ def test_a_rate_is_the_time_that_a_request_takes_and_times_slows_it_down() -> No
         ({"axes": {"tokens": [1]}, "mean": [2.0]}, "mean", "where on the axis tokens"),
     ],
 )  # fmt: skip
-def test_what_a_table_does_not_hold_is_told(law: dict[str, object], statistic: str, why: str) -> None:
+def test_what_a_table_does_not_hold_is_reported(law: dict[str, object], statistic: str, why: str) -> None:
     with pytest.raises(OffTable, match=why):
         ServiceLaw(law, statistic=statistic).mean_ms({}, 1)

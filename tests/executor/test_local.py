@@ -127,7 +127,7 @@ def test_a_worker_that_is_killed_under_load_costs_no_answer_and_comes_back(deplo
 
 
 @pytest.mark.slow
-def test_without_a_second_try_a_dead_worker_is_told_as_503(deploy: Callable[..., Deployment]) -> None:
+def test_without_a_second_try_a_dead_worker_is_reported_as_503(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy(models=[{"kind": "sleep", "ms": 50_000.0}], router={"port": 0, "retries": 0})
     endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
     with ThreadPoolExecutor(1) as pool:

@@ -21,7 +21,7 @@ def steps(**edges: list[str]) -> Steps:
     return Steps({name: {"edges": [{"to": to, "fanout": {"*": 1.0}} for to in below]} for name, below in edges.items()})
 
 
-def test_entries_sinks_and_joins_are_told_by_the_edges() -> None:
+def test_entries_sinks_and_joins_are_reported_by_the_edges() -> None:
     diamond = steps(a=["b", "c"], b=["d"], c=["d"], d=[])
     assert (diamond.entries, diamond.sinks, diamond.joins) == (("a",), 1, True)
     assert diamond.nodes["d"].ancestors == {"a", "b", "c"}

@@ -116,7 +116,7 @@ def test_a_query_that_cannot_be_in_time_is_given_up_and_the_next_one_served() ->
     assert bench.loads["a"].counters.dropped == 1
 
 
-def test_a_failed_batch_is_told_and_counted() -> None:
+def test_a_failed_batch_is_reported_and_counted() -> None:
     bench = Bench(held("a"))
     bench.ask("a")
     bench.model("a").finish(FAILED)

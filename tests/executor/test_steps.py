@@ -101,7 +101,7 @@ def test_other_loads_change_a_unit_in_place(tmp_path: Path) -> None:
     assert [step.do for step in steps] == ["load", "route"]
 
 
-def test_a_load_that_goes_stays_until_the_router_was_told(tmp_path: Path) -> None:
+def test_a_load_that_goes_stays_until_the_router_was_reported(tmp_path: Path) -> None:
     hosts = make_hosts(tmp_path)
     old = make_worker("w1", 1)
     new = old.model_copy(update={"loads": (old.loads[0].model_copy(update={"id": "w1.b", "variant": "n"}),)})
@@ -145,7 +145,7 @@ def test_nothing_differs_nothing_is_done(tmp_path: Path) -> None:
         [],
     ],
 )
-def test_actions_that_do_not_lead_there_are_told_apart(actions: list[Action]) -> None:
+def test_actions_that_do_not_lead_there_are_reported_apart(actions: list[Action]) -> None:
     assert not order_fits(actions, (), (make_worker("w1", 2),))
 
 
@@ -175,7 +175,7 @@ def test_any_change_ends_where_it_should_within_the_room(
     between(plans[0], plans[1], hosts)
 
 
-def test_units_are_told_back_in_the_plans_shape(tmp_path: Path) -> None:
+def test_units_are_reported_back_in_the_plans_shape(tmp_path: Path) -> None:
     plan = make_plan(make_worker("w1", 2, standby=1, queue="per-load"))
     (worker,) = workers_of(wanted(plan, make_hosts(tmp_path)).units.values())
     assert worker == replace_period(plan)

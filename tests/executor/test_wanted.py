@@ -119,7 +119,7 @@ def test_a_hostile_knob_reaches_no_path_and_no_command(tmp_path: Path, value: st
             wanted(make_plan(worker), make_hosts(tmp_path, models=[model]))
 
 
-def test_no_rule_and_no_time_are_told_with_what_to_write(tmp_path: Path) -> None:
+def test_no_rule_and_no_time_are_reported_with_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no rule says how.*Add \[\[models\]\].*variant = \"m\""):
         wanted(
             make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "sleep", "variant": "other", "ms": 1}])
@@ -142,7 +142,7 @@ def test_the_first_rule_that_fits_serves(tmp_path: Path) -> None:
     assert {unit.worker: unit.loads[0].model["law"] for unit in made.units.values()} == {"a": {"ms": 2}, "b": {"ms": 1}}
 
 
-def test_every_fault_of_the_file_is_told_at_once_with_its_place() -> None:
+def test_every_fault_of_the_file_is_reported_at_once_with_its_place() -> None:
     with pytest.raises(InputError) as told:
         read_hosts(
             {
@@ -156,9 +156,28 @@ def test_every_fault_of_the_file_is_told_at_once_with_its_place() -> None:
     assert places == {"$.hosts.box.machines", "$.hosts.box.prots", "$.models[0].ms"}
 
 
-def test_a_host_of_no_target_and_swapped_ports_are_told() -> None:
+def test_a_host_of_no_target_and_swapped_ports_are_reported() -> None:
     base = {"targets": {"here": {"kind": "local"}}}
     with pytest.raises(InputError, match="there is no target 'there'"):
         read_hosts({**base, "hosts": {"box": {"target": "there", "hardware": "cpu", "machines": 1}}})
     with pytest.raises(InputError, match=r"first, last"):
         read_hosts({**base, "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1, "ports": [9, 2]}}})
+
+
+@pytest.mark.parametrize("question", ["llm", "fleet"])
+def test_an_engine_that_makes_text_has_its_law_also_in_a_plan_of_several_questions(
+    tmp_path: Path, question: str
+) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples" / "llm"
+    hosts = make_hosts(
+        tmp_path,
+        hosts={"box": {"target": "here", "hardware": ["a100"], "machines": 1}},
+        profiles=[str(examples / "profile.json")],
+        models=[{"kind": "openai", "url": "http://127.0.0.1:9"}],
+    )
+    worker = make_worker("w", hardware="a100", variant="llama-8b", app="chat")
+    asked = wanted(make_plan(worker, question=question), hosts)
+    (unit,) = asked.units.values()
+    assert unit.loads[0].tokens is not None
+    assert unit.loads[0].expected is None
+    assert asked.apps["chat"]["slo_ms"] is None

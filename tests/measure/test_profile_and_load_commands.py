@@ -211,6 +211,7 @@ def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
     assert (wish["by"], wish["quantity"], wish["promised"]) == ("slo", "response_ms", 3000)
     assert 5 <= wish["simulated"]["value"] <= 3000
     assert report["apps"]["rank"]["requests"] > 50
+    assert report["apps"]["rank"]["payload_bytes"] == len(b'{"at": {"batch": 1.0}}')
     assert report["apps"]["rank"]["stated"]["accuracy"]["value"] == pytest.approx(0.8)
     bodies = {request.split(b"\r\n\r\n")[1] for request in Router.seen}
     assert bodies == {b'{"at": {"batch": 1.0}}', b'{"at": {"batch": 4.0}}'}

@@ -283,7 +283,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
         ('command = ["no-such-command-anywhere"]', "does not start"),
     ],
 )
-def test_what_cannot_be_measured_is_told_and_the_rest_is(folder: Path, variant: str, told: str) -> None:
+def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, variant: str, told: str) -> None:
     wish, found = measured(folder, f'{ONNX}\n[variants.bad]\ntask = "t"\n{variant}')
     assert told in found.failed[0][1]
     assert list(profile_document(wish, found)["variants"]) == ["tiny"]

@@ -62,7 +62,7 @@ def test_cells_are_every_point_of_every_variant(tmp_path: Path) -> None:
         ("[hardware.cpu-1]", "[hardware.cpu-1", "cannot be read"),
     ],
 )
-def test_a_slip_is_told_with_its_place(tmp_path: Path, before: str, after: str, told: str) -> None:
+def test_a_slip_is_reported_with_its_place(tmp_path: Path, before: str, after: str, told: str) -> None:
     assert before in GOOD
     with pytest.raises(InputError, match=told):
         read(tmp_path, GOOD.replace(before, after))

@@ -269,7 +269,7 @@ def test_a_feature_file_that_makes_no_sense_is_refused(tmp_path: Path, content: 
         read_features(tmp_path / "missing.csv")
 
 
-def test_a_command_that_does_not_start_and_bad_configuration_are_told(tmp_path: Path):
+def test_a_command_that_does_not_start_and_bad_configuration_are_reported(tmp_path: Path):
     with pytest.raises(EvaluationFailed, match="does not start"):
         Command([str(tmp_path / "missing")])({}, 0, 0)
     bad = tmp_path / "bad.toml"
@@ -394,7 +394,7 @@ def test_a_kill_loses_no_measurement(tmp_path: Path):
     assert [batch.get("index", batch["from"]) for batch in held][:20] == seen[:20]
 
 
-def test_an_unknown_evaluator_is_told():
+def test_an_unknown_evaluator_is_reported():
     with pytest.raises(InputError, match="no such evaluator"):
         measuring({"other": lambda *_: GOOD})(**{**vars(setup()), "rule": {"target": 0.5}})
 

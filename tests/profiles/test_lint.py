@@ -179,7 +179,7 @@ def warned(change: Any) -> dict[str, str]:
     # 0.6 an hour is 432 a month; 31 is a hundred times the other; and nobody rents a machine for 200 an hour.
     [("432", "USD"), ("31", "USD"), ("200", "EUR"), ("300000", "JPY")],
 )
-def test_a_price_per_month_is_told_at_ordinary_prices(price: str, currency: str) -> None:
+def test_a_price_per_month_is_reported_at_ordinary_prices(price: str, currency: str) -> None:
     def change(p: Any, s: Any) -> None:
         p["offers"]["big-od"]["price_per_hour"] = price
         for offer in p["offers"].values():

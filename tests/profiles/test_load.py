@@ -101,7 +101,7 @@ def test_a_contradiction_names_both_files(folder: Path, profile: dict[str, Any])
     load_inputs([folder / "profile.json", folder / "prices.json"], folder / "slo.json")
 
 
-def test_a_fault_is_told_of_the_file_that_has_it(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+def test_a_fault_is_reported_of_the_file_that_has_it(profile: dict[str, Any], slo: dict[str, Any]) -> None:
     prices = {"format": profile["format"], "offers": profile.pop("offers")}
     prices["offers"]["c5n-od"]["stock"] = -1
     profile["tables"]["yn-g4dn"]["source"] = "m9"
@@ -274,7 +274,7 @@ def test_states_that_cannot_be(change: Any, path: str, profile: dict[str, Any], 
 
 
 @pytest.mark.parametrize("source", [5, None, 2.5, object()])
-def test_what_is_no_source_is_told(source: Any, slo: dict[str, Any]) -> None:
+def test_what_is_no_source_is_reported(source: Any, slo: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a path, the bytes of a file"):
         load_inputs(source, slo)
 
@@ -293,7 +293,7 @@ def test_documents_are_made_plain_or_refused(profile: dict[str, Any], slo: dict[
         load_inputs(profile, slo)
 
 
-def test_no_profile_at_all_is_told(slo: dict[str, Any]) -> None:
+def test_no_profile_at_all_is_reported(slo: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="at least one profile"):
         load_inputs([], slo)
 

@@ -69,7 +69,7 @@ def test_a_directory_or_nothing_at_all(which: str, folder: Path) -> None:
         load_inputs(folder / "profile.json", folder / "slo.json")
 
 
-def test_a_near_name_is_told(folder: Path) -> None:
+def test_a_near_name_is_reported(folder: Path) -> None:
     with pytest.raises(InputError, match=r"beside it lies profile\.json"):
         load_inputs(folder / "profil.json", folder / "slo.json")
 
@@ -219,7 +219,7 @@ def test_a_missing_reference_reads_as_a_sentence(profile: dict[str, Any], near: 
 
 
 @pytest.mark.parametrize("number", [1e-300, 1e-16, 1e16, 1e308])
-def test_numbers_beyond_all_reason_are_told(profile: dict[str, Any], slo: dict[str, Any], number: float) -> None:
+def test_numbers_beyond_all_reason_are_reported(profile: dict[str, Any], slo: dict[str, Any], number: float) -> None:
     profile["hardware"]["g4dn"]["startup_s"] = number
     table = {"quantity": "latency_ms", "axes": {"batch": [1, 2]}, "mean": [1.0, number]}
     profile["tables"]["extreme"] = table
@@ -232,7 +232,7 @@ def test_numbers_beyond_all_reason_are_told(profile: dict[str, Any], slo: dict[s
     assert all("Check the number" in fault.remedy for fault in caught.value.faults)
 
 
-def test_rates_beyond_all_reason_are_told() -> None:
+def test_rates_beyond_all_reason_are_reported() -> None:
     profile = {"format": "hetplan/profile/1.0"}
     app = {"candidates": [{"demand": {"gpu": 1}}]}
     for demand, path in (

@@ -117,7 +117,7 @@ def test_names_that_become_one_id_stay_apart() -> None:
         (lambda d: d.update(output_buckets=[25, 5]), "$.output_buckets"),
     ],
 )
-def test_what_cannot_be_read_is_told(change: Any, path: str) -> None:
+def test_what_cannot_be_read_is_reported(change: Any, path: str) -> None:
     document = copy.deepcopy(MELANGE)
     change(document)
     with pytest.raises(InputError) as caught:
@@ -129,7 +129,7 @@ def test_what_cannot_be_read_is_told(change: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("change", [{"indexes": None}, {"indexes": [[4, 8], [128]]}, {"gpu": 5}, {"tputs": "x"}])
-def test_aibrix_that_cannot_be_read_is_told(change: dict[str, Any]) -> None:
+def test_aibrix_that_cannot_be_read_is_reported(change: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         convert_document({**AIBRIX, **change})
 

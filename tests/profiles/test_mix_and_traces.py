@@ -39,7 +39,7 @@ def test_two_axes_round_up_in_each_and_bins_need_be_no_grid() -> None:
     assert count_into_bins(mix).share == (0.25, 0.25, 0.5)
 
 
-def test_a_size_above_every_bin_is_told() -> None:
+def test_a_size_above_every_bin_is_reported() -> None:
     mix = Mix(axes=("batch",), bins=((1,), (8,)), observed=((1,), (9,)))
     with pytest.raises(AboveLargestBin) as caught:
         count_into_bins(mix)

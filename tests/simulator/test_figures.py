@@ -197,7 +197,7 @@ def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_n
 
 def test_a_percentile_of_too_few_long_queues_is_only_known_not_to_be_lower(queues: Any) -> None:
     strict = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.9)
-    how: dict[str, Any] = {"noise": "exponential", "slo_percentiles": (50.0, 99.0, 99.9)}
+    how: dict[str, Any] = {"noise": "exponential", "percentiles": (50.0, 99.0, 99.9)}
     report = simulate_system(queues.system(1), [strict], duration_s=2000.0, **how)
     found = report.apps["ask"].percentiles_ms
     assert found[99.9].high == math.inf
@@ -243,7 +243,7 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     assert lines_of(promising, inputs, told)[-1].verdict is Verdict.UNDECIDED
 
 
-def test_too_much_load_is_told(queues: Any) -> None:
+def test_too_much_load_is_reported(queues: Any) -> None:
     demand = AppDemand("ask", 0, 150.0, Arrivals(), 100.0, 99.0)
     report = simulate_system(queues.system(1), [demand], seeds=2, duration_s=100.0)
     codes = [code for code, _, _ in report.warnings]
@@ -362,7 +362,7 @@ def test_runs_near_capacity_are_longer_or_told(queues: Any) -> None:
     assert simulate_system(queues.system(1), [calm], seeds=2, noise="exponential").duration_s == length
 
 
-def test_a_percentile_beyond_what_a_run_holds_is_told() -> None:
+def test_a_percentile_beyond_what_a_run_holds_is_reported() -> None:
     demand = AppDemand("ask", 0, 100.0, Arrivals(), 100.0, 99.999)
     assert demand.length_s() * 100.0 < 3e6
     assert demand.is_too_short(demand.length_s())

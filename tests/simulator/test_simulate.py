@@ -183,7 +183,7 @@ def test_the_report_is_plain_json_and_the_same_every_time(plans: Any) -> None:
     assert other["apps"] != read["apps"]
 
 
-def test_overload_with_drops_is_told_in_json_without_infinities(plans: Any) -> None:
+def test_overload_with_drops_is_reported_in_json_without_infinities(plans: Any) -> None:
     late = {"rule": "shares/1", "late": "drop"}
     report = simulate(*plans.pool(rate=200.0, dispatch=late), seeds=2)
     json.dumps(report.as_dict(), allow_nan=False)
@@ -400,7 +400,7 @@ def test_an_interval_wholly_over_the_limit_is_broken(plans: Any) -> None:
     assert list(verdicts.values()) == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.KEPT]
 
 
-def test_other_inputs_than_the_plans_are_told(plans: Any) -> None:
+def test_other_inputs_than_the_plans_are_reported(plans: Any) -> None:
     plan, inputs = plans.pool()
     other = replace(inputs, digests={**inputs.digests, "slo": "sha256:" + "3" * 64})
     report = simulate(plan, other, seeds=2)

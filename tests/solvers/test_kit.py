@@ -18,7 +18,7 @@ from hetplan.testing import LIES, Lying, check_solver, solver_checks
 from hetplan.testing.known_case import overheard
 
 
-def test_a_good_engine_passes_and_what_was_skipped_is_told() -> None:
+def test_a_good_engine_passes_and_what_was_skipped_is_reported() -> None:
     assert check_solver(Highs()) == {}
 
 
@@ -35,7 +35,7 @@ def test_a_liar_fails(lie: str) -> None:
     assert failed
 
 
-def test_everything_that_failed_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_failed_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [check for check in solver_checks(Highs()) if check.name.startswith("answers: infeasible")]
     monkeypatch.setattr("hetplan.testing.conformance.solver_checks", lambda solver: kept)
     with pytest.raises(AssertionError, match=f"failed {len(kept)} checks"):

@@ -54,6 +54,21 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no chunk": (lambda p: load(p)["serve"].pop("most_tokens"), "llm-batch"),
     "sequences above the engine's": (lambda p: load(p)["serve"].update(most_seqs=500), "llm-batch"),
     "chunk below sequences": (lambda p: load(p)["serve"].update(most_tokens=8), "llm-batch"),
+    "a chunk that nobody played": (lambda p: load(p)["serve"].update(most_tokens=700), "llm-batch"),
+    "a batch that waits": (lambda p: load(p)["serve"].update(max_wait_ms=5.0), "llm-batch"),
+    "fewer at once than sequences": (lambda p: load(p)["serve"].update(concurrency=2), "llm-batch"),
+    "no limits of loads": (lambda p: p["dispatch"]["chat"].update(limit={}), "llm-rule"),
+    "another limit": (lambda p: p["dispatch"]["chat"].update(limit={load(p)["id"]: 0.7}), "llm-rule"),
+    "a shorter limit": (lambda p: p["dispatch"]["chat"].update(ttft_ms=100.0), "llm-rule"),
+    "a better promise than was asked for": (lambda p: promise(p, "tpot_ms").update(value=5.0), "llm-promise"),
+    "no warning of what is assumed": (
+        lambda p: p.update(warnings=[one for one in p["warnings"] if one["code"] != "W-overlap"]),
+        "warning",
+    ),
+    "a gap in other words": (
+        lambda p: p["warnings"].append({"code": "W-gap", "at": "claims", "text": "the gap is small"}),
+        "warning",
+    ),
     "GPUs that are not there": (lambda p: load(p).update(instances=2), "llm-gpus"),
     "another application's load": (lambda p: load(p).pop("app"), "llm-load"),
     "another rule": (lambda p: p["dispatch"].update(chat={"rule": "fcfs/1"}), "llm-rule"),
@@ -102,6 +117,14 @@ def test_requests_that_are_late_even_alone_are_caught() -> None:
     slo = wish()
     slo["apps"]["chat"]["latency"][0]["max_ms"] = 20.0
     assert "latency" in verified(sound(), slo)
+
+
+def test_machines_that_serve_half_of_a_request_alone_are_caught() -> None:
+    profile = texts.profile()
+    for engine in profile["engines"].values():
+        engine["role"] = "decode"
+    report = hp.verify({**sound(), "digest": None}, profile, wish())
+    assert "llm-load" in {one.code for one in report.violations}
 
 
 def test_a_floor_of_quality_is_kept() -> None:

@@ -160,7 +160,7 @@ def test_a_wrong_cost_is_caught(words: str, edits: Json, many: int) -> None:
     ("cost", "edits", "right"),
     [(1e-12, {}, True), (3e-12, {}, False)],
 )
-def test_a_cost_of_nothing_is_told_as_nothing(cost: float, edits: Json, right: bool) -> None:
+def test_a_cost_of_nothing_is_reported_as_nothing(cost: float, edits: Json, right: bool) -> None:
     free = {"plan/workers": [], "state/workers": [], "plan/actions": [], **costs(cost, 0)}
     assert (check(*read(spoil(priced(), free | edits))) == []) is right
 

@@ -13,7 +13,9 @@ Only names, numbers and what hosts.toml says go in; a command, an image or a sel
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
+from functools import cached_property
 from math import ceil
 from typing import Any
 
@@ -32,13 +34,25 @@ from hetplan.executor.kubernetes.groups import (
 )
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
+from hetplan.executor.secrets import TOKEN_FILE, ciphered, token_of
+from hetplan.executor.tls import TLS, WORKER_NAME, tls_folder
 from hetplan.executor.units import Endpoint
-from hetplan.executor.wanted import wanted
+from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.validate import validate
 
-__all__ = ["CONFIG_FILE", "LARGEST_CONFIG_BYTES", "MADE_OF", "WAVES", "Manifests", "manifests"]
+__all__ = [
+    "CONFIG_FILE",
+    "LARGEST_CONFIG_BYTES",
+    "MADE_OF",
+    "WAVES",
+    "Manifests",
+    "groups_at",
+    "kubernetes_target",
+    "manifests",
+    "router_manifests",
+]
 
 Json = dict[str, Any]
 
@@ -46,7 +60,7 @@ LARGEST_CONFIG_BYTES = 1024 * 1024
 """The most that Kubernetes takes in one ConfigMap."""
 
 CONFIG_FILE = "config.json"
-MOUNTED_AT = "/etc/hetplan"
+MOUNTED_AT, KEYS_AT = "/etc/hetplan", "/etc/hetplan-keys"
 PROBE_S = 2
 MADE_OF = "hetplan/made-of"
 WAVES = 4
@@ -62,6 +76,22 @@ class Manifests:
         self.hosts, self.settings = hosts, settings
         self.instance = label_value(hosts.name)
         self.budgets = "policy/v1"
+
+    @cached_property
+    def keys(self) -> Json | None:
+        """The Secret with the token and the keys that hosts.toml names; None where it names none.
+
+        It is applied, never written to a file. Its name goes with its content, so that pods are rolled with it.
+        """
+        token, folder = token_of(self.hosts), tls_folder(self.hosts)
+        held = {"token": token.encode()} if token is not None else {}
+        if folder is not None:
+            held |= {name: (folder / name).read_bytes() for name in ("ca.pem", "cert.pem", "key.pem")}
+        if not held:
+            return None
+        data = {name: b64encode(content).decode() for name, content in held.items()}
+        name = dns_name(self.hosts.name, "keys", distinct_by=digest(data))
+        return self._object("v1", "Secret", name, labels(self.instance, "keys")) | {"type": "Opaque", "data": data}
 
     def group(self, group: Group) -> list[Json]:
         """What a group becomes, in the order in which it is needed; its ConfigMap is first and its Deployment last."""
@@ -125,7 +155,15 @@ class Manifests:
     def _monitor(self, name: str) -> Json:
         """What the Prometheus operator is to read: all Services of this deployment."""
         ours = {"app.kubernetes.io/managed-by": "hetplan", LABEL_INSTANCE: self.instance}
-        spec = {"selector": {"matchLabels": ours}, "endpoints": [{"port": "http", "path": "/metrics"}]}
+        endpoint: Json = {"port": "http", "path": "/metrics"}
+        if self.keys is not None:
+            secret = self.keys["metadata"]["name"]
+            if "token" in self.keys["data"]:
+                endpoint["authorization"] = {"credentials": {"name": secret, "key": "token"}}
+            if self.ciphered:
+                trust = {"ca": {"secret": {"name": secret, "key": "ca.pem"}}, "serverName": WORKER_NAME}
+                endpoint |= {"scheme": "https", "tlsConfig": trust}
+        spec = {"selector": {"matchLabels": ours}, "endpoints": [endpoint]}
         marks = labels(self.instance, "router")
         return self._object("monitoring.coreos.com/v1", "ServiceMonitor", name, marks, spec=spec)
 
@@ -178,13 +216,14 @@ class Manifests:
     @staticmethod
     def _template(pod: Json) -> str:
         """A digest of a pod but for the name of its ConfigMap, which says what its worker holds."""
-        return digest({**pod, "volumes": []}).removeprefix("sha256:")[:16]
+        others = [one for one in pod["volumes"] if "secret" in one]
+        return digest({**pod, "volumes": others}).removeprefix("sha256:")[:16]
 
     def _worker_pod(self, group: Group, config: str) -> Json:
         unit, machines = group.unit, self.hosts.hosts[group.unit.host]
         chosen = self.settings.pod(unit.hardware)
         container = self._container("worker", chosen.image or self.settings.image, self.settings.worker_command)
-        container["env"] = _env({**self.settings.environment, **machines.environment})
+        container["env"] = _env({**self.settings.environment, **machines.environment, **self._where_keys_are})
         resources = self.resources(group)
         # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
         container["resources"] = {"requests": resources, "limits": resources} if resources else _WORKER_NEEDS
@@ -246,6 +285,9 @@ class Manifests:
             pod["topologySpreadConstraints"] = [
                 {"maxSkew": 1, "topologyKey": label, **chosen} for label in settings.spread
             ]
+        if self.keys is not None:
+            secret = {"secretName": self.keys["metadata"]["name"], "defaultMode": 0o440}
+            pod["volumes"].append({"name": "keys", "secret": secret})
         if settings.service_account is not None:
             pod["serviceAccountName"] = settings.service_account
         if settings.image_pull_secrets:
@@ -254,7 +296,8 @@ class Manifests:
 
     def _container(self, name: str, image: str, command: tuple[str, ...]) -> Json:
         port = self.settings.port
-        healthy = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": PROBE_S, "timeoutSeconds": 2}
+        look = {"path": "/healthz", "port": "http", **({"scheme": "HTTPS"} if self.ciphered else {})}
+        healthy = {"httpGet": look, "periodSeconds": PROBE_S, "timeoutSeconds": 2}
         tries = max(1, round(self.hosts.limits.start_s / PROBE_S))
         leave = f"import time; open({LEAVING!r}, 'w').close(); time.sleep({self.settings.leave_s:g})"
         arguments = ["--config", f"{MOUNTED_AT}/{CONFIG_FILE}", "--port", str(port)]
@@ -263,19 +306,31 @@ class Manifests:
             "image": image,
             "imagePullPolicy": self.settings.image_pull_policy,
             "command": [*command, *arguments],
-            "env": _env(self.settings.environment),
+            "env": _env({**self.settings.environment, **self._where_keys_are}),
             "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
             "startupProbe": {**healthy, "failureThreshold": tries},
             "readinessProbe": {**healthy, "failureThreshold": 2},
             "livenessProbe": {**healthy, "failureThreshold": 5},
             "lifecycle": {"preStop": {"exec": {"command": [command[0], "-c", leave]}}},
             "volumeMounts": [
-                {"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}, {"name": "tmp", "mountPath": "/tmp"}
+                {"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}, {"name": "tmp", "mountPath": "/tmp"},
+                *([{"name": "keys", "mountPath": KEYS_AT, "readOnly": True}] if self.keys is not None else []),
             ],
             "securityContext": {
                 "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True
             },
         }  # fmt: skip
+
+    @property
+    def ciphered(self) -> bool:
+        """Whether the pods speak TLS."""
+        return self.hosts.security.tls is not None
+
+    @property
+    def _where_keys_are(self) -> dict[str, str]:
+        held = self.keys["data"] if self.keys is not None else {}
+        found = {TOKEN_FILE: f"{KEYS_AT}/token"} if "token" in held else {}
+        return found | ({TLS: KEYS_AT} if self.ciphered else {})
 
     def _object(
         self,
@@ -336,28 +391,40 @@ def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period
 
     `target` names one of several Kubernetes targets. A plan that these hosts cannot hold is an `InputError`.
     """
-    name = _one(hosts, target)
-    settings = validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")
+    name, settings = kubernetes_target(hosts, target)
     made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
-    groups = grouped(unit for unit in asked.units.values() if unit.target == name).values()
+    groups = groups_at(asked, name)
     objects = [manifest for group in groups for manifest in made.group(group)]
     if hosts.router_target == name:
-        at = {unit: made.address(made.group_object(group)) for group in groups for unit in group.units}
-        pairs = [(unit, Endpoint(at[key], settings.port)) for key, unit in asked.units.items() if key in at]
-        objects += made.router(routing_table(asked.apps, pairs, hosts.router))
+        objects += router_manifests(asked, hosts, made, {u: made.group_object(g) for g in groups for u in g.units})
     return {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
-def _one(hosts: HostsFile, target: str | None) -> str:
+def groups_at(asked: Wanted, target: str) -> list[Group]:
+    """The groups that run at one target."""
+    return list(grouped(unit for unit in asked.units.values() if unit.target == target).values())
+
+
+def router_manifests(asked: Wanted, hosts: HostsFile, made: Manifests, services: Mapping[str, str]) -> list[Json]:
+    """The router that leads to these units, each behind the Service that is named for it."""
+    pairs = [
+        (unit, Endpoint(made.address(services[key]), made.settings.port))
+        for key, unit in asked.units.items()
+        if key in services
+    ]
+    return made.router(routing_table(asked.apps, pairs, hosts.router, ciphered(hosts)))
+
+
+def kubernetes_target(hosts: HostsFile, target: str | None) -> tuple[str, KubernetesSettings]:
+    """The Kubernetes target of this name, or the only one, and its settings."""
     fitting = [name for name, entry in hosts.targets.items() if entry.kind == "kubernetes"]
-    if target is None and len(fitting) == 1:
-        return fitting[0]
-    if target is not None and target in fitting:
-        return target
-    raise InputError.one(
-        file="hosts.toml",
-        path="$.targets",
-        value=target or "",
-        why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
-        remedy="Name one of them.",
-    )
+    name = fitting[0] if target is None and len(fitting) == 1 else target
+    if name is None or name not in fitting:
+        raise InputError.one(
+            file="hosts.toml",
+            path="$.targets",
+            value=target or "",
+            why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
+            remedy="Name one of them.",
+        )
+    return name, validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")

@@ -24,9 +24,11 @@ from time import monotonic
 from typing import Any
 
 from hetplan.executor.kubernetes.groups import LEAVING
+from hetplan.executor.secrets import own_token
 from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.router import Router
 from hetplan.executor.serving.worker import Worker
+from hetplan.executor.tls import client_context, own_folder
 from hetplan.executor.units import Unit
 from hetplan.profiles.canonical import digest
 
@@ -75,7 +77,7 @@ def worker_in_pod(mounted: Path, port: int, folder: Path) -> Serve:
     config = {"content": unit.content, "bind": "0.0.0.0", "port": port, "cores": [], "unit": unit.as_dict()}
     path = folder / "config.json"
     path.write_text(json.dumps(config))
-    return _PodWorker(path).run
+    return _PodWorker(path, own_token()).run
 
 
 LOOK_S = 1.0
@@ -143,7 +145,8 @@ class _PodRouter(Router):
     """A router that follows the routes of its mounted file, as it changes, and the pods behind its units."""
 
     def __init__(self, path: Path, mounted: Path, port: int) -> None:
-        super().__init__(path)
+        super().__init__(path, own_token())
+        self._trust = client_context(own_folder(), one_name=True)
         self._mounted, self._port, self._addresses = mounted, port, PodAddresses()
         self._wanted = self._read()
 

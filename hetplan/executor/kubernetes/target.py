@@ -260,7 +260,8 @@ class Kubernetes:
 
     def _apply(self, made: Sequence[Json], *, about: str) -> None:
         self._may_change()
-        self.kubectl.apply(made, about=about)
+        keys = [self.manifests.keys] if self.manifests.keys is not None else []
+        self.kubectl.apply([*keys, *made], about=about)
 
     def _delete(self, objects: Iterable[tuple[str, str]], *, limit_s: float, about: str) -> None:
         self._may_change()
@@ -428,7 +429,8 @@ class Kubernetes:
     @property
     def _all_kinds(self) -> list[str]:
         monitor = ["servicemonitors.monitoring.coreos.com"] if self.settings.service_monitor else []
-        return [*_KINDS, _ROUTERS_OWN, *monitor]
+        keys = ["secrets"] if self.manifests.keys is not None else []
+        return [*_KINDS, _ROUTERS_OWN, *monitor, *keys]
 
     def _know_the_server(self) -> None:
         """Which version of its kinds the cluster has; the newest where it does not say."""
@@ -443,7 +445,8 @@ class Kubernetes:
 
     def _at(self, pod: str, path: str) -> str:
         """The path of the API server that leads to a pod's own."""
-        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/{path}"
+        name = f"https:{pod}" if self.manifests.ciphered else pod
+        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{name}:{self.settings.port}/proxy/{path}"
 
     def _scaled(self) -> frozenset[str]:
         """Deployments of which an autoscaler says how many pods they have; none where that cannot be asked."""

@@ -127,10 +127,8 @@ class Measured:
 
     @property
     def made(self) -> Vector:
-        """For what share of the samples each operator ran."""
-        if self.runs is None:
-            return np.ones(len(self.seconds))
-        return np.asarray((~np.isnan(self.runs.seconds)).mean(axis=0))
+        """How often each operator ran, over the samples."""
+        return np.ones(len(self.seconds)) if self.runs is None else np.asarray(self.runs.often.mean(axis=0))
 
     @property
     def rows(self) -> Runs:
@@ -329,14 +327,17 @@ class BlackBox(Form[int]):
     def often(self) -> Vector:
         """How often operators run, over what was measured."""
         seen = [found.made for found in self.journal.values() if found.seconds]
-        return np.mean(seen, axis=0) if seen and self.exits else np.ones(len(self.operators))
+        return np.mean(seen, axis=0) if seen else np.ones(len(self.operators))
 
     @property
     def called_all(self) -> Vector:
         """The same of every configuration, where they are listed, with operators that run as often as was seen."""
         if self.calls is None:
             return np.zeros((1, 1))
-        return self._called if not self.exits else self.calls.per_hour(self.configurations, self.placements, self.often)
+        often = self.often
+        return (
+            self._called if (often == 1.0).all() else self.calls.per_hour(self.configurations, self.placements, often)
+        )
 
     @cached_property
     def _called(self) -> Vector:

@@ -3,7 +3,8 @@
 An API is one more place beside the tiers, and it is the configuration that says which operators run there: no other
 placement of it is open. A call fails with a chance f, is made again up to r times, and each failure costs w seconds.
 So k failures come before the answer with probability f^k (1 - f), and with f^(r + 1) there is none, which counts as
-late. A sample that was measured stands for all these cases: a row of weight f^k (1 - f) / n for each of them.
+late. A sample that was measured stands for all these cases: a row of weight f^k (1 - f) / n for each of them. Where an
+operator runs several times for a sample (the rounds of a loop), their failures add up.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ class Cases:
 class Runs:
     """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample.
 
-    An operator that did not run for a sample took NaN seconds.
-
+    An operator that did not run for a sample took NaN seconds; `rounds` says how often it ran, where not all ran once.
     With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`).
     """
 
@@ -48,9 +48,15 @@ class Runs:
     bytes_out: Vector
     bytes_in: Vector
     cases: Cases | None = None
+    rounds: Vector | None = None
 
     def __len__(self) -> int:
         return len(self.bytes_in)
+
+    @property
+    def often(self) -> Vector:
+        """How often each operator ran for each sample."""
+        return (~np.isnan(self.seconds)).astype(float) if self.rounds is None else self.rounds
 
     def each_time(self) -> tuple[float, ...]:
         """The mean seconds of each operator, over the samples that it ran for."""
@@ -111,34 +117,41 @@ class Calls:
         """The chance, at most, that some call of a query is never answered."""
         return float(min(1.0, sum(often[one.operator] * one.failures ** (one.retries + 1) for one in self.of(row))))
 
-    def cases(self, row: Sequence[int]) -> list[tuple[dict[int, float], float]]:
-        """How often a setting's calls may fail before their answers: seconds more by operator, and how likely."""
-        failing = [call for call in self.of(row) if call.failures > 0]
-        found = []
-        for failed in product(*(range(call.retries + 1) for call in failing)):
-            likely = 1.0
-            for call, times in zip(failing, failed, strict=True):
-                likely *= call.failures**times * (1.0 - call.failures)
-            if likely >= RAREST:
-                more = {call.operator: times * call.retry_s for call, times in zip(failing, failed, strict=True)}
-                found.append((more, likely))
-        return found
-
     def tried(self, runs: Runs, row: Sequence[int]) -> Runs:
         """What samples take with all cases of failures, each with its weight."""
-        cases = self.cases(row)
-        if len(cases) == 1 and not any(call.failures > 0 for call in self.of(row)):
+        failing = [call for call in self.of(row) if call.failures > 0]
+        if not failing:
             return runs
-        count, more = len(runs), np.zeros((len(cases), runs.seconds.shape[1]))
-        for k, (extra, _) in enumerate(cases):
-            for operator, seconds in extra.items():
-                more[k, operator] = seconds
+        often = runs.often.astype(np.int64)
+        tables = [_failed(call, int(often[:, call.operator].max())) for call in failing]
+        seconds, weight = [], []
+        for failed in product(*(range(table.shape[1]) for table in tables)):
+            likely, more = np.ones(len(runs)), np.zeros(runs.seconds.shape[1])
+            for call, table, times in zip(failing, tables, failed, strict=True):
+                likely = likely * table[often[:, call.operator], times]
+                more[call.operator] = times * call.retry_s
+            if likely.max() >= RAREST:
+                seconds.append(runs.seconds + more)
+                weight.append(likely / len(runs))
         return Runs(
-            (runs.seconds[None, :, :] + more[:, None, :]).reshape(len(cases) * count, -1),
-            np.tile(runs.bytes_out, (len(cases), 1)),
-            np.tile(runs.bytes_in, len(cases)),
-            cases=Cases(np.repeat([likely for _, likely in cases], count) / count, count),
-        )
+            np.concatenate(seconds), np.tile(runs.bytes_out, (len(weight), 1)), np.tile(runs.bytes_in, len(weight)),
+            cases=Cases(np.concatenate(weight), len(runs)),
+        )  # fmt: skip
+
+
+def _failed(call: Call, most: int) -> Vector:
+    """How likely so many rounds (rows) have so many failures in all (columns) before each is answered.
+
+    >>> _failed(Call(0, 1, (), failures=0.5, retries=1), 2).tolist()
+    [[1.0, 0.0, 0.0], [0.5, 0.25, 0.0], [0.25, 0.25, 0.0625]]
+    """
+    once = call.failures ** np.arange(call.retries + 1) * (1.0 - call.failures)
+    table = np.zeros((most + 1, call.retries * most + 1))
+    row = np.ones(1)
+    for rounds in range(most + 1):
+        table[rounds, : row.size] = row
+        row = np.convolve(row, once)
+    return table
 
 
 def _made(call: Call, rows: Integers) -> NDArray[np.bool_]:

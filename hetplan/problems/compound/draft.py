@@ -99,7 +99,7 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
                         knobs=knobs,
                         share=None if share is None else Share(gpu=share, enforce="mps"),
                         instances=instances,
-                        outcomes=way.found.outcomes.get(node),
+                        outcomes=dict(way.found.outcomes[node]) if node in way.found.outcomes else None,
                     )
                 )
     workers = []

@@ -310,7 +310,7 @@ def _sought(
     for number, edge in enumerate(pipeline.edges):
         if edge.fanout != 1.0:
             why = "each operator of a compound query passes on one thing per sample"
-            remedy = "Leave it out, and measure what the operator does with all of them as one."
+            remedy = "Leave it out: whoever measures says how often an operator ran for a sample, as its rounds."
             faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")

@@ -41,6 +41,7 @@ KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
+MOST_ROUNDS = 1000
 MOST_ITEMS = 48
 """Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 MOST_ON_FRONT = 200
@@ -544,13 +545,24 @@ def _runs(sought: Sought, plan: Mapping[str, Any]) -> Runs | None:
     seconds, sizes = ([given[key][name] for name in sought.order] for key in ("seconds", "bytes"))
     seconds = [[math.nan if each is None else each for each in column] for column in seconds]
     runs = Runs(np.array(seconds, float).T, np.array(sizes, float).T, np.array(given["input_bytes"], float))
-    if runs.seconds.shape != runs.bytes_out.shape or len(runs.seconds) != len(runs) or len(runs) != plan["samples"]:
+    if (
+        runs.seconds.shape != runs.bytes_out.shape
+        or len(runs.seconds) != len(runs)
+        or len(runs) != plan.get("before", plan["samples"])
+    ):
         raise ValueError("as many samples of every operator as there are")
     took = np.nan_to_num(runs.seconds) if sought.exits else runs.seconds
     ran = np.unique(~np.isnan(runs.seconds), axis=0) if sought.exits else np.zeros((0, len(sought.order)))
     for row in ran:
         if sought.pipeline.way([name for name, there in zip(sought.order, row, strict=True) if there]) is None:
             raise ValueError("no query runs these operators")
+    if "rounds" in given:
+        often = np.array([given["rounds"][name] for name in sought.order], float).T
+        if often.shape != runs.seconds.shape or (often != np.floor(often)).any() or (often > MOST_ROUNDS).any():
+            raise ValueError("rounds are whole numbers")
+        if ((often < 1) != np.isnan(runs.seconds)).any() or (often < 0).any():
+            raise ValueError("what ran did so once at least")
+        runs = replace(runs, rounds=often)
     if any(not np.isfinite(held).all() or (held < 0).any() for held in (took, runs.bytes_out, runs.bytes_in)):
         raise ValueError("no time and no size is below 0")
     return runs

@@ -120,7 +120,7 @@ class Found:
     streams: int = 1
     top: float = 1.0
     """The best score that there can be."""
-    outcomes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    outcomes: Mapping[str, dict[str, float]] = field(default_factory=dict)
     """Of each operator with outcomes, how often its answers come to each."""
     per_query: float = 0.0
     """What its calls of APIs cost per query."""

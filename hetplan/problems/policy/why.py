@@ -28,7 +28,8 @@ _ROUGH = 0.1
 def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
     """Why an SLO that no model meets can be kept by nobody, and the least at which the targets are kept.
 
-    Where not even a limit of many times the fastest answer keeps them, no limit is named.
+    Where not even many times the fastest answer keeps them, the fastest is a part of what would: alone it is tried, and
+    not named.
     """
     why, repairs = list[str](), list[Repair]()
     for group in asked.groups():
@@ -39,9 +40,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
         why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
         kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
         least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
-        if least_s is None:
-            continue
-        least_ms, wanted_ms = 1000.0 * least_s + hop, 1000 * group.wish.slo_s + hop
+        least_ms, wanted_ms = 1000.0 * (least_s or fastest_s) + hop, 1000 * group.wish.slo_s + hop
         field = f"slo.apps.{group.wish.app_id}.latency"
         repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:.4g}"))
     return Infeasible(tuple(why), tuple(repairs)) if why else None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.draft import Draft, Reported, Scope
-from hetplan.planner.next_state import COUNTERS
+from hetplan.planner.next_state import COUNTERS, USED
 from hetplan.problems.variants.actions import steps
 from hetplan.problems.variants.kinds import machine_nanos
 from hetplan.problems.variants.places import Placed
@@ -77,9 +77,15 @@ def draft(
             *way.notices,
             *warnings,
         ),
-        extensions={COUNTERS: counters} if counters else {},
+        extensions={**({COUNTERS: counters} if counters else {}), **_used(v)},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
+
+
+def _used(v: Snapshot) -> dict[str, dict[str, float]]:
+    """What the bound rests on: the share of its saturation that an instance is asked for, where it is not all."""
+    shares = {f"{v.kinds[s.kind].id} for {v.asked[s.app].id}": s.busy for s in v.eligible if s.busy < 1.0}
+    return {USED: shares} if shares else {}
 
 
 def _with_idle(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:

@@ -48,7 +48,7 @@ class VariantsOptions(Options):
         description="what loading counts for: spread over the SLO's horizon, or (the paper) by load_weight_per_s; "
         "auto is weighted where the SLO states that weight",
     )
-    evaluations: int = Field(default=6, ge=1, le=50, description="most plans simulated (size simulated or auto)")
+    evaluations: int = Field(default=15, ge=1, le=50, description="most plans simulated (size simulated or auto)")
 
 
 class PaperOptions(VariantsOptions):

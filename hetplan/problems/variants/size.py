@@ -48,6 +48,8 @@ MOMENTS = 12
 """Of a batch's time, at whose middles queries are looked at."""
 LESS = 0.85
 """What a late application still asks of the instances that it uses, each time."""
+PATIENT = 10
+"""After so many plans in vain twice as much is taken off at once: any plan in time is better than none."""
 LEAST = 0.002
 """An instance is never taken for less useful than this share of its saturation."""
 MOST_SHRINKINGS = 20
@@ -175,7 +177,7 @@ def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int
     tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
     if shown.late:
         named = ", ".join(sorted(shown.late)[:5])
-        text = f"late in simulation however little of each instance was asked ({turns} plans): {named}"
+        text = f"late in simulation in each of {turns} plans, though ever less of each instance was asked: {named}"
         return replace(tried, target_missed=text)
     unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
     if unsure and v.options.size == "auto":
@@ -231,7 +233,8 @@ class _Tries:
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
         for _ in range(MOST_SHRINKINGS):
-            pairs = tuple(_less_busy(self.v, made, pair, late) for pair in self.v.serves)
+            less = LESS if self.turn < PATIENT else LESS**2
+            pairs = tuple(_less_busy(self.v, made, pair, late, less) for pair in self.v.serves)
             self.v = replace(self.v, serves=pairs)
             following = self.way(self.v, self.ask)
             if isinstance(following, Infeasible):
@@ -272,7 +275,7 @@ def _percentile(one: Asked) -> float:
     return max((target.percentile for target in one.app.latency if target.of == "response"), default=99.0)
 
 
-def _less_busy(v: Snapshot, made: Draft, pair: Serves, late: tuple[str, ...]) -> Serves:
+def _less_busy(v: Snapshot, made: Draft, pair: Serves, late: tuple[str, ...], less: float) -> Serves:
     """A pair by which an application was late, asked for less."""
     kind, one = v.kinds[pair.kind], v.asked[pair.app]
     used = any(
@@ -282,4 +285,4 @@ def _less_busy(v: Snapshot, made: Draft, pair: Serves, late: tuple[str, ...]) ->
     )
     if one.id not in late or not used or pair.late:
         return pair
-    return replace(pair, qps=pair.qps * LESS, busy=pair.busy * LESS)
+    return replace(pair, qps=pair.qps * less, busy=pair.busy * less)

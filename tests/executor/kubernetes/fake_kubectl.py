@@ -45,12 +45,12 @@ def key(one):
 
 def pods_of(deployment, play):
     name = deployment["metadata"]["name"]
-    trouble = next((told for prefix, told in play.get("unready", {}).items() if prefix in name), None)
+    trouble = next((said for prefix, said in play.get("unready", {}).items() if prefix in name), None)
     for number in range(deployment["spec"]["replicas"]):
         status = {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 0}]}
         if trouble is not None and trouble.get("reason") == "Unschedulable":
-            told = {"type": "PodScheduled", "status": "False", "message": trouble["message"]}
-            status = {"conditions": [told]}
+            said = {"type": "PodScheduled", "status": "False", "message": trouble["message"]}
+            status = {"conditions": [said]}
         elif trouble is not None:
             waiting = {"reason": trouble["reason"], "message": trouble["message"]}
             status = {"conditions": [], "containerStatuses": [{"restartCount": 3, "state": {"waiting": waiting}}]}

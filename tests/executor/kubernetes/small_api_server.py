@@ -179,8 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _refuse(self, status: int, reason: str) -> None:
-        told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
-        self._answer({**told, "message": f"{self.path}: {reason}"}, status)
+        said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+        self._answer({**said, "message": f"{self.path}: {reason}"}, status)
 
     def log_message(self, *_: Any) -> None:
         pass

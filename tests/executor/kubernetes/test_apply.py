@@ -62,16 +62,16 @@ def deployment(cluster: Any, tmp_path: Path) -> Iterator[Deployment]:
 
 def changes(cluster: Any) -> list[str]:
     """The calls that changed something: what was applied or deleted, by kind and name without its digest."""
-    told = []
+    said = []
     for call in cluster.calls:
         words = call["words"]
         if words[0] == "apply" and "--dry-run=server" not in words:
             made = [one["metadata"]["name"] for one in call["given"]["items"] if one["kind"] == "Deployment"]
-            told += [f"apply {name.rsplit('-', 1)[0]}" for name in made]
+            said += [f"apply {name.rsplit('-', 1)[0]}" for name in made]
         elif words[0] == "delete":
             gone = [word for word in words if word.startswith("deployments.apps/")]
-            told += [f"delete {name.split('/')[1].rsplit('-', 1)[0]}" for name in gone]
-    return told
+            said += [f"delete {name.split('/')[1].rsplit('-', 1)[0]}" for name in gone]
+    return said
 
 
 def test_new_workers_are_up_before_queries_move_and_old_ones_go(deployment: Deployment, cluster: Any) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import HostsFile, read_hosts
+from hetplan.executor.hosts_file import HostsFile, Security, read_hosts
 from hetplan.executor.kubernetes.groups import LEAVING, Group, dns_name, grouped, label_value
 from hetplan.executor.kubernetes.manifests import Manifests, manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
@@ -161,6 +161,36 @@ def test_the_router_gets_its_amounts_its_replicas_and_keeps_others_from_the_work
     assert "NetworkPolicy" not in made("shares/1", network_policy=False)
 
 
+def test_token_and_keys_come_to_the_pods_as_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef")
+    (tmp_path / "tls").mkdir()
+    for name in ("ca.pem", "cert.pem", "key.pem", "ca-key.pem"):
+        (tmp_path / "tls" / name).write_text(f"content of {name}")
+    security = {"token_file": str(tmp_path / "token"), "tls": str(tmp_path / "tls")}
+    hosts = hosts_for(["t4"])
+    guarded = hosts.model_copy(update={"security": Security.model_validate(security)})
+    made = maker(guarded, service_monitor=True)
+    assert made.keys is not None
+    kubernetes_validate.validate(made.keys, VERSION, strict=True)
+    assert sorted(made.keys["data"]) == ["ca.pem", "cert.pem", "key.pem", "token"], "the authority's key stays"
+    routes = {"apps": {}, "units": []}
+    for deployment in (made.group(group())[-1], made.router(routes)[-1]):
+        kubernetes_validate.validate(deployment, VERSION, strict=True)
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["volumes"][-1]["secret"]["secretName"] == made.keys["metadata"]["name"]
+        env = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+        assert env == {"HETPLAN_TOKEN_FILE": "/etc/hetplan-keys/token", "HETPLAN_TLS": "/etc/hetplan-keys"}
+        assert pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+        assert "0123456789abcdef" not in json.dumps(deployment)
+    monitor = next(one for one in made.router(routes) if one["kind"] == "ServiceMonitor")["spec"]["endpoints"][0]
+    assert (monitor["scheme"], monitor["authorization"]["credentials"]["key"]) == ("https", "token")
+    (tmp_path / "token").write_text("another-token-of-16")
+    other = maker(guarded).group(group())[-1]["spec"]["template"]["metadata"]["annotations"]
+    mine = made.group(group())[-1]["spec"]["template"]["metadata"]["annotations"]
+    assert other != mine, "a new token rolls the pods"
+    assert maker(hosts).keys is None
+
+
 def test_a_change_surges_unless_there_is_no_room() -> None:
     def room(surge: bool) -> dict[str, int]:
         return maker(hosts_for(["t4"]), surge=surge).group(group())[-1]["spec"]["strategy"]["rollingUpdate"]
@@ -187,9 +217,9 @@ def test_engines_that_make_text_have_the_gpus_of_each_instance() -> None:
 
 def test_a_share_that_the_device_plugin_does_not_give_is_named() -> None:
     uneven = group(loads=(LoadSpec("a", share_gpu=0.3),))
-    told = maker(hosts_for(["t4"]), gpu_slices=4).unenforced(uneven)
-    assert len(told) == 1
-    assert "a wants 0.3 of a GPU" in told[0]
+    said = maker(hosts_for(["t4"]), gpu_slices=4).unenforced(uneven)
+    assert len(said) == 1
+    assert "a wants 0.3 of a GPU" in said[0]
     assert maker(hosts_for(["t4"], enforcement="none"), gpu_slices=4).unenforced(uneven) == []
 
 
@@ -204,7 +234,7 @@ def test_nodes_are_chosen_by_labels_and_hardware_settings() -> None:
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
 
 
-def test_nothing_of_a_plan_stands_in_a_command() -> None:
+def test_nothing_of_a_plan_is_in_a_command() -> None:
     hostile = group(loads=(LoadSpec("a.b", variant="x-rm.-rf", knobs={"size": "$(reboot); `id`"}),), worker="w-1_.x")
     for one in maker(hosts_for(["t4"])).group(hostile):
         if one["kind"] == "Deployment":

@@ -87,7 +87,7 @@ def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start, 
         assert process.wait(timeout=60) == 0
 
 
-def test_a_port_that_is_taken_is_told_in_the_log(start: Start) -> None:
+def test_a_port_that_is_taken_is_named_in_the_log(start: Start) -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()

@@ -86,7 +86,7 @@ def test_routes_are_rolled_out_and_everything_goes_down(target: Kubernetes, serv
 
 
 @pytest.mark.slow
-def test_a_server_that_is_gone_is_told(target: Kubernetes, server: Any) -> None:
+def test_a_server_that_is_gone_is_reported(target: Kubernetes, server: Any) -> None:
     server.close()
     with pytest.raises(TargetFailed, match=r"did not answer for 0\.6 s.*refused") as failed:
         target.observe()

@@ -118,17 +118,17 @@ def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> Non
     seen = kubernetes.observe()
     assert [(one.status, one.restarts) for one in seen] == [("failing", 3)] * 2
     assert "it ends" in seen[0].why
-    told = kubernetes.health(names(units(2)))
-    assert all(not one.ready and "CrashLoopBackOff" in one.why for one in told.values())
+    said = kubernetes.health(names(units(2)))
+    assert all(not one.ready and "CrashLoopBackOff" in one.why for one in said.values())
 
 
 def test_health_reads_the_counters_of_each_pod(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(2), limit_s=60)
     cluster.play(raw={"loads": {"w1.a": {"arrived": 7, "served": 6}}})
-    told = kubernetes.health([*names(units(2)), "unknown"])
-    assert set(told) == set(names(units(2)))
-    assert all(one.ready and one.loads == {"w1.a": {"arrived": 7, "served": 6}} for one in told.values())
+    said = kubernetes.health([*names(units(2)), "unknown"])
+    assert set(said) == set(names(units(2)))
+    assert all(one.ready and one.loads == {"w1.a": {"arrived": 7, "served": 6}} for one in said.values())
     paths = [word for call in cluster.calls for word in call["words"] if "/proxy/" in word]
     assert len(set(paths)) == 2
     assert all(path.endswith(":8080/proxy/metrics") for path in paths)
@@ -194,7 +194,7 @@ def test_check_has_the_server_look_at_the_manifests_and_changes_nothing(target: 
     assert target().check(units(2)) == ['kubectl apply failed: namespaces "default" not found']
 
 
-def test_check_tells_what_hinders_before_anything_is_asked(target: Make, cluster: Any) -> None:
+def test_check_says_what_hinders_before_anything_is_asked(target: Make, cluster: Any) -> None:
     assert "there is no program" in target(kubectl="/no/such/kubectl").check(units(1))[0]
     uneven = [replace(unit, loads=(LoadSpec("a", share_gpu=0.3),)) for unit in units(1)]
     assert "0.3 of a GPU" in target().check(uneven)[0]

@@ -171,9 +171,9 @@ def test_a_whole_deployment_with_its_router_beside_the_cluster(dashboard: str, t
             for _ in range(10):
                 url = f"{deployment.endpoint()}/v1/rank"
                 with urllib.request.urlopen(url, data=b"{}", timeout=10) as answer:
-                    told = json.loads(answer.read())
-                assert told["outcome"] == "served"
-                units.add(told["path"][0]["unit"])
+                    said = json.loads(answer.read())
+                assert said["outcome"] == "served"
+                units.add(said["path"][0]["unit"])
             assert len(units) == 2
             assert not deployment.difference(plan)
         finally:

@@ -38,7 +38,7 @@ class FakeServe:
         self.puts.append(config)
         self.applications = {one["name"]: one for one in config["applications"]}
 
-    def told(self) -> dict[str, Any]:
+    def said(self) -> dict[str, Any]:
         up = self._up()
         return {
             **self.extra,
@@ -86,7 +86,7 @@ def url(serve: FakeServe) -> Iterator[str]:
             if serve.down:
                 self.send_error(503, "Serve is not ready")
             elif self.path == "/api/serve/applications/":
-                self._answer(serve.told())
+                self._answer(serve.said())
             elif self.path == "/metrics":
                 self._answer({"loads": {"w1.a": {"served": 3}}})
             else:
@@ -243,10 +243,10 @@ def test_a_worker_that_does_not_answer_is_not_healthy(target: Callable[..., Ray]
     made = target()
     names = list(made.start(units(3), limit_s=5))
     serve.room["t4"] = 0
-    told = made.health(names[:1])
-    assert list(told) == names[:1]
-    assert not told[names[0]].ready
-    assert "no node yet" in told[names[0]].why
+    said = made.health(names[:1])
+    assert list(said) == names[:1]
+    assert not said[names[0]].ready
+    assert "no node yet" in said[names[0]].why
     assert [one.status for one in made.observe()] == ["failing"] * 3
 
 

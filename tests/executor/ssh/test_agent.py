@@ -130,7 +130,7 @@ def test_another_version_and_a_missing_hello_are_refused(tmp_path: Path) -> None
     assert "first line" in talk(tmp_path, {"call": "observe"})[0]["failed"]["why"]
 
 
-def test_bad_hosts_are_told_not_raised(tmp_path: Path) -> None:
+def test_bad_hosts_are_reported_not_raised(tmp_path: Path) -> None:
     told = talk(tmp_path, hello(tmp_path, hosts={"targets": {}}), {"call": "observe"})
     assert "InputError" in told[0]["failed"]["why"]
     assert "failed" in told[1]

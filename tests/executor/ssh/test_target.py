@@ -165,7 +165,7 @@ def test_an_unknown_host_key_is_refused(make: Callable[..., SshTarget], sshd: An
     assert (sshd.folder / "nobody").read_text() == ""
 
 
-def test_a_machine_without_hetplan_or_ssh_is_told(make: Callable[..., SshTarget]) -> None:
+def test_a_machine_without_hetplan_or_ssh_is_reported(make: Callable[..., SshTarget]) -> None:
     with pytest.raises(TargetFailed, match="no-such-python"):
         make(python="/no-such-python").observe()
     with pytest.raises(TargetFailed, match="/no/such/ssh cannot be run"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ import hetplan as hp
 from hetplan.errors import InputError, SolverFailed
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
+from hetplan.measure.in_service import _judged
 from hetplan.measure.journal import Journal, measured_document
+from hetplan.profiles.load import load_inputs
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
@@ -173,3 +177,71 @@ def test_shares_of_outcomes_are_stated_or_measured() -> None:
     profile["pipelines"]["ask"]["nodes"]["small"]["outcomes"]["share"] = {"sure": 0.5, "unsure": 0.5}
     with pytest.raises(InputError, match="stated shares, or measured"):
         hp.solve(profile, slo())
+
+
+def rounded(knobs: dict[str, Any], stratum: int, index: int) -> dict[str, Any]:
+    """An agent that asks once, twice or three times, more often where it may."""
+    times = 1 + index % 3 if knobs["threshold"] > 0.5 else 1
+    seconds = {"small": 0.02, "large": 0.1 * times}
+    return {"score": index % 10 != 0, "seconds": seconds, "input_bytes": 100.0, "rounds": {"large": times}}
+
+
+def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
+    """Against draws of every round's failures, made here."""
+    profile = json.loads(json.dumps(PROFILE))
+    profile["pipelines"]["ask"]["nodes"]["small"].pop("outcomes")
+    profile["pipelines"]["ask"]["edges"][0].pop("on")
+    profile["pipelines"]["ask"]["knobs"] = {"threshold": [0.8], "model": ["theirs"]}
+    profile["apis"]["acme"].update(failures=0.2, retries=3, retry_ms=400)
+    wish = slo(quality=0.8, max_ms=1500)
+    journal = Journal(tmp_path / "journal.jsonl")
+    tools = hp.Tools(evaluate=measuring(rounded, journal=journal))
+    plan = hp.solve(profile, wish, tools=tools, options=OPTIONS).plan
+    journal.close()
+    assert plan is not None
+    assert promised(plan, "calls_per_query") == pytest.approx(0.004 * 2)
+    lost = 0.2**4 * 2
+    measured = measured_document(tmp_path / "journal.jsonl")
+    (entry,) = measured["apps"]["q"]
+    assert sum(entry["runs"]["rounds"]["large"]) == 1200
+    assert promised(plan, "quality") == pytest.approx((1 - lost) * entry["mean"])
+    random = np.random.default_rng(1)
+    times = random.integers(1, 4, 200_000)
+    failed = np.minimum(random.geometric(0.8, (3, times.size)) - 1, 4)
+    more = np.where(np.arange(3)[:, None] < times, failed, 0)
+    total = np.where((more > 3).any(axis=0), np.inf, 20 + 100 * times + 400 * more.sum(axis=0))
+    low, high = np.quantile(total, [0.9, 0.935])
+    assert low <= promised(plan, "response_ms") <= high
+    again = hp.solve(profile, wish, measured=measured).plan
+    assert again is not None
+    assert promised(again, "response_ms") == pytest.approx(promised(plan, "response_ms"))
+    assert hp.verify(again, profile, wish, measured=measured).ok
+    played = hp.simulate(again, profile, wish, measured=measured, seeds=1, duration_s=600).apps["q"]
+    assert played.percentiles_ms[90.0].value <= promised(again, "response_ms") * 1.01
+    entry["runs"]["rounds"]["large"] = [3] * 600
+    assert not hp.verify(again, profile, wish, measured=measured).ok
+
+
+@pytest.mark.parametrize("rounds", [{"large": 0}, {"large": 1.5}, {"nobody": 2}, {"large": "two"}])
+def test_rounds_that_make_no_sense_are_no_answer(rounds: dict[str, Any]) -> None:
+    def evaluate(knobs: dict[str, Any], stratum: int, index: int) -> dict[str, Any]:
+        return {"score": 1.0, "seconds": {"small": 0.02, "large": 0.1}, "rounds": rounds}
+
+    with pytest.raises(SolverFailed, match="rounds"):
+        hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(evaluate)), options=OPTIONS)
+
+
+def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: dict[str, Any]) -> None:
+    """After a drift the running plan is judged by its scores in service; how often it calls is as it was measured."""
+    wish, later = ({**slo(0.85, most), "limits": {"instances": {"gpu": [0, 0]}}} for most in (620, 900))
+    plan = hp.solve(PROFILE, wish, measured=measured).plan
+    assert plan is not None
+    knobs = plan.dispatch["q"].knobs  # type: ignore[union-attr]
+    entry = next(one for one in entries(measured) if one["knobs"] == knobs)
+    running = SimpleNamespace(metric=load_inputs(PROFILE, wish).profile.metrics["right"], target=0.85)
+    for count in (400, 900):
+        judged = {"knobs": knobs, **_judged(entry, np.array([1.0, 1.0, 1.0, 0.9] * (count // 4)), running)}
+        again = hp.solve(PROFILE, later, measured={"apps": {"q": [judged]}}).plan
+        assert again is not None
+        assert promised(again, "cost_per_hour") == pytest.approx(promised(plan, "cost_per_hour"))
+        assert hp.verify(again, PROFILE, later, measured={"apps": {"q": [judged]}}).ok

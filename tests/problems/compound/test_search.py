@@ -299,7 +299,7 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
         ),
     ],
 )
-def test_bad_inputs_are_told(change, why: str):
+def test_bad_inputs_are_reported(change, why: str):
     query = draw("ACG", 0)
     profile, slo = query.profile(), query.slo()
     slo["apps"]["query"]["device"].pop("links")
@@ -308,7 +308,7 @@ def test_bad_inputs_are_told(change, why: str):
         hp.solve(profile, slo, question="compound", tools=hp.Tools(evaluate=measuring(query)))
 
 
-def test_nobody_to_measure_is_told():
+def test_nobody_to_measure_is_reported():
     query = draw("ACG", 0)
     with pytest.raises(hp.InputError, match="have to be measured"):
         hp.solve(query.profile(), query.slo())
@@ -455,7 +455,7 @@ def test_measurements_that_cannot_be_are_refused(change):
         hp.solve(query.profile(), query.slo(), measured=document)
 
 
-def test_a_history_of_something_else_is_told():
+def test_a_history_of_something_else_is_reported():
     query = draw("VT", 100)
     past = {"apps": {"other": [{"knobs": {"size": 1}, "verdict": "pass"}]}}
     tools = hp.Tools(evaluate=measuring(query), extra={"history": lambda: past})

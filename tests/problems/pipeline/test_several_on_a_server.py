@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.verifier import facts, wanted
 
 Docs = tuple[dict[str, Any], dict[str, Any]]
 
@@ -100,3 +101,25 @@ def test_forged_instances_are_found() -> None:
         plan["workers"][0]["loads"][0]["instances"] = instances
         report = hp.verify(hp.Plan.model_validate(plan), *files)
         assert code in {violation.code for violation in report.violations}
+
+
+def test_many_groups_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is untrusted: what is kept free by alike groups together is not counted anew for each of them."""
+    files, groups = documents(), 60
+    plan = json.loads(planned(files, size="planned", spare=0.2).model_dump_json(exclude_none=True, by_alias=True))
+    first, last = plan["workers"]
+    load = first["loads"][0]
+    names = [f"z{k}" for k in range(groups)]
+    many = [{**first, "id": name, "loads": [{**load, "id": f"{name}.a"}]} for name in names]
+    for route in plan["routing"]["a"]:
+        route.pop("prefix", None)
+        if load["id"] in route["to"]:
+            route["to"] = {f"{name}.a": 1 / groups for name in names}
+    plan |= {"workers": [*many, last], "actions": []}
+    plan["dispatch"]["a"]["backup"] = []
+    asked, runs_alike = [], facts.runs_alike
+    for room in (facts, wanted):
+        monkeypatch.setattr(room, "runs_alike", lambda worker: (asked.append(worker.id), runs_alike(worker))[1])
+    report = hp.verify(hp.Plan.model_validate(plan), *files)
+    assert "instances" in {violation.code for violation in report.violations}
+    assert groups < len(asked) < 10 * groups

@@ -94,7 +94,7 @@ def test_other_options_or_seeds_are_another_plan(tmp_path: Path) -> None:
         made(path, batching="max", seed=1)
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         made(tmp_path / "nowhere" / "done.jsonl")
 

@@ -106,7 +106,7 @@ def test_an_svg_of_no_load_holds_the_lowest_table(plan_file: Path, tmp_path: Pat
     assert (tmp_path / "none.svg").read_text() == (tmp_path / "little.svg").read_text()
 
 
-def test_an_svg_that_cannot_be_written_is_told(plan_file: Path, tmp_path: Path) -> None:
+def test_an_svg_that_cannot_be_written_is_reported(plan_file: Path, tmp_path: Path) -> None:
     result = show(plan_file, "--svg", tmp_path / "nowhere" / "x.svg")
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr

@@ -221,7 +221,7 @@ def no_run(profile: Any, slo: Any) -> str:
         no_run,
     ],
 )
-def test_faults_are_told(spoil: Any) -> None:
+def test_faults_are_reported(spoil: Any) -> None:
     profile, slo = files()
     assert spoil(profile, slo) in faults(profile, slo)
 

@@ -110,13 +110,18 @@ def test_a_rate_is_kept_by_simulation_on_one_node_and_not_on_eight() -> None:
     assert {promise.model for promise in plan.promises if promise.quantity == "violations"} == {"simulation/1"}
 
 
-@pytest.mark.parametrize(("forge", "code"), [("queue", "queue"), ("more", "resource"), ("other", "pool-worker")])
+@pytest.mark.parametrize(
+    ("forge", "code"), [("queue", "queue"), ("more", "resource"), ("unknown", "pool-worker"), ("other", "pool-worker")]
+)
 def test_forged_machines_are_found(forge: str, code: str) -> None:
     files = documents({"gpu": 1})
     plan = json.loads(planned(files).model_dump_json(exclude_none=True, by_alias=True))
     worker = plan["workers"][0]
     if forge == "queue":
         worker["queue"] = "shared"
+    elif forge == "unknown":
+        # Of a machine that does not say what it has nobody knows that it has room for a second.
+        del files[0]["hardware"]["node"]["provides"]
     elif forge == "more":
         worker["loads"].append({**worker["loads"][0], "id": "w1.i"})
     else:

@@ -142,7 +142,7 @@ def test_no_room_at_all_is_proved():
         ({"point": np.array([0.0, 1.0]), "bound": 4.0}, "bounds all by 4"),
     ],
 )
-def test_lies_are_told(change, said):
+def test_lies_are_reported(change, said):
     answer = replace(Answer(Status.OPTIMAL, point=np.array([0.0, 1.0])), **change)
     assert said in form().certify(answer).faults[0]
 

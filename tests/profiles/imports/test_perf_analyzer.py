@@ -74,7 +74,7 @@ def test_a_column_of_batches_is_the_axis() -> None:
     ],
     ids=["empty", "other columns", "no latency", "no number", "negative"],
 )
-def test_what_cannot_be_read_is_told(text: str, told: str) -> None:
+def test_what_cannot_be_read_is_reported(text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         convert_text(text, file="perf.csv")
 

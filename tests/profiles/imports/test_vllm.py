@@ -109,7 +109,7 @@ def test_two_machines_are_two_runs() -> None:
     ],
     ids=["none", "another file", "nothing completed", "no model", "negative", "no tokens"],
 )
-def test_what_cannot_be_read_is_told(result: Any, told: str) -> None:
+def test_what_cannot_be_read_is_reported(result: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         convert_results(result)
 

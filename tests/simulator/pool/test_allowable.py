@@ -246,7 +246,7 @@ def test_noise_may_be_given_directly() -> None:
         ({"rule": "fifo"}, "rule"),
     ],
 )
-def test_bad_input_is_told(wrong: dict[str, object], field: str) -> None:
+def test_bad_input_is_reported(wrong: dict[str, object], field: str) -> None:
     with pytest.raises(InputError) as told:
         rate(**wrong)
     assert told.value.faults[0].path == field
@@ -262,13 +262,13 @@ def test_bad_input_is_told(wrong: dict[str, object], field: str) -> None:
         ({"split_above": -1}, "split_above"),
     ],
 )
-def test_bad_conditions_are_told(wrong: dict[str, object], field: str) -> None:
+def test_bad_conditions_are_reported(wrong: dict[str, object], field: str) -> None:
     with pytest.raises(InputError) as told:
         Conditions(**wrong)  # type: ignore[arg-type]
     assert told.value.faults[0].path == field
 
 
-def test_bad_tables_and_rules_are_told() -> None:
+def test_bad_tables_and_rules_are_reported() -> None:
     pool = Pool.of(LATENCY, COUNTS, 100)
     with pytest.raises(InputError, match="shape"):
         simulate_pool(pool, PMF, rate_qps=1, conditions=Conditions(noise="lognormal", std_ms=[[1.0]]))

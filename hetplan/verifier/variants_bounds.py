@@ -1,0 +1,296 @@
+"""The program of variants, written down again from the inputs: what no counts of instances can serve for less.
+
+The rows by which a plan's proofs go
+------------------------------------
+A kind is a run of a variant on a type of machine at a batch; it serves an application where it is in time and good
+enough, at a rate q: its saturation, times the share of it that is asked for (`extensions`, "hetplan.used"). That share
+is no lower than the plan's queue has it, else nothing is proved here. Columns: ``x[kind]``, instances, whole;
+``y[app by kind]``, parts of an application's need; ``p[group]``, instances of a group that have to be loaded. Rows:
+
+``load[app]``             sum of min(q / need, 1) x of what serves it alone, and of y >= 1
+``saturation[kind]``      sum of need / q y <= x, of kinds that serve several applications
+``there at all[kind]``    y <= x, where y takes next to nothing of an instance
+``loaded[group k]``       sum of x - p <= what runs
+``resource[type]``, ``resource[total]``    sum of needs x <= what there is
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hetplan.planner.next_state import USED
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Claim, Solve
+from hetplan.profiles.profile import Hardware, Run, Variant
+from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
+from hetplan.verifier.facts import Facts, Seat
+from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
+from hetplan.verifier.service import service_of
+from hetplan.verifier.variants import Held, Reading, change_s, is_whole, part_of, price_of, weight_of_loading
+from hetplan.verifier.waiting_room import most_busy
+
+__all__ = ["proved"]
+
+_WHOLE = "machines"
+_SMALL = 1e-3
+_LEAST_ASKED = 0.002
+_HAIR = 1e-9
+
+
+def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
+    """The bound that the proof of a claim's solve shows of the claimed quantity; NoProof says why there is none."""
+    if claim.about not in ("gross_cost_per_hour", "cost_per_hour") or claim.sense != "min":
+        raise NoProof(f"nothing is known here of the {claim.sense} {claim.about}")
+    if solve.form != "milp" or solve.about not in ("least gross cost", "least gross cost, whole"):
+        raise NotRebuilt(f"it is proved by {solve.about or solve.form}, which is not rebuilt")
+    return _Counts(Reading(facts.plan, facts.inputs)).cheapest().bound(solve.proof or {})
+
+
+@dataclass(frozen=True)
+class _Type:
+    """Machines of a hardware under one offer; how many there may be at most (None: any number)."""
+
+    hardware: str
+    offer: str | None
+    count: int | None
+
+    @property
+    def name(self) -> str:
+        return self.offer or self.hardware
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A run on a type of machine, as if one instance were there; what it takes, and at which rate it serves whom."""
+
+    held: Held
+    type: _Type
+    batch: int
+    needs: dict[str, float]
+    qps: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        at = self.held.run.at if self.held.run is not None else {}
+        knobs = "".join(f",{name}={value:g}" for name, value in at.items() if name != "batch")
+        return f"{self.held.load.variant}@{self.type.hardware}/{self.batch}{knobs}"
+
+
+class _Counts:
+    def __init__(self, reading: Reading) -> None:
+        self.reading, self.inputs = reading, reading.inputs
+        self.profile, self.slo, self.options = self.inputs.profile, self.inputs.slo, reading.plan.method.options
+        if self.options.get("violators", "ignore") != "ignore":
+            raise NotRebuilt("running instances that break a limit are counted")
+        if self.slo.limits.moves is not None or any(least for least, _ in self.slo.limits.instances.values()):
+            raise NotRebuilt("moves, or how few machines there may be, are limited")
+        self.types = list(self._types())
+        self.kinds = list(self._kinds())
+        if any(part_of(reading, kind.held) for kind in self.kinds):
+            raise NotRebuilt("instances share machines that are paid whole")
+        if any(kind.held.run is not None and kind.held.run.slowdown is not None for kind in self.kinds):
+            raise NotRebuilt("instances are slower beside others")
+        self.items = list(self._items())
+        if len({name for name, *_ in self.items}) < len(self.items):
+            raise NotRebuilt("two types of machines of one hardware run the same")
+
+    def _types(self) -> Iterator[_Type]:
+        limits = self.slo.limits
+        for hardware in self.profile.hardware:
+            _, left = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
+            offers = sorted(name for name, offer in self.profile.offers.items() if offer.hardware == hardware)
+            choices: list[str | None] = [*offers] or [None]
+            for offer in choices:
+                hosts = sum(1 for host in self.profile.hosts.values() if offer is not None and host.offer == offer)
+                stock = self.profile.offers[offer].stock if offer is not None else None
+                count = min((n for n in (hosts or None, stock, left) if n is not None), default=None)
+                left = left - count if left is not None and count is not None else left
+                yield _Type(hardware, offer, count)
+
+    def _kinds(self) -> Iterator[_Kind]:
+        names = {name for name, apps in self.reading.allowed.items() if apps}
+        names |= {held.load.variant or "" for held in self.reading.now} & set(self.profile.variants)
+        for name in sorted(names):
+            variant = self.profile.variants[name]
+            for run in variant.runs:
+                for kind in (one for one in self.types if one.hardware == run.hardware and run.latency is not None):
+                    for batch in self._batches(variant, run):
+                        load = Load(id="any", variant=name, at=dict(run.at), serve=Serve(max_batch=batch))
+                        worker = Worker(id="any", hardware=kind.hardware, offer=kind.offer, loads=(load,))
+                        (held,) = self.reading.held(worker)
+                        whole = is_whole(self.reading, held) and not part_of(self.reading, held)
+                        needs = {**run.needs, **({_WHOLE: 1.0} if whole else {})}
+                        if held.run is None:
+                            raise NotRebuilt(f"{name} has two runs of the same settings on {kind.hardware}")
+                        if self._fits(kind, needs, whole=whole):
+                            yield _Kind(held, kind, batch, needs, dict(self._rates(held)))
+
+    def _batches(self, variant: Variant, run: Run) -> list[int]:
+        """The batch that a run says; where nothing speaks of one, each that was measured."""
+        sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in self.slo.apps.values())
+        knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
+        alike = [
+            other
+            for other in variant.runs
+            if other.hardware == run.hardware and {a: v for a, v in other.at.items() if a != "batch"} == knobs
+        ]
+        if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
+            return [int(run.at.get("batch", 1))]
+        axis = self.profile.tables[run.latency or ""].axes.get("batch", ())
+        return [int(batch) for batch in axis if batch >= 1 and batch == int(batch)] or [1]
+
+    def _fits(self, kind: _Type, needs: dict[str, float], *, whole: bool) -> bool:
+        about: Hardware = self.profile.hardware[kind.hardware]
+        if kind.count == 0 and not whole and not about.provides:
+            return False
+        limited = {name for name in self.slo.limits.resources if name not in about.provides}
+        room = {name: 1.0 if name == _WHOLE else about.provides.get(name, 0.0) for name in needs if name not in limited}
+        return not about.provides or all(needs[name] <= there * (1 + _HAIR) + 1e-12 for name, there in room.items())
+
+    def _rates(self, held: Held) -> Iterator[tuple[str, float]]:
+        """The rate at which an instance is asked for by each application: no lower a share than the queue has it."""
+        said = self.reading.plan.extensions.get(USED, {})
+        for app, full in held.qps.items():
+            at = held.run.at if held.run is not None else {}
+            knobs = "".join(f",{name}={value:g}" for name, value in at.items() if name != "batch")
+            batch = held.load.serve.max_batch
+            name = f"{held.load.variant}@{held.worker.hardware}/{batch}{knobs} for {app}"
+            share = said.get(name, 1.0) if isinstance(said, dict) else 1.0
+            if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
+                raise NoProof(f"{name} is asked for {share} of its saturation")
+            if share < self._share(held, app, full, batch) * (1.0 - _HAIR):
+                raise NotRebuilt(f"{name} is asked for less than its queue allows, as simulation showed")
+            yield app, full * share
+
+    def _share(self, held: Held, app: str, qps: float, batch: int) -> float:
+        """The share of its saturation that an instance may be asked for, by the queue of the plan."""
+        wish = self.slo.apps[app]
+        classes = classes_of(wish)
+        service = service_of(self.reading.facts, Seat(held.worker, held.load, held.run), classes)
+        slowest = max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
+        targets = [(ms - wish.network_ms_per_hop, left) for ms, left in response_targets(wish)]
+        use = min(
+            most_busy(time_ms=slowest, batch=batch, limit_ms=limit, left=left)
+            for limit, left in targets or [(math.inf, 0.01)]
+        )
+        at_once = max(1, round(qps * slowest / 1000.0 / batch))
+        return max(min(1.0, use * at_once * batch * 1000.0 / slowest / qps), _LEAST_ASKED)
+
+    def _items(self) -> Iterator[tuple[str, _Kind, dict[str, float], int]]:
+        """What is counted: its name, its kind, whom it serves at which rate, and its group."""
+        for number, kind in enumerate(self.kinds):
+            if self.options.get("sharing") == "dedicated":
+                for app, qps in kind.qps.items():
+                    yield f"{kind.name} for {app}", kind, {app: qps}, self._group(number)
+            elif kind.qps:
+                only = f" for {next(iter(kind.qps))}" if len(kind.qps) == 1 else ""
+                yield f"{kind.name}{only}", kind, kind.qps, self._group(number)
+
+    def _group(self, number: int) -> int:
+        return self._groups[0][number]
+
+    @cached_property
+    def _groups(self) -> tuple[list[int], dict[int, int]]:
+        """The group of each kind, and how many run of each group: those of one variant, price and loading time."""
+        running: dict[int, int] = defaultdict(int)
+        placed = set()
+        for held in self.reading.now:
+            number = next((n for n, kind in enumerate(self.kinds) if self._is(held, kind)), None)
+            if number is not None:
+                running[number] += held.instances
+                placed |= {held.load.variant} if held.worker.host is not None else set()
+        known: dict[object, int] = {}
+        found = []
+        for number, kind in enumerate(self.kinds):
+            run, variant = kind.held.run, kind.held.load.variant
+            knobs = sorted((a, v) for a, v in run.at.items() if a != "batch") if run is not None else []
+            price = round(price_of(self.reading, kind.held) * NANO)
+            where = number if variant in placed else -1
+            key = (variant, kind.batch, str(knobs), price, change_s(self.reading, kind.held), where)
+            found.append(known.setdefault(key, len(known)))
+        count: dict[int, int] = defaultdict(int)
+        for number, instances in running.items():
+            count[found[number]] += instances
+        return found, count
+
+    def _is(self, held: Held, kind: _Kind) -> bool:
+        worker, mine = held.worker, kind.held
+        offer = worker.offer or (self.profile.hosts[worker.host].offer if worker.host is not None else None)
+        same = (held.load.variant, worker.hardware) == (mine.load.variant, kind.type.hardware)
+        return same and (offer is None or kind.type.offer in (None, offer)) and held.run == mine.run and (
+            held.load.serve.max_batch == kind.batch
+        )  # fmt: skip
+
+    def _needs(self) -> dict[str, float]:
+        change, mode = self.slo.change, self.options.get("slack_mode")
+        additive = mode == "additive" or (mode is None and change.slack_qps is not None)
+        loads = {name: wanted_rate(app) or 0.0 for name, app in self.slo.apps.items()}
+        return {
+            name: (load + (change.slack_qps or 0.0) if additive else load * change.slack) if load > 0 else 0.0
+            for name, load in loads.items()
+        }
+
+    def cheapest(self) -> Rows:
+        """The least cost per hour, what is loaded counted by its weight."""
+        program, need = Rows("min"), self._needs()
+        one = {app: amount if amount > 0 else 1.0 for app, amount in need.items()}
+        covers: dict[str, dict[str, float]] = {app: {} for app in need}
+        weight, running = weight_of_loading(self.reading), self._groups[1]
+        for name, kind, qps, group in self.items:
+            most = sum(need[app] / rate for app, rate in qps.items())
+            most = max(1.0, math.ceil(most - _HAIR)) if most > 0 else 0.0
+            price = price_of(self.reading, kind.held)
+            loading = 0.0 if running[group] else weight * price * change_s(self.reading, kind.held)
+            program.column(f"x[{name}]", cost=price + loading, low=0.0, high=most, whole=True)
+            if len(qps) == 1:
+                ((app, rate),) = qps.items()
+                covers[app][f"x[{name}]"] = min(rate / one[app], 1.0)
+                continue
+            shares = {f"y[{app} by {name}]": one[app] / rate for app, rate in qps.items()}
+            for app, y in zip(qps, shares, strict=True):
+                program.column(y, low=0.0, high=1.0)
+                covers[app][y] = 1.0
+                if need[app] < _SMALL * qps[app]:
+                    program.row(f"there at all[{name}]", {y: 1.0, f"x[{name}]": -1.0}, high=0.0)
+            program.row(f"saturation[{name}]", {**shares, f"x[{name}]": -1.0}, high=0.0)
+        for app, terms in covers.items():
+            program.row(f"load[{app}]", terms, low=1.0 if need[app] > 0 else 0.0)
+        self._loaded(program, weight)
+        self._rooms(program)
+        return program
+
+    def _loaded(self, program: Rows, weight: float) -> None:
+        """Of groups of which instances run, those beyond them are loaded."""
+        for group, count in self._groups[1].items():
+            mine = [(f"x[{name}]", kind) for name, kind, _, other in self.items if other == group]
+            if count and mine:
+                kind = mine[0][1]
+                cost = weight * price_of(self.reading, kind.held) * change_s(self.reading, kind.held)
+                program.column(f"p[group {group}]", cost=cost, low=0.0, high=sum(program.high_of(x) for x, _ in mine))
+                terms = {**{x: 1.0 for x, _ in mine}, f"p[group {group}]": -1.0}
+                program.row(f"loaded[group {group}]", terms, high=float(count))
+
+    def _rooms(self, program: Rows) -> None:
+        """What all machines, and those of each type, have of each resource; what all may cost."""
+        limits, uses = self.slo.limits, [(f"x[{name}]", kind) for name, kind, *_ in self.items]
+        known = any(one.count is not None and self.profile.hardware[one.hardware].provides for one in self.types)
+        level = self.options.get("level", "auto")
+        typed = level != "aggregate" and (level != "auto" or known)
+        if limits.cost_per_hour is not None:
+            prices = {x: price_of(self.reading, kind.held) for x, kind in uses}
+            program.row("cost_per_hour[total]", prices, high=limits.cost_per_hour / NANO)
+        for resource in sorted({name for kind in self.kinds for name in kind.needs} | limits.resources.keys()):
+            takes = {x: kind.needs.get(resource, 0.0) for x, kind in uses}
+            if resource in limits.resources:
+                program.row(f"{resource}[total]", takes, high=limits.resources[resource])
+            for one in self.types:
+                provides = self.profile.hardware[one.hardware].provides
+                room = 1.0 if resource == _WHOLE else provides.get(resource, 0.0) if provides else math.inf
+                mine = {x: takes[x] for x, kind in uses if kind.type == one}
+                if one.count is not None and room < math.inf and (typed or resource == _WHOLE):
+                    program.row(f"{resource}[{one.name}]", mine, high=room * one.count)

@@ -1,0 +1,91 @@
+"""How busy an instance may be and still answer in time, by the queue that plans of variants are sized with.
+
+An instance serves a batch of up to b queries in T, whenever it is free and someone waits. Queries come as a Poisson
+stream, so many in T. With n waiting when a batch ends, the next leaves (n - b)^+ behind, and as many more come as in T.
+A query that comes a share u of T after a batch began, with k full batches ahead of it, is answered after
+T (1 - u) + k T + T. The use looked for is the highest at which no more are late than the percentile leaves. It is
+looked up on a grid of uses, at the two nearest of a grid of limits over T, with straight lines between.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["most_busy"]
+
+_USES = [0.0, 0.01, 0.03, *(float(use) for use in np.arange(0.05, 0.951, 0.05))]
+_LIMITS = [*(float(x) for x in np.arange(1.0, 4.0, 0.1)), *(float(x) for x in np.arange(4.0, 20.1, 1.0))]
+_MOMENTS = [(k + 0.5) / 12 for k in range(12)]
+_SETTLED, _STEPS = 1e-7, 3000
+
+
+def most_busy(*, time_ms: float, batch: int, limit_ms: float, left: float) -> float:
+    """The highest use at which no more than this share is later than the limit.
+
+    >>> round(most_busy(time_ms=20, batch=1, limit_ms=200, left=0.01), 2)
+    0.77
+    """
+    if limit_ms < time_ms:
+        return 0.0
+    above = next((k for k, limit in enumerate(_LIMITS) if limit >= limit_ms / time_ms), len(_LIMITS) - 1)
+    near = sorted({max(above - 1, 0), above})
+    highest = [_use_at(batch, k, left) for k in near]
+    return float(np.interp(limit_ms / time_ms, [_LIMITS[k] for k in near], highest))
+
+
+@lru_cache(maxsize=4096)
+def _use_at(batch: int, limit: int, left: float) -> float:
+    """The use at which a share `left` is late by one limit of the grid."""
+    late = np.maximum.accumulate([_late(batch, use)[limit] for use in _USES])
+    return float(np.interp(left, late, _USES))
+
+
+@lru_cache(maxsize=1024)
+def _late(batch: int, use: float) -> tuple[float, ...]:
+    """The share of queries that are later than each limit of the grid."""
+    if use == 0.0:
+        return (0.0,) * len(_LIMITS)
+    mean = use * batch
+    law = _law(batch, mean)
+    served_first = 1.0 - law[0] / (mean + law[0])
+    found = np.zeros(len(_LIMITS))
+    for u in _MOMENTS:
+        ahead = np.convolve(_behind(law, batch), _poisson(mean * u, law.size))
+        full = np.arange(ahead.size) // batch
+        for k, limit in enumerate(_LIMITS):
+            found[k] += ahead[full > math.floor(limit - 2.0 + u + 1e-9)].sum() / len(_MOMENTS)
+    return tuple(float(share) for share in served_first * found)
+
+
+def _law(batch: int, mean: float) -> Floats:
+    """How many wait when a batch ends: the law that one more batch does not change."""
+    size = int(3 * batch + 40 + 12 * math.sqrt(mean) + batch / (batch - mean))
+    come, law = _poisson(mean, size), np.zeros(size)
+    law[0] = 1.0
+    for _ in range(_STEPS):
+        after: Floats = np.convolve(_behind(law, batch), come)[:size]
+        after = after / after.sum()
+        moved = float(np.abs(after - law).sum())
+        law = after
+        if moved < _SETTLED:
+            break
+    return law
+
+
+def _behind(law: Floats, batch: int) -> Floats:
+    """How many a batch leaves behind."""
+    return np.asarray(np.concatenate([[law[: batch + 1].sum()], law[batch + 1 :]]), np.float64)
+
+
+def _poisson(mean: float, size: int) -> Floats:
+    logs = np.concatenate([[0.0], np.cumsum(np.log(mean / np.arange(1, size)))]) - mean
+    return np.asarray(np.exp(logs))

@@ -1,0 +1,148 @@
+"""A plan as a folder for `kubectl apply -k`: valid objects, planned bounds, and a schedule through the day."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import HostsFile, read_hosts
+from hetplan.executor.kubernetes.exports import Scaling, export_folder
+from hetplan.profiles.plan import Action, InputHashes, Method, Period, Plan, Valid
+from hetplan.profiles.plan_dispatch import SharesDispatch
+from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.plan_sections import Route
+from hetplan.profiles.workers import Load, Worker
+
+METHOD = Method(formulation="by hand")
+
+
+def hosts() -> HostsFile:
+    settings = {"image": "registry.example/hetplan:1", "namespace": "serving"}
+    return read_hosts(
+        {
+            "name": "prod",
+            "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
+            "hosts": {"pool": {"target": "cluster", "hardware": "t4", "machines": 9}},
+            "models": [{"kind": "sleep", "ms": 2.0}],
+            "watch": {"prometheus": "http://prometheus:9090"},
+        }
+    )
+
+
+def serving(counts: dict[str, int], rate: float) -> dict[str, Any]:
+    """Workers (id -> count) that share the queries of one application."""
+    total = sum(counts.values())
+    return {
+        "workers": tuple(
+            Worker(id=name, hardware="t4", count=count, loads=(Load(id=f"{name}.a", app="rank", variant="m"),))
+            for name, count in counts.items()
+        ),
+        "routing": {"rank": (Route(to={f"{name}.a": count / total for name, count in counts.items()}),)},
+        "dispatch": {"rank": SharesDispatch(rule="shares/1")},
+        "valid": Valid(rate_qps={"rank": (0.0, rate)}),
+    }
+
+
+def one_period(rate: float | None = 60.0) -> Plan:
+    made = serving({"w1": 3}, rate or 1.0)
+    made |= {"valid": Valid()} if rate is None else {}
+    inputs = InputHashes(profile="sha256:01", slo="sha256:02")
+    return with_digest(Plan(question="variants", method=METHOD, inputs=inputs, **made))
+
+
+def a_day(end_s: float = 86400.0) -> Plan:
+    """Two workers at night; by day a second group beside four of the first, started ten minutes ahead."""
+    parts = {
+        "night": Part(question="variants", method=METHOD, rate_qps={"rank": 20}, **serving({"w1": 2}, 20)),
+        "day": Part(question="variants", method=METHOD, rate_qps={"rank": 80}, **serving({"w1": 4, "w2": 1}, 80)),
+    }
+    ahead = (Action(id=1, do="start", worker="w2", count=1, ahead_s=600),)
+    periods = (
+        Period(id="p0", start_s=0, end_s=7 * 3600, parts=("night",)),
+        Period(id="p1", start_s=7 * 3600, end_s=22 * 3600, parts=("day",), actions=ahead),
+        Period(id="p2", start_s=22 * 3600, end_s=end_s, parts=("night",)),
+    )
+    inputs = InputHashes(profile="sha256:01", slo="sha256:02")
+    return with_digest(Plan(question="fleet", method=METHOD, inputs=inputs, periods=periods, parts=parts))
+
+
+def objects(plan: Plan, scaling: Scaling) -> list[dict[str, Any]]:
+    made = export_folder(plan, hosts(), version="1.32", scaling=scaling)
+    assert json.loads(made.files["kustomization.yaml"])["resources"] == ["objects.yaml"]
+    found = [json.loads(text) for text in made.files["objects.yaml"].split("---\n")[1:]]
+    assert len(found) == made.objects
+    return found
+
+
+def of_kind(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """Specifications by the beginning of the name."""
+    return {one["metadata"]["name"].rpartition("-")[0]: one.get("spec") for one in found if one["kind"] == kind}
+
+
+def test_autoscalers_have_the_planned_bounds_and_the_rate_per_pod() -> None:
+    hpa = of_kind(objects(one_period(), "hpa"), "HorizontalPodAutoscaler")["prod-w1"]
+    assert (hpa["minReplicas"], hpa["maxReplicas"]) == (3, 9)
+    metric = hpa["metrics"][0]["external"]
+    assert metric["target"] == {"type": "AverageValue", "averageValue": "20000m"}, "60 queries/s by 3 pods"
+    assert metric["metric"]["selector"]["matchLabels"] == {"app": "rank"}
+    found = objects(one_period(), "keda")
+    keda = of_kind(found, "ScaledObject")["prod-w1"]
+    assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (3, 9)
+    (trigger,) = keda["triggers"]
+    assert trigger["metadata"]["threshold"] == "20"
+    assert trigger["metadata"]["query"] == 'sum(rate(hetplan_queries_arrived_total{app="rank"}[1m]))'
+    assert "replicas" not in of_kind(found, "Deployment")["prod-w1"], "applying again does not undo it"
+    assert of_kind(objects(one_period(), "none"), "Deployment")["prod-w1"]["replicas"] == 3
+
+
+def test_a_schedule_grows_ahead_of_the_hour_turns_the_routes_and_shrinks() -> None:
+    found = objects(a_day(), "none")
+    deployments = of_kind(found, "Deployment")
+    assert sorted(one["replicas"] for name, one in deployments.items() if "router" not in name) == [0, 2]
+    jobs = of_kind(found, "CronJob")
+    assert {name: job["schedule"] for name, job in jobs.items()} == {
+        "prod-p1-ahead": "50 6 * * *", "prod-p1-turn": "0 7 * * *", "prod-p2-turn": "0 22 * * *",
+    }  # fmt: skip
+    words = {
+        name: job["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"][-1].splitlines()
+        for name, job in jobs.items()
+    }
+    assert sorted(word.rpartition("=")[2] for word in words["prod-p1-ahead"]) == ["1", "4"]
+    assert words["prod-p1-turn"][0].startswith("kubectl apply --server-side"), "the routes, once the pods are there"
+    assert [word.rpartition("=")[2] for word in words["prod-p2-turn"][2:]] == ["2", "0"], "then fewer pods"
+    routes = {
+        one["metadata"]["name"]: json.loads(json.loads(one["data"]["routes.json"])["data"]["config.json"])["routes"]
+        for one in found
+        if one["kind"] == "ConfigMap" and "routes.json" in one["data"]
+    }
+    assert sorted(len(table["units"]) for table in routes.values()) == [2, 5]
+    services = {f"{one['metadata']['name']}.serving.svc" for one in found if one["kind"] == "Service"}
+    assert {unit["address"] for table in routes.values() for unit in table["units"]} < services
+
+
+def test_keda_and_bounds_follow_the_day_too() -> None:
+    keda = of_kind(objects(a_day(), "keda"), "ScaledObject")
+    crons = [one["metadata"] for scaled in keda.values() for one in scaled["triggers"] if one["type"] == "cron"]
+    assert {"timezone": "Etc/UTC", "start": "50 6 * * *", "end": "0 22 * * *", "desiredReplicas": "1"} in crons
+    jobs = of_kind(objects(a_day(), "hpa"), "CronJob")
+    turn = jobs["prod-p1-turn"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert '"minReplicas": 4' in turn
+
+
+@pytest.mark.parametrize(
+    ("plan", "how", "said"),
+    [
+        (one_period(), {"version": "1.20"}, "1.25 and newer"),
+        (one_period(), {"version": "1.99"}, "no schemas of this version"),
+        (one_period(), {"version": "new"}, "--kubernetes"),
+        (one_period(None), {"version": "1.32", "scaling": "hpa"}, "up to which rate"),
+        (a_day(90000.0), {"version": "1.32"}, "by the day or by the week"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(plan: Plan, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        export_folder(plan, hosts(), **how)

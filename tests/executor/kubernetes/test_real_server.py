@@ -1,0 +1,163 @@
+"""Against a real API server and its controllers, where one was built; else skipped with one line.
+
+HETPLAN_KUBERNETES names the folder with its `kubeconfig` and `bin/kubectl`. No kubelet runs: the test says of each
+pod that it is ready, but of those whose image is bad.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.kubernetes.target import Kubernetes
+from hetplan.executor.target import DeploymentLocked, Setting, TargetFailed, TargetRefused
+from hetplan.executor.units import LoadSpec, Unit, named
+
+FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (FOLDER / "kubeconfig").exists(), reason="no API server: HETPLAN_KUBERNETES names its folder"
+    ),
+]
+
+
+class Server:
+    """A namespace of the real server; its pods become ready at once."""
+
+    def __init__(self) -> None:
+        self.namespace = f"tried-{uuid4().hex[:8]}"
+        self.ask("create", "namespace", self.namespace)
+        self.ended = threading.Event()
+        self.playing = threading.Thread(target=self.play)
+        self.playing.start()
+
+    def ask(self, *words: str) -> str:
+        where = ["--kubeconfig", str(FOLDER / "kubeconfig"), "--namespace", self.namespace]
+        command = [str(FOLDER / "bin" / "kubectl"), *words, *where]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.ask("get", kind, "--output=json"))["items"]
+        return found
+
+    def play(self) -> None:
+        """Say of each pod that it is ready. Patching a pod's status needs the API itself: kubectl 1.20 cannot."""
+        import ssl
+        import urllib.request
+
+        conf = (FOLDER / "kubeconfig").read_text()
+        base, token = (conf.split(f'{key}: "')[1].split('"')[0] for key in ("server", "token"))
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        while not self.ended.wait(0.3):
+            for pod in self.objects("pods"):
+                if "bad" in pod["spec"]["containers"][0]["image"] or pod["status"].get("phase") == "Running":
+                    continue
+                request = urllib.request.Request(
+                    f"{base}/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status",
+                    method="PATCH", data=json.dumps({"status": status}).encode(),
+                    headers={"authorization": f"Bearer {token}", "content-type": "application/merge-patch+json"},
+                )  # fmt: skip
+                with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10):
+                    pass
+
+    def target(self, folder: Path, **settings: Any) -> Kubernetes:
+        settings = {
+            "kubectl": str(FOLDER / "bin" / "kubectl"), "kubeconfig": str(FOLDER / "kubeconfig"),
+            "namespace": self.namespace, "image": "registry.example/hetplan:1", "leave_s": 1, **settings,
+        }  # fmt: skip
+        hosts = read_hosts(
+            {
+                "name": "prod",
+                "limits": {"start_s": 8.0, "drain_s": 1.0, "call_s": 20.0},
+                "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
+                "hosts": {"pool": {"target": "cluster", "hardware": "t4", "machines": 9}},
+            }
+        )
+        return Kubernetes(Setting("cluster", hosts, folder, settings))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.ended.set()
+    made.playing.join()
+    made.ask("delete", "namespace", made.namespace, "--wait=false")
+
+
+def units(count: int, variant: str = "m") -> list[Unit]:
+    made = Unit("", "w1", 0, "t4", "cluster", "pool", loads=(LoadSpec("w1.a", variant=variant),))
+    return [named(replace(made, index=index)) for index in range(count)]
+
+
+def contents(target: Kubernetes) -> list[str]:
+    return [one.content for one in target.observe()]
+
+
+def images(server: Server) -> set[str]:
+    return {one["spec"]["template"]["spec"]["containers"][0]["image"] for one in server.objects("deployments")}
+
+
+def test_a_life_in_a_real_cluster(server: Server, tmp_path: Path) -> None:
+    mine, other = server.target(tmp_path / "a"), server.target(tmp_path / "b")
+    two = units(2)
+    with mine.hold("apply of sha256:12", wait_s=0):
+        with pytest.raises(DeploymentLocked, match="apply of sha256:12"), other.hold("apply", wait_s=0):
+            pass
+        assert mine.check(two) == []
+        mine.start(two, limit_s=60)
+        mine.remember()
+    with other.hold("apply", wait_s=0):
+        assert contents(other) == [unit.content for unit in two]
+
+    # A bad image is gone back from; so is a good one, by what was kept.
+    with pytest.raises(TargetFailed):
+        server.target(tmp_path / "a", image="registry.example/hetplan:bad").load(units(2, "n"), limit_s=3)
+    assert images(server) == {"registry.example/hetplan:1"}
+    newer = server.target(tmp_path / "a", image="registry.example/hetplan:2")
+    newer.load(units(2, "n"), limit_s=60)
+    mounted = {one["metadata"]["name"] for one in server.objects("configmaps")}
+    assert len([name for name in mounted if name.startswith("prod-w1")]) >= 2, "what a ReplicaSet mounts is kept"
+    with newer.going_back():
+        newer.load(two, limit_s=60)
+        assert contents(newer) == [unit.content for unit in two]
+    assert images(server) == {"registry.example/hetplan:1"}
+    assert contents(newer) != [unit.content for unit in two], "hosts.toml says another image"
+
+    # By hand: seen, refused, taken.
+    (deployment,) = (one["metadata"]["name"] for one in server.objects("deployments"))
+    server.ask("set", "image", f"deployment/{deployment}", "worker=registry.example/hetplan:hand")
+    assert contents(mine) != [unit.content for unit in two]
+    with pytest.raises(TargetRefused, match=rf"{deployment}: .*owns .*image.*--take-over"):
+        newer.load(two, limit_s=60)
+    server.target(tmp_path / "a", take_over=True).load(two, limit_s=60)
+    assert images(server) == {"registry.example/hetplan:1"}
+
+    # An autoscaler has its way.
+    server.ask("autoscale", f"deployment/{deployment}", "--min=4", "--max=5", "--cpu-percent=50")
+    until = time.monotonic() + 60
+    while server.objects("deployments")[0]["spec"]["replicas"] != 4:
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert contents(mine) == [unit.content for unit in two]
+    mine.load(units(2, "third"), limit_s=60)
+    assert server.objects("deployments")[0]["spec"]["replicas"] == 4
+    server.ask("delete", "hpa", "--all")
+
+    mine.down(drain_s=1.0)
+    assert mine.observe() == ()
+    assert server.objects("leases") == []
+    assert server.objects("poddisruptionbudgets") == []

@@ -1,0 +1,108 @@
+"""Bounds of variants are proved again from what a plan carries, in the verifier's own writing; forged ones are not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases.random_variants import random_snapshot
+
+import hetplan as hp
+from hetplan.problems.variants.size import busy_limit
+from hetplan.profiles.plan_file import plan_dict
+from hetplan.verifier.report import Report, Word
+from hetplan.verifier.waiting_room import most_busy
+
+Document = dict[str, Any]
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "variants"
+FILES = tuple(str(EXAMPLES / name) for name in ("profile.json", "slo.json"))
+STATE = str(EXAMPLES / "state.json")
+
+
+@cache
+def sound(state: str | None = None) -> Document:
+    return plan_dict(hp.solve(*FILES, state=state, options={"size": "estimated"}).require())
+
+
+def verified(document: Document, state: str | None = None) -> Report:
+    return hp.verify(hp.read_plan(document, trust_digest=True), *FILES, state=state)
+
+
+@pytest.mark.parametrize("state", [None, STATE])
+def test_the_bound_of_the_shipped_example_is_proved_again(state: str | None) -> None:
+    report = verified(sound(state), state)
+    assert report.ok, report.violations
+    assert [one.word for one in report.claims] == [Word.PROVED]
+
+
+@pytest.mark.parametrize("seed", [0, 4, 9])
+def test_the_program_is_written_down_as_it_was_solved(seed: int) -> None:
+    profile, slo, state = random_snapshot(seed)
+    outcome = hp.solve(profile, slo, state=state, formulation="milp", options={"size": "planned"})
+    if outcome.plan is not None and outcome.plan.claims[0].vouched == "certified":
+        report = hp.verify(outcome.plan, profile, slo, state=state)
+        assert report.ok, report.violations
+        assert report.claims[0].word is Word.PROVED
+
+
+def test_a_plan_that_costs_nothing_is_proved_and_not_refused() -> None:
+    profile, slo, state = random_snapshot(12)
+    outcome = hp.solve(profile, slo, state=state, formulation="milp", options={"size": "planned"})
+    report = hp.verify(outcome.require(), profile, slo, state=state)
+    assert outcome.require().claims[0].value == 0.0
+    assert report.ok, report.violations
+    assert report.claims[0].word is Word.PROVED
+
+
+def tree(plan: Document) -> Document:
+    found: Document = plan["solves"][0]["proof"]["tree"]
+    return found
+
+
+def raised(plan: Document) -> None:
+    for place in (plan["claims"][0], plan["solves"][0]):
+        place["bound"] *= 1.01
+
+
+def asked_for_less(plan: Document) -> None:
+    """Every rival of what the plan runs is said to be of less use, and the bound would follow."""
+    used = plan["extensions"]["hetplan.used"]
+    used.update({name: share * 0.9 for name, share in used.items()})
+
+
+FORGED: dict[str, tuple[Callable[[Document], object], bool]] = {
+    "a higher bound": (raised, True),
+    "no proof": (lambda p: p["solves"][0].pop("proof"), True),
+    "other multipliers": (
+        lambda p: tree(p).update(leaves=[" ".join("3" for _ in line.split()) for line in tree(p)["leaves"]]),
+        True,
+    ),
+    "a leaf less": (lambda p: tree(p).update(leaves=tree(p)["leaves"][:-1]), True),
+    "rows that nobody has": (lambda p: tree(p).update(rows=[f"{row}x" for row in tree(p)["rows"]]), True),
+    "instances asked for less": (asked_for_less, False),
+    "all that instances serve": (lambda p: p.update(extensions={}), True),
+    "another quantity": (lambda p: p["claims"][0].update(about="net_cost_per_hour"), True),
+    "the proof of another solve": (lambda p: p["claims"][0].update(solve=2), False),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_bound_that_the_proof_does_not_show_is_no_proved_one(name: str) -> None:
+    forge, fault = FORGED[name]
+    plan = copy.deepcopy(sound())
+    forge(plan)
+    report = verified(plan)
+    assert Word.PROVED not in {one.word for one in report.claims}
+    assert not (fault and report.ok)
+
+
+@pytest.mark.parametrize(("batch", "left"), [(1, 0.01), (4, 0.05)])
+def test_both_writings_of_the_queue_find_the_same_use(batch: int, left: float) -> None:
+    for limit_ms in (19.0, 20.0, 43.7, 100.0, 161.0, 900.0):
+        mine = most_busy(time_ms=20.0, batch=batch, limit_ms=limit_ms, left=left)
+        theirs = busy_limit(time_ms=20.0, batch=batch, slo_ms=limit_ms, percentile=100.0 * (1.0 - left))
+        assert mine == pytest.approx(theirs, rel=1e-10)
