@@ -75,6 +75,7 @@ def test_a_chosen_setting_is_reported_under_queries_that_it_was_not_tuned_on(cas
     assert row.fresh.queries != row.best.queries
 
 
+@pytest.mark.slow
 def test_a_plan_is_played_as_it_is(case: tuple[Any, Any], compared: Any) -> None:
     """Made for 80, it is late under 160; its money is its machines'."""
     (row,) = [one for one in compared.rows if one.way == "plan"]

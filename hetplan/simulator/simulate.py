@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -350,10 +350,22 @@ class Playing:
         )  # fmt: skip
 
 
+class _How(TypedDict, total=False):
+    """Fields of `Playing` that a caller may leave out."""
+
+    noise: NoiseName
+    misprediction: float
+    failures: Sequence[Failure]
+    replan: Replan | None
+    replan_every_s: float
+    control: Callable[[Simulation], None] | None
+    percentiles: Sequence[float]
+
+
 def simulate_system(
     stages: Sequence[PlannedSystem] | System, demands: Sequence[AppDemand], *, seeds: int = 5, seed: int = 0,
     duration_s: float | None = None, threads: int = 2, on_event: Callable[[Event], None] | None = None,
-    cancel: threading.Event | None = None, **how: Any,
+    cancel: threading.Event | None = None, **how: Unpack[_How],
 ) -> SimulationReport:  # fmt: skip
     """Run a system (or one per period) under its demand; `how` are the other fields of `Playing`."""
     each = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)

@@ -126,6 +126,7 @@ def test_equal_machines_are_one_row_and_one_plan_is_nothing_to_compare(small: Fi
         hp.compare_plans({"a": plan})
 
 
+@pytest.mark.slow
 def test_a_fleet_that_only_simulation_asks_for_is_compared_with_sized_fleets(small: Files) -> None:
     profile, slo = small
     slo["apps"]["web"]["demand"]["rate_qps"] = 118

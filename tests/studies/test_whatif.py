@@ -227,7 +227,7 @@ def test_ray_that_is_not_there_is_said_so() -> None:
     try:
         import ray  # noqa: F401
     except ImportError:
-        with pytest.raises(InputError, match="Ray is not installed"):
+        with pytest.raises(InputError, match="Ray cannot be used here"):
             found("rate=100,200", spread=Spread(on="ray"))
     with pytest.raises(InputError, match="ray or ray:ADDRESS"):
         Spread(on="spark")
