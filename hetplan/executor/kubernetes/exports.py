@@ -83,13 +83,13 @@ def export_folder(
 
 def _version(written: str) -> tuple[int, int]:
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", written)
-    number: tuple[int, int] = (int(found[1]), int(found[2])) if found else (0, 0)
-    if number < _OLDEST:
+    major, minor = (int(found[1]), int(found[2])) if found else (0, 0)
+    if (major, minor) < _OLDEST:
         raise InputError.one(
             file="--kubernetes", value=written, why="the objects are of Kubernetes 1.25 and newer",
             remedy="Name the version of the cluster, as 1.32. hetplan apply serves clusters from 1.20 on.",
         )  # fmt: skip
-    return number
+    return major, minor
 
 
 def _checked(objects: Sequence[Json], version: str, number: tuple[int, int]) -> Iterator[str]:
