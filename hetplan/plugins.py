@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BROKEN_PLUGINS", "plugins", "sound_plugins"]
+__all__ = ["GROUPS", "broken_plugin", "plugins", "sound_plugins"]
 
-BROKEN_PLUGINS: dict[str, str] = {}
-"""Plugins that could not be loaded, and why; filled as they are met."""
+GROUPS = ("problems", "solvers", "checks", "targets", "importers")
+"""What other packages may bring."""
 
 
 def sound_plugins(group: str, own: Mapping[str, Any]) -> list[str]:
     """The plugins of a group that load; a broken one must not take the rest down (`hetplan doctor` names it)."""
-    sound = []
-    for name, point in sorted(plugins(group).items()):
-        if name in own:
-            continue
-        try:
-            point.load()
-        except Exception as error:
-            BROKEN_PLUGINS[f"{group}.{name}"] = f"{type(error).__name__}: {error}"
-        else:
-            sound.append(name)
-    return sound
+    return [name for name, point in sorted(plugins(group).items()) if name not in own and not broken_plugin(point)]
+
+
+def broken_plugin(point: EntryPoint) -> str:
+    """Why a plugin does not load; empty where it does."""
+    try:
+        point.load()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 @cache

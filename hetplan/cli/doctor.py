@@ -86,6 +86,7 @@ def doctor(
             out.send({"package": row})
         out.people.line(f"hetplan {_version('hetplan') or '(not installed)'} on Python {sys.version.split()[0]}")
         out.people.table(("package", "version", "part of", "for", "state"), rows)
+        _show_plugins(out, faults)
         _show_cache(out)
         _tell_faults(out, faults)
 
@@ -126,6 +127,20 @@ def _show_gpus(out: Output, record: Path | None) -> None:
         record.write_text(listed.model_dump_json(indent=1) + "\n")
         out.note(f"written to {record}")
     out.end(Exit.OK if listed.gpus else Exit.FAULT, f"{len(listed.gpus)} GPUs")
+
+
+def _show_plugins(out: Output, faults: list[tuple[str, str]]) -> None:
+    """What other packages bring, and which of it does not load."""
+    from hetplan.plugins import GROUPS, broken_plugin, plugins
+
+    for group in GROUPS:
+        for name, point in sorted(plugins(group).items()):
+            why, package = broken_plugin(point), point.dist.name if point.dist is not None else point.module
+            out.people.line(f"plugin {name} of {package} ({group}): {why or 'loads'}")
+            out.send({"plugin": {"group": group, "name": name, "package": package, "fault": why or None}})
+            if why:
+                remedy = f"pip install --upgrade {package}, or uninstall it"
+                faults.append((f"{name}, a plugin of {package} ({group}), does not load: {why}", remedy))
 
 
 def _show_cache(out: Output) -> None:

@@ -75,7 +75,11 @@ def _planned(
     allowed = max((record.gap or GAP for record in ask.records), default=GAP)
     gap = first.gap if first else None
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
-    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None:
+    # Simulation asks for more than a relaxation without waiting: no engine could close that gap.
+    sized = first is not None and first.scope == "relaxation" and any(
+        one.model.startswith("simulation") for one in result.promises
+    )  # fmt: skip
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None and not sized:
         text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = _assemble(result, inputs, *named, status, claims, solves, notices)

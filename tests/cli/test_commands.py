@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,21 @@ def test_doctor_finds_this_installation_in_order(run: Callable[..., Any]) -> Non
     assert ran.code == 0, ran.out
     assert "highspy" in ran.out
     assert run("doctor", "--json").lines[-1]["problems"] == []
+
+
+def test_doctor_names_plugins_and_those_that_do_not_load(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = {"mine": EntryPoint("mine", "json:loads", "hetplan.solvers"),
+               "theirs": EntryPoint("theirs", "no_such_module_here:Engine", "hetplan.solvers")}  # fmt: skip
+    monkeypatch.setattr("hetplan.plugins.plugins", lambda group: brought if group == "solvers" else {})
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "plugin mine of json (solvers): loads" in " ".join(ran.out.split())
+    assert "no_such_module_here" in ran.out
+    assert [one["remedy"] for one in run("doctor", "--json").lines[-1]["problems"]] == [
+        "pip install --upgrade no_such_module_here, or uninstall it"
+    ]
 
 
 def test_doctor_says_where_compiled_code_is_kept_and_compiles_ahead(
