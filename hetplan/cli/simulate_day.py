@@ -31,7 +31,7 @@ def simulate_day(
     others: Mapping[str, object],
 ) -> None:
     """Play the day, show it, and end the command: 6 where a promise is broken."""
-    from hetplan.cli.long_work import interruptible
+    from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.day import play_day
 
@@ -44,10 +44,12 @@ def simulate_day(
     inputs = load_inputs(profiles, slo, state=state)
     played = _how(inputs, how, fail, spot)
 
-    def work(cancel: threading.Event) -> DayReport:
-        return play_day(plan, inputs, played, cancel=cancel)
+    with progress(out) as show:
 
-    report = interruptible(work, say=out.note)
+        def work(cancel: threading.Event) -> DayReport:
+            return play_day(plan, inputs, played, on_event=show, cancel=cancel)
+
+        report = interruptible(work, say=out.note)
     show_day(report, out.people)
     reason = f"{len(report.broken)} broken in simulation" if report.broken else "simulation keeps every promise"
     out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
@@ -228,20 +230,24 @@ class _Counts:
 
 
 def play_day(
-    plan: Plan, inputs: Inputs, how: HowPlayed | None = None, *, cancel: threading.Event | None = None
-) -> DayReport:
+    plan: Plan, inputs: Inputs, how: HowPlayed | None = None, *, on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
+) -> DayReport:  # fmt: skip
     """Play every period of a plan with parts, its changes, its failures, its spot machines."""
     if plan.parts is None:
         raise InputError.one(
             file="plan", path="$.parts", why="a day is played of a plan with periods of their own parts",
             remedy="Play it with `hetplan simulate`.",
         )  # fmt: skip
-    return _Day(plan, inputs, how or HowPlayed(), cancel).report()
+    return _Day(plan, inputs, how or HowPlayed(), on_event, cancel).report()
 
 
 class _Day:
-    def __init__(self, plan: Plan, inputs: Inputs, how: HowPlayed, cancel: threading.Event | None) -> None:
+    def __init__(
+        self, plan: Plan, inputs: Inputs, how: HowPlayed, on_event: OnEvent | None, cancel: threading.Event | None
+    ) -> None:
         self.plan, self.inputs, self.how, self.cancel = plan, inputs, how, cancel
+        self.on_event, self.began, self.expected = on_event, time.monotonic(), 1
         self.names, self.systems = Names(), dict[tuple[str, ...], System]()
         self.offer: dict[str, str] = {}
         """The offer that a group's machines are rented under."""
@@ -366,6 +372,10 @@ class _Day:
         key = (segment.before, segment.now, segment.situation, sample_s)
         if key not in self.windows:
             self.windows[key] = [self._window(segment, sample_s, seed) for seed in range(self.how.seeds)]
+            if self.on_event is not None:
+                done = min(len(self.windows), self.expected)
+                self.on_event(Event("simulate", f"{done} of {self.expected} changes", done=done / self.expected,
+                                    seconds=time.monotonic() - self.began))  # fmt: skip
         return self.windows[key]
 
     def _window(self, segment: _Segment, sample_s: float, seed: int) -> _Counts:
@@ -480,7 +490,8 @@ class _Day:
         segments = self.segments()
         failures = self._failures()
         unique = {(one.before, one.now, one.situation) for one in (*segments, *failures)}
-        each = self.how.queries / max(len(unique), 1)
+        self.expected = max(len(unique), 1)
+        each = self.how.queries / self.expected
         shares = _Shares(self, each)
         hours = tuple(self._hour(number, segments, shares) for number in range(len(self.plan.periods)))
         worst = tuple(self._worst(name, failures, shares) for name in dict.fromkeys(one.situation for one in failures))

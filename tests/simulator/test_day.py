@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hetplan.cli.app import build_app
 from hetplan.errors import InputError
+from hetplan.planner.contract import Event
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import PERIODS
@@ -80,7 +81,11 @@ HOW = HowPlayed(seeds=2, queries=4e4, situations=())
 
 
 def test_hours_alike_are_played_once_and_stand_for_all() -> None:
-    report = play_day(*day(), HOW)
+    seen: list[Event] = []
+    report = play_day(*day(), HOW, on_event=seen.append)
+    assert [one.done for one in seen] == sorted(one.done or 0.0 for one in seen)
+    assert len(seen) == report.windows
+    assert seen[-1].done == 1.0
     assert [hour.as_played for hour in report.hours] == ["p0", "p0", "p2", "p3"]
     assert report.windows == 3
     assert report.stands_for == pytest.approx(3600 * sum(SERIES))
