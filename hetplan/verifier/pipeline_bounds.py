@@ -26,7 +26,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Claim, Solve
 from hetplan.profiles.profile import Run
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, slo_divisor
 from hetplan.verifier.flow import why_not_followed
@@ -178,21 +178,28 @@ class _Priced:
                     continue
                 sizes = (run.at["batch"],) if "batch" in run.at else profile.tables[run.latency].axes.get("batch", (1,))
                 for size in sizes:
-                    load = Load(id="any", app=self.app, node=node, variant=name, serve=Serve(max_batch=int(size)))
+                    load = Load(id="any", app=self.app, node=node, variant=name, serve=Serve(max_batch=int(size)),
+                                share=self._slice(run, offers.get(run.hardware)))  # fmt: skip
                     worker = Worker(id="any", hardware=run.hardware, offer=offers.get(run.hardware), loads=(load,))
                     seat = Seat(worker, load, run)
                     service = service_of(self.facts, seat, classes_of(self.wish))
                     if math.isnan(service.seconds[0]) or variant.quality is None:
                         continue
-                    own, seconds = self._own(worker, seat), service.seconds[0] / self._on_one(run, worker)
+                    own, seconds = self._own(worker, seat), service.seconds[0] / self._on_one(run, load)
                     cost = (own + self._price(run.hardware)) * seconds
                     ms, quality = service.latency_ms[0], variant.quality.value
                     yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality)
 
-    def _on_one(self, run: Run, worker: Worker) -> int:
+    def _slice(self, run: Run, offer: str | None) -> Share | None:
+        """What is paid for of a machine that is sold by the slice: what the run needs of it."""
+        per = self.facts.inputs.profile.offers[offer].per if offer is not None else None
+        if per == "gpu" and per in run.needs:
+            return Share(gpu=run.needs[per])
+        return Share(cpu_cores=run.needs[per]) if per == "cpu_cores" and per in run.needs else None
+
+    def _on_one(self, run: Run, load: Load) -> int:
         """Instances on a machine; one where it is paid by the slice that its run needs."""
-        per = self.facts.inputs.profile.offers[worker.offer].per if worker.offer is not None else None
-        return 1 if per in ("gpu", "cpu_cores") and per in run.needs else instances_on(self.facts, run)
+        return 1 if load.share is not None else instances_on(self.facts, run)
 
     def _best(self, node: str, path: tuple[str, ...], ms: float, gain: float, quality: float) -> float:
         """The most that a query can be worth from a step on, when so much was spent before; -inf where all is late."""

@@ -16,6 +16,7 @@ from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline_bounds import proved
 from hetplan.verifier.report import Word
 from hetplan.verifier.rows import NoProof
+from tests.problems.pipeline.test_several_on_a_server import documents
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
 PROFILE, SLO = (json.loads((EXAMPLES / f"social-{part}.json").read_text()) for part in ("profile", "slo"))
@@ -83,3 +84,15 @@ def test_whatever_the_prices_the_plan_is_within_the_bound(
             plan.claims[0],
             solve.model_copy(update={"proof": {"row_duals": {**prices, "budget[all]": 1.0 + budget}}}),
         )
+
+
+@pytest.mark.parametrize("per", [None, "gpu"])
+@pytest.mark.parametrize("needed", [0.5, 1.0])
+def test_slices_of_machines_cost_what_is_paid_for_them(per: str | None, needed: float) -> None:
+    profile, slo = documents(per=per, needs={"gpu": needed})
+    slo["objective"] = [{"min": "cost"}]
+    slo["apps"]["a"]["quality"] = {"min": 0.8}
+    plan = hp.solve(profile, slo, question="pipeline", options={"size": "planned"}).require()
+    solve = plan.solves[-1].model_copy(update={"proof": {"row_duals": {"quality so far[all]": 10.0}}})
+    bound = proved(gather(plan, hp.load_inputs(profile, slo)), plan.claims[0], solve)
+    assert 0.3 * plan.claims[0].value <= bound <= plan.claims[0].value
