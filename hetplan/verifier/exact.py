@@ -100,6 +100,8 @@ def _actions(facts: Facts) -> Iterator[Violation]:
             yield Violation("action-exact", f"actions.{action.id}", text)
         if action.do == "start" and action.worker is not None:
             started[action.worker] = action.id
+    if variants and running:
+        yield from _gone(facts)
     if not variants and not any(action.do == "stop" for action in plan.actions):
         for action in plan.actions:
             seat = facts.seats.get(action.load or "")
@@ -108,6 +110,25 @@ def _actions(facts: Facts) -> Iterator[Violation]:
             if action.after != wanted:
                 text = f"comes after {list(action.after)}, and has to wait for {list(wanted) or 'nothing'}"
                 yield Violation("action-exact", f"actions.{action.id}", text)
+
+
+def _gone(facts: Facts) -> Iterator[Violation]:
+    """What goes off a machine is unloaded: before the machine stops, and after it went aside for others."""
+    state = facts.inputs.state
+    on = {worker.id: {load.id for load in worker.loads} for worker in state.workers} if state is not None else {}
+    aside: dict[str, int] = {}
+    for action in facts.plan.actions:
+        if action.do == "unload":
+            aside.pop(action.load or "", None)
+            for loads in on.values():
+                loads.discard(action.load or "")
+        elif action.do == "move":
+            aside[action.load or ""] = action.id
+        elif action.do == "stop" and action.count is None and on.get(action.worker or ""):
+            text = f"stops {action.worker} while {', '.join(sorted(on[action.worker or '']))} is on it"
+            yield Violation("action-exact", f"actions.{action.id}", text)
+    for load, number in aside.items():
+        yield Violation("action-exact", f"actions.{number}", f"{load} goes off its machine and is never unloaded")
 
 
 def _action(facts: Facts, action: Action, number: int, before: set[int], started: Mapping[str, int]) -> Iterator[str]:
@@ -125,8 +146,8 @@ def _action(facts: Facts, action: Action, number: int, before: set[int], started
         ]
         if [action.count] != there:
             yield f"unloads {action.count} instances of {there[0] if there else 0}"
-    if action.do == "keep" and action.load is not None and action.load not in facts.seats:
-        yield f"keeps {action.load}, which is not in the plan"
+    if action.do in ("keep", *_UP) and action.load is not None and action.load not in facts.seats:
+        yield f"is to {action.do} {action.load}, which is not in the plan"
     if action.do in _UP and action.load is not None and action.load in facts.seats:
         seat = facts.seats[action.load]
         if (action.count is not None) != variants:

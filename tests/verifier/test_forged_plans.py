@@ -53,6 +53,19 @@ def test_of_small_forgeries_99_in_100_are_noticed(example: str) -> None:
     assert len(passed) <= 0.02 * tried, passed
 
 
+def test_an_action_with_another_word_is_noticed() -> None:
+    """But for the words of bringing something up, which differ in what they replace and not in what they do."""
+    honest = plan_of("variants-state")
+    words = ("start", "stop", "load", "unload", "keep", "move", "route")
+    for number, action in enumerate(honest["actions"]):
+        up = action["do"] in ("load", "replicate", "upgrade", "downgrade")
+        for word in words:
+            if word != action["do"] and not (up and word == "load"):
+                forged = copy.deepcopy(honest)
+                forged["actions"][number]["do"] = word
+                assert codes(forged, "variants-state"), f"{number}: {word} for {action['do']}"
+
+
 def a_tenth_more(plan: Document) -> None:
     for rule in plan["dispatch"].values():
         rule["budget_ms"] = {step: ms * 100.0 for step, ms in rule["budget_ms"].items()}
