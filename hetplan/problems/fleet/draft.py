@@ -147,10 +147,11 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
 
 
 def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
-    """What parts warn of, each code and place once."""
-    seen: set[tuple[str, str]] = set()
+    """What parts warn of, each code and place once for an application."""
+    seen: set[tuple[str, ...]] = set()
     for part in parts.values():
         for notice in part.warnings:
-            if notice.code != "W-interruptions" and (notice.code, notice.at) not in seen:
-                seen.add((notice.code, notice.at))
+            key = (notice.code, notice.at, *sorted(part.rate_qps))
+            if notice.code != "W-interruptions" and key not in seen:
+                seen.add(key)
                 yield notice

@@ -14,9 +14,10 @@ __all__ = ["FleetOptions"]
 class FleetOptions(Options):
     """How a fleet is planned."""
 
-    size: Literal["planned", "auto"] = Field(
-        default="planned",
-        description="planned: parts by the programs of their questions; auto: as each question sizes itself by default",
+    size: Literal["planned", "estimated", "auto"] = Field(
+        default="estimated",
+        description="planned: parts by the programs of their questions; estimated: variants and pipelines leave room "
+        "to wait; auto: as each question sizes itself by default",
     )
     headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
     parts: dict[str, dict[str, Any]] = Field(

@@ -29,6 +29,8 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "variants": {"size": "planned"},
     "policy": {},
 }
+ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
+"""Pools keep their shares late in their programs, and policies their tables; text has no formula."""
 MOST_RETRIES = 12
 
 
@@ -51,7 +53,8 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
 def _part(wish: Wish, app: Application, tools: Tools) -> Part:
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
-    planned = {**PLANNED[app.question], **own} if options.size == "planned" else own
+    sizes: Mapping[str, Mapping[str, Any]] = {"planned": PLANNED, "estimated": ESTIMATED}.get(options.size, {})
+    planned = {**sizes.get(app.question, {}), **own}
     solve = tools.extra.get("plan_for")
     if solve is None:
         raise InputError.one(

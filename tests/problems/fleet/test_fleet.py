@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
+from hetplan.simulator.day import HowPlayed, play_day
 from hetplan.verifier.report import Word
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 
 Json = dict[str, Any]
 
@@ -317,3 +321,14 @@ def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
         solved(slo)
     assert any(last in fault.path or "app0" in fault.path for fault in caught.value.faults)
     assert all(fault.remedy for fault in caught.value.faults)
+
+
+@pytest.mark.slow
+def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_failure() -> None:
+    inputs = hp.load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
+    files = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
+    how = HowPlayed(seeds=3, queries=3e6)
+    plan = hp.solve(*files, options={"levers": False}).require()
+    assert play_day(plan, inputs, how).ok
+    fluid = hp.solve(*files, options={"levers": False, "size": "planned"}).require()
+    assert not play_day(fluid, inputs, how).ok, "the case shows nothing where fluid sizes will do"

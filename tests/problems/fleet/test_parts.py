@@ -13,7 +13,7 @@ from hetplan import registry
 from hetplan.planner.ask import Asking
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
-from hetplan.problems.fleet.ways import PLANNED, parts_of
+from hetplan.problems.fleet.ways import ESTIMATED, parts_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.load import load_inputs
@@ -98,7 +98,7 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
     fleet = hp.solve(profile, slo, question="fleet", options=asked)
     del slo["horizon"], slo["apps"][name]["question"]
     slo["objective"] = [{"min": "servers" if question == "policy" else "cost"}]
-    options, least = {**PLANNED[question], **own}, float("inf")
+    options, least = {**ESTIMATED[question], **own}, float("inf")
     prices = {h: min(float(o["price_per_hour"]) for o in profile["offers"].values() if o["hardware"] == h)
               for h in {o["hardware"] for o in profile["offers"].values()}}  # fmt: skip
     for hardware in prices if question == "policy" else [""]:  # which plans for one hardware that is named
