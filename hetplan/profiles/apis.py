@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -73,7 +74,7 @@ class ApiCall(Model):
             raise wrong("a call is made at some level of each knob", "List the levels, or drop the knob.", at=(empty,))
         return self
 
-    def made(self, knobs: dict[str, Any]) -> bool:
+    def made(self, knobs: Mapping[str, Any]) -> bool:
         """Whether an operator with these knobs is this call.
 
         >>> ApiCall(api="a", where={"model": ["large"]}).made({"model": "large", "k": 3})

@@ -18,9 +18,11 @@ from hetplan.profiles.slo import App
 
 if TYPE_CHECKING:
     from hetplan.profiles.apis import ApiCall
+    from hetplan.profiles.pipelines import Pipeline
 
 __all__ = [
-    "Operator", "called_by", "input_bytes", "is_operator", "measured_of", "operators_of", "quality_at", "samples_of",
+    "Operator", "called_by", "calls_made", "input_bytes", "is_operator", "measured_of", "operators_of", "quality_at",
+    "samples_of",
 ]  # fmt: skip
 
 FAILURES = 4000
@@ -58,12 +60,13 @@ def called_by(plan: Plan, inputs: Inputs, app_id: str) -> dict[str, ApiCall]:
     pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
     if pipeline is None or not isinstance(rule, ChosenPlanDispatch):
         return {}
-    found: dict[str, ApiCall] = {}
-    for name, node in pipeline.nodes.items():
-        for call in node.calls:
-            if name not in found and call.made(rule.knobs):
-                found[name] = call
-    return found
+    return calls_made(pipeline, rule.knobs)
+
+
+def calls_made(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
+    """The operators that are calls at these knobs, each with its call: the first that fits."""
+    fitting = ((name, [call for call in node.calls if call.made(knobs)]) for name, node in pipeline.nodes.items())
+    return {name: calls[0] for name, calls in fitting if calls}
 
 
 def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:

@@ -3,7 +3,7 @@
 An API is one more place beside the tiers, and it is the configuration that says which operators run there: no other
 placement of it is open. A call fails with a chance f, is made again up to r times, and each failure costs w seconds.
 So k failures come before the answer with probability f^k (1 - f), and with f^(r + 1) there is none, which counts as
-late. A sample that was measured stands for all these cases: a row of weight f^k (1 - f) / n for each of them. Where an
+late. A sample that was measured counts for all these cases: a row of weight f^k (1 - f) / n for each of them. Where an
 operator runs several times for a sample (the rounds of a loop), their failures add up.
 """
 

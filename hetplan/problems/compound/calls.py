@@ -13,25 +13,16 @@ from hetplan.planner.forms.black_box import Placed
 from hetplan.planner.forms.calls import Call, Calls
 from hetplan.problems.compound.wish import Tier
 from hetplan.problems.faults import Faults
-from hetplan.profiles.apis import Api, ApiCall
+from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import stated_qps
+from hetplan.serving.operators import calls_made
 
-__all__ = ["api_limits", "api_places", "calls_made", "calls_of", "check_calls", "per_query", "taken", "with_apis"]
+__all__ = ["api_limits", "api_places", "calls_of", "check_calls", "per_query", "taken", "with_apis"]
 
 HOUR_S = 3600.0
-
-
-def calls_made(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
-    """The operators that are calls at these knobs, each with its call: the first that fits."""
-    made: dict[str, ApiCall] = {}
-    for name, node in pipeline.nodes.items():
-        for call in node.calls:
-            if name not in made and call.made(dict(knobs)):
-                made[name] = call
-    return made
 
 
 def api_places(pipeline: Pipeline) -> tuple[Tier, ...]:
