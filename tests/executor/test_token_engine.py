@@ -70,18 +70,20 @@ def test_prefilled_here_and_decoded_there_every_token_is_made_when_the_simulator
     for room, preempts in ((9000, False), (700, True)):
         fill, make = replace(LAW, role="prefill"), replace(LAW, role="decode", kv_tokens=room)
         fleet = TokenFleet((Group(fill, 1), Group(make, 1)), 40.0, link_ms_per_token=link_ms)
-        played = play(fleet, Coming(arrival, requests, 40.0))
-        first, last, lost = disaggregated_times(fill, make, link_ms, arrival, requests)
+        played = play(fleet, Coming(arrival, requests, 40.0), gaps=True)
+        first, last, gap, lost = disaggregated_times(fill, make, link_ms, arrival, requests)
         np.testing.assert_allclose(first - arrival, played.ttft_ms, atol=1e-6)
         np.testing.assert_allclose(last - arrival, played.response_ms, atol=1e-6)
+        np.testing.assert_allclose(gap, played.gap_ms, atol=1e-6)
         assert (lost > 0, lost) == (preempts, played.lost.sum())
 
 
 def disaggregated_times(
     fill: TokenLaw, make: TokenLaw, link_ms: float, arrival_ms: np.ndarray, requests: Requests
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """First and last token of each request; the link sends one after the other, and the first token comes with it."""
-    first, last = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """First and last token and longest gap; the link sends one after the other, and the first token comes with it."""
+    first, last, gap = np.full(len(requests), np.nan), np.full(len(requests), np.nan), np.zeros(len(requests))
+    before = np.full(len(requests), np.nan)
     engines, until, number = (TokenEngine(fill), TokenEngine(make)), [np.inf, np.inf], {}
     due = [(float(at), place, 0) for place, at in enumerate(arrival_ms)]
     link_free = 0.0
@@ -91,12 +93,14 @@ def disaggregated_times(
             now, place, side = heapq.heappop(due)
             one = Sequence(int(requests.input[place]), int(requests.output[place]), made=side, handed=side == 1)
             number[one] = place
-            first[place] = now if side else np.nan
+            first[place] = before[place] = now if side else np.nan
             engines[side].put(one)
         else:
             now = until[side]
             for one in engines[side].end():
                 place = number[one]
+                gap[place] = max(gap[place], np.nan_to_num(now - before[place]))
+                before[place] = now
                 if one.made >= one.output:
                     last[place] = now
                     first[place] = now if one.output == 1 else first[place]
@@ -108,7 +112,7 @@ def disaggregated_times(
             took = engines[side].begin()
             until[side] = now + took if took is not None else np.inf
     assert all((one.held, one.read, len(one.running)) == (0, 0, 0) for one in engines)
-    return first, last, sum(one.lost for one in number)
+    return first, last, gap, sum(one.lost for one in number)
 
 
 def test_what_is_cancelled_leaves_nothing_behind_wherever_it_is() -> None:
