@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, Strict
 
 from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real, wrong
 
@@ -25,12 +25,15 @@ def _so_many(value: int) -> int:
     return value
 
 
+AtOnce = Annotated[int, Strict(), Field(ge=1, le=MOST_AT_ONCE)]
+
+
 class Serve(Model):
     """How a load serves: batches up to this size, waiting this long for more, this many at once."""
 
-    max_batch: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
+    max_batch: AtOnce = 1
     max_wait_ms: Annotated[NonNegative, Field(le=LONGEST_WAIT_MS)] = 0.0
-    concurrency: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
+    concurrency: AtOnce = 1
     most_tokens: PositiveCount | None = Field(default=None, description="tokens of an iteration, where text is made")
     most_seqs: PositiveCount | None = Field(default=None, description="sequences at once, where text is made")
 
