@@ -280,6 +280,12 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
     """How long the KV of a token takes from prefilling to decoding machines, in milliseconds; 0 without such."""
     roles = {role: [kind for kind in kinds if kind.engine.role == role] for role in ("prefill", "decode")}
     found = set[float]()
+    variants = sorted({kind.variant for named in roles.values() for kind in named})
+    if len(variants) > 1:
+        why = (
+            f"the KV of one model is of no use to another: {', '.join(variants)} have engines of role prefill or decode"
+        )
+        faults.in_profile("$.engines", why, 'Give these roles to one variant; others have engines of role "mixed".')
     for one in roles["prefill"]:
         for other in roles["decode"]:
             link = link_between(profile, one.hardware, other.hardware)
