@@ -146,10 +146,9 @@ def load(
         report = _report(tried, inputs, demands, sent, simulated, duration, tolerance / 100.0, scored=scored)
         report = asking.named(report)
         _show(out, report, simulated)
-        if learn is not None and cancelled:
-            out.warn(f"{learn} is not written: the load was interrupted")
-        elif learn is not None:
-            asking.learn(out, tried, inputs, sent, f"of the workers of {_server(endpoint)}, {duration:g} s")
+        if learn is not None:
+            note = f"of the workers of {_server(endpoint)}, {duration:g} s"
+            asking.learn(out, tried, inputs, () if cancelled else sent, note)
         _end(out, report, cancelled=cancelled)
 
 
@@ -321,6 +320,9 @@ class _Asking:
         from hetplan.profiles.plan_file import write_atomically
 
         assert self.wanted.learn is not None
+        if not sent:
+            out.warn(f"{self.wanted.learn} is not written: the load was interrupted")
+            return
         both = zip(sent, self.points, strict=True)
         is_scored = self.wanted.labelled is not None
         spells = [Spell(one, points, one.quality.tolist() if is_scored else ()) for one, points in both]
