@@ -172,8 +172,8 @@ def _model(facts: Facts, promise: Promise) -> Iterator[str]:
         yield f"a percentile of {promise.quantity}, which is no time"
     if model == "simulation" and (not promise.seeds or promise.interval is None):
         yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
-    if model == "stationary" and facts.plan.question in QUESTIONS - {"policy"}:
-        yield f"{promise.quantity} by the stationary model, which is one of policies"
+    if model == "stationary" and facts.plan.question in QUESTIONS - {"policy", "compound"}:
+        yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
     # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
     said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
     if model == "measured" and not said:
