@@ -123,6 +123,8 @@ def _rate(files: Files) -> None:
     if files.question == "pool":
         del files.slo["limits"]["cost_per_hour"], files.slo["objective"]
     _instead({"rate_qps": 70.0})(files)
+    if files.question == "compound":
+        del files.app["demand"]["streams"]
 
 
 def _app(path: str, value: object) -> Try:
