@@ -1,6 +1,7 @@
 """The documentation as a site: the pages of `docs/`, and a page per public module from its docstrings.
 
     python docs/make_site.py site
+    python docs/make_site.py site --versions    # into site/VERSION, beside other versions, with a list of all
 
 No network is needed to build or to read it. The examples in docstrings run in the tests (`tests/test_house.py`), and so
 do the commands of the pages (`tests/test_docs.py`), so what the site shows is what happens.
@@ -63,18 +64,20 @@ def modules() -> list[str]:
     return found
 
 
-def site_page(title: str, body: str, place: str) -> str:
-    """A whole page around a body, with the links at the top of each."""
+def site_page(title: str, body: str, place: str, *, versions: bool = False) -> str:
+    """A whole page around a body, with the links at the top of each, and to the list of versions."""
     up = "../" * place.count("/")
     links = [("index.html", "hetplan"), ("questions.html", "questions"), ("cli.html", "command line")]
     links += [("formats.html", "files"), ("design.html", "the house"), ("api/index.html", "Python")]
     nav = "".join(f'<a href="{up}{to}">{escape(name)}</a>' for to, name in links)
+    version = f"version {escape(hetplan.__version__)}"
+    version = f'<a href="{up}../index.html">{version}</a>' if versions else version
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f'<body class="hp"><nav>{nav}<span class="faint">version {escape(hetplan.__version__)}</span></nav>'
+        f'<body class="hp"><nav>{nav}<span class="faint">{version}</span></nav>'
         f"<main>{body}</main></body></html>\n"
     )
 
@@ -191,19 +194,23 @@ def api_page(name: str, place: str) -> str:
     return "\n".join([*body, *(entry(one, getattr(module, one), place) for one in names)])
 
 
-def make(folder: Path) -> list[str]:
-    """Write the site; returns its pages."""
+def make(folder: Path, *, versions: bool = False) -> list[str]:
+    """Write the site; returns its pages. With `versions` it goes into a folder of its version, and all are listed."""
+    top, folder = folder, folder / hetplan.__version__ if versions else folder
+    if versions and folder.exists():
+        shutil.rmtree(folder)  # pages that this version no longer has
     made = {}
     for page in pages():
         place, text = place_of(page), page.read_text()
         title = next((line[2:] for line in text.splitlines() if line.startswith("# ")), page.stem)
-        made[place] = site_page(title, rendered(text, page, place), place)
+        made[place] = site_page(title, rendered(text, page, place), place, versions=versions)
     known = modules()
     items = "".join(f'<li><a href="{name}.html"><code>{name}</code></a></li>' for name in known)
-    made["api/index.html"] = site_page("Python", f"<h1>From Python</h1><ul>{items}</ul>", "api/index.html")
+    python = f"<h1>From Python</h1><ul>{items}</ul>"
+    made["api/index.html"] = site_page("Python", python, "api/index.html", versions=versions)
     for name in known:
         place = f"api/{name}.html"
-        made[place] = site_page(name, api_page(name, place), place)
+        made[place] = site_page(name, api_page(name, place), place, versions=versions)
     for place, text in made.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text)
@@ -211,9 +218,33 @@ def make(folder: Path) -> list[str]:
     for name in ("LICENSE", "docs/tutorial.ipynb"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, folder)
+    if versions:
+        (top / "index.html").write_text(list_of_versions(top))
     return sorted(made)
 
 
+def list_of_versions(top: Path) -> str:
+    """The page above all versions: those that lie there, the newest first."""
+    found = [one.parent.name for one in top.glob("*/index.html") if re.fullmatch(r"\d[\w.+-]*", one.parent.name)]
+    found.sort(key=_order, reverse=True)
+    items = "".join(f'<li><a href="{escape(one)}/index.html">{escape(one)}</a></li>' for one in found)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>hetplan: versions</title><style>{STYLE}</style></head>"
+        f'<body class="hp"><main><h1>hetplan: the pages of each version</h1><ul>{items}</ul></main></body></html>\n'
+    )
+
+
+def _order(version: str) -> tuple[list[int], bool, str]:
+    """0.10.0 is after 0.9.0, and a release after what was tried before it (0.10.0rc1)."""
+    plain = re.match(r"[\d.]*", version)
+    numbers = plain.group().strip(".") if plain is not None else ""
+    rest = version[len(numbers) :]
+    return [int(one) for one in numbers.split(".") if one], not rest.startswith(("a", "b", "rc", ".dev")), rest
+
+
 if __name__ == "__main__":
-    to = Path(sys.argv[1] if len(sys.argv) > 1 else "site")
-    print(f"{len(make(to))} pages written to {to}")
+    given = [one for one in sys.argv[1:] if one != "--versions"]
+    to = Path(given[0] if given else "site")
+    print(f"{len(make(to, versions='--versions' in sys.argv))} pages written to {to}")

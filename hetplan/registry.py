@@ -113,6 +113,7 @@ CHECKS = {
 
 TOOLS = {
     "fleet": {"plan_for": "hetplan.front_door:plan_for"},
+    "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {
@@ -150,6 +151,7 @@ IMPORTERS = {
     "vllm-law": "hetplan.profiles.imports.serving_laws:vllm",
     "guidellm": "hetplan.profiles.imports.serving_laws:guidellm",
     "inference-perf": "hetplan.profiles.imports.serving_laws:inference_perf",
+    "aiconfigurator": "hetplan.profiles.imports.aiconfigurator:convert",
     "datasheet": "hetplan.profiles.imports.datasheet:convert",
     "sageserve": "hetplan.profiles.imports.sageserve:convert",
     "token-trace": "hetplan.profiles.imports.token_traces:convert",

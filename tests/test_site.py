@@ -44,7 +44,28 @@ def test_every_public_name_has_its_section_and_its_words(maker: ModuleType, site
     assert "require" in top
 
 
+def test_versions_lie_beside_one_another(maker: ModuleType, tmp_path: Path) -> None:
+    older = ("0.0.9", "0.0.10", "0.1.0rc1", "notes")
+    for name in older:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("as it was")
+    gone = tmp_path / "0.1.0" / "gone.html"
+    gone.parent.mkdir()
+    gone.write_text("a page that this version no longer has")
+    maker.make(tmp_path, versions=True)
+    assert re.findall(r'href="([^"]*)"', (tmp_path / "index.html").read_text()) == [
+        f"{one}/index.html" for one in ("0.1.0", "0.1.0rc1", "0.0.10", "0.0.9")
+    ]
+    assert not gone.exists()
+    assert all((tmp_path / name / "index.html").read_text() == "as it was" for name in older)
+    assert broken_links(tmp_path / "0.1.0") == []
+
+
 def test_links_of_the_site_lead_somewhere(site: Path) -> None:
+    assert broken_links(site) == []
+
+
+def broken_links(site: Path) -> list[tuple[str, str]]:
     broken = []
     for page in site.rglob("*.html"):
         for to in re.findall(r'(?:href|src)="([^"]*)"', page.read_text()):
@@ -56,7 +77,7 @@ def test_links_of_the_site_lead_somewhere(site: Path) -> None:
                 anchor and target.suffix == ".html" and f'id="{anchor}"' not in target.read_text()
             ):
                 broken.append((str(page.relative_to(site)), to))
-    assert not broken
+    return broken
 
 
 def _in_the_source(path: str) -> bool:

@@ -38,6 +38,7 @@ from hetplan.serving.steps import (
 from hetplan.serving.system import Stage
 from hetplan.serving.targets import strictest
 from hetplan.serving.times import law_data
+from hetplan.serving.tokens import link_ms_per_token
 
 __all__ = ["Background"]
 
@@ -98,13 +99,16 @@ class Background:
                 why="the law of this engine is not known", remedy='Name the profile: profiles = ["profile.json"].',
             )  # fmt: skip
         found = self.profile.engines.get(run_of(self.profile, load, hardware).engine or "")
-        if found is None or found.role != "mixed":
-            role = found.role if found is not None else "none"
+        if found is None:
             raise InputError.one(
-                file="plan", path=f"$.workers.{load.id}", value=role, why="only engines of role mixed are applied",
-                remedy="Plan with mixed engines: KV between machines is moved by the engines' own means.",
+                file="plan", path=f"$.workers.{load.id}", value=load.variant or "",
+                why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
             )  # fmt: skip
         return found
+
+    def link_ms_per_token(self, plan: Plan, app: str | None) -> float:
+        """How long the KV of a token takes from machines that prefill to those that decode; 0 without such."""
+        return link_ms_per_token(plan, self.profile, app) if self.profile is not None else 0.0
 
     def _one_run(self, plan: Plan, key: str) -> None:
         """Without a profile a table is known by "variant@hardware" alone: InputError where two runs are meant."""

@@ -77,6 +77,12 @@ def _text(
             file="hosts.toml", path=f"{at}.kind", value=rule.kind, why=f"{load.id} makes text token by token",
             remedy='Serve it by kind = "openai", or by kind = "sleep", which keeps the law without computing.',
         )  # fmt: skip
+    if engine.role != "mixed":
+        raise InputError.one(
+            file="plan", path=f"$.workers.{load.id}", value=engine.role,
+            why='engines of role prefill and decode are applied with kind = "sleep" alone: they keep the law',
+            remedy="Plan with mixed engines: servers of their own move KV by means of their own.",
+        )  # fmt: skip
     if load.instances > 1 and (rule.port or rule.url):
         raise InputError.one(
             file="hosts.toml", path=at, value=load.instances, why="instances of one machine have a server each",

@@ -207,6 +207,8 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
         model = served_by(hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine)
+        if engine is not None and engine.role == "prefill":
+            model = {**model, "link_ms_per_token": known.link_ms_per_token(plan, load.app)}
     except InputError as error:
         faults.extend(error.faults)
     share = load.share

@@ -42,6 +42,7 @@ __all__ = [
     "law_of_engine",
     "limits_of",
     "link_between",
+    "link_ms_per_token",
 ]
 
 Floats = NDArray[np.float64]
@@ -342,7 +343,6 @@ class TokenFleet:
 def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
     """The fleet that a plan says for an application: what the simulator plays and the router acts by."""
     profile, groups = inputs.profile, []
-    givers, takers = list[tuple[str, Engine]](), list[str]()
     rule = plan.dispatch.get(app)
     shares = {load: share for route in plan.routing.get(app, ()) for load, share in route.to.items()}
     for worker in plan.workers:
@@ -356,8 +356,6 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
                     file="plan", path=f"$.workers.{worker.id}.loads.{load.id}", value=load.variant or "",
                     why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
                 )  # fmt: skip
-            givers += [(worker.hardware, engine)] if engine.role == "prefill" else []
-            takers += [worker.hardware] if engine.role == "decode" else []
             law, serve = law_of_engine(engine), load.serve
             law = law.limited(serve.most_tokens or law.most_tokens, serve.most_seqs or law.most_seqs)
             count = worker.count * load.instances
@@ -366,17 +364,22 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
     output = getattr(rule, "output_tokens", 1.0)
     target = getattr(rule, "ttft_ms", None)
     name = rule.rule if rule is not None else "round-robin/1"
-    joined = [link_between(profile, given, taken) for given, _ in givers for taken in takers]
-    link = max(
-        (
-            (engine.kv_bytes_per_token or 0.0) * 8.0 / (one.bandwidth_mbps * 1e3)
-            for _, engine in givers
-            for one in joined
-            if one is not None
-        ),
-        default=0.0,
-    )
+    link = link_ms_per_token(plan, profile, app)
     return TokenFleet(tuple(groups), output, target or math.inf, name, link)
+
+
+def link_ms_per_token(plan: Plan, profile: Profile, app: str | None) -> float:
+    """How long the KV of a token takes from the plan's machines that prefill to those that decode, in milliseconds."""
+    makes = [(worker, load) for worker in plan.workers for load in worker.loads if load.app == app]
+    named = [(worker.hardware, run_of(profile, load, worker.hardware).engine or "") for worker, load in makes]
+    engines = [(hardware, profile.engines[name]) for hardware, name in named if name in profile.engines]
+    joined = [
+        (engine.kv_bytes_per_token or 0.0, link_between(profile, given, taken))
+        for given, engine in engines
+        for taken, other in engines
+        if (engine.role, other.role) == ("prefill", "decode")
+    ]
+    return max((size * 8.0 / (link.bandwidth_mbps * 1e3) for size, link in joined if link is not None), default=0.0)
 
 
 def link_between(profile: Profile, one: str, other: str) -> Link | None:

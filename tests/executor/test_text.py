@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from cases.deployments import Client, make_hosts, make_plan, processes_of, wait_for
 
+import hetplan
 from hetplan.cli.load_text import TextLoad, text_load
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
@@ -161,6 +162,7 @@ def test_a_load_is_streamed_and_is_compared_with_the_very_requests_simulated(end
 
 
 def test_a_client_that_goes_frees_the_engine(endpoint: str) -> None:
+    ask(endpoint, {"prompt": "x", "max_tokens": 3, "stream": True}).read()
     before = Client(endpoint).get("/metrics")
     for stream in (True, False):
         answer_bytes = json.dumps({"prompt": "x", "max_tokens": 1500, "stream": stream}).encode()
@@ -257,15 +259,151 @@ def test_a_request_whose_worker_dies_is_tried_at_another_until_its_answer_begins
     assert len(events(answer)) == 40
 
 
-def test_roles_and_kinds_that_cannot_make_text_are_refused(tmp_path: Path) -> None:
-    def refused(hosts: dict[str, Any], **engine: Any) -> str:
-        profile = write_profile(tmp_path, **engine)
+def write_roles(folder: Path, *, link_mbps: float = 8.0) -> str:
+    """One machine prefills, others decode; KV of 1,000 bytes a token goes over a link: a millisecond at 8 Mbit/s."""
+    own = {**ENGINE, "kv_bytes_per_token": 1000}
+    said = {
+        "format": "hetplan/profile/1.2",
+        "hardware": {
+            "fill": {"kind": "gpu", "provides": {"gpu": 1}, "tier": "a"},
+            "make": {"kind": "gpu", "provides": {"gpu": 1}, "tier": "b"},
+        },
+        "tasks": {"chat": {}},
+        "variants": {
+            "talker": {
+                "task": "chat", "runs": [{"hardware": "fill", "engine": "f"}, {"hardware": "make", "engine": "m"}]
+            }
+        },
+        "engines": {"f": {**own, "role": "prefill"}, "m": {**own, "role": "decode"}},
+        "tiers": ["a", "b"],
+        "links": [{"between": ["a", "b"], "bandwidth_mbps": link_mbps}],
+    }  # fmt: skip
+    (folder / "roles.json").write_text(json.dumps(said))
+    return str(folder / "roles.json")
+
+
+ROLE_HOST = {**HOST, "hardware": ["fill", "make"]}
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, str]]:
+    """One machine that prefills and two that decode."""
+    folder = tmp_path_factory.mktemp("split")
+    hosts = {"profiles": [write_roles(folder)], "hosts": {"box": ROLE_HOST}, "models": [{"kind": "sleep"}]}
+    with Deployment(make_hosts(folder, **hosts)) as deployment:
+        try:
+            yield deployment, deployment.apply(make_text_plan(fill=1, make=2)).endpoint
+            assert deployment.missing() == []
+        finally:
+            deployment.down(wait_s=60.0)
+
+
+def test_a_prompt_is_prefilled_at_one_machine_and_decoded_at_another(split: tuple[Deployment, str]) -> None:
+    endpoint = split[1]
+    asked = {"model": "assistant", "prompt": [5] * 300, "max_tokens": 6, "stream": True}
+    began, marks = time.monotonic(), []
+    answer = ask(endpoint, {**asked, "stream_options": {"include_usage": True}})
+    came = []
+    while line := answer.readline():
+        if line.startswith(b"data: {"):
+            marks.append(time.monotonic() - began)
+            came.append(json.loads(line.removeprefix(b"data: ")))
+    assert [one["choices"][0]["finish_reason"] for one in came[:-1]] == [None] * 5 + ["length"]
+    assert came[-1]["usage"] == {"prompt_tokens": 300, "completion_tokens": 6, "total_tokens": 306}
+    assert len({one["id"] for one in came}) == 1, "one answer, though two machines make it"
+    # 10 + 0.1 x 300 of prefill, 300 of the link; then five iterations of 10.1.
+    assert 0.340 <= marks[0] < 1.0
+    assert marks[5] - marks[0] >= 0.049
+    whole = json.loads(ask(endpoint, {"messages": [{"content": "hi"}], "max_tokens": 3}, "/v1/chat/completions").read())
+    assert (whole["object"], whole["usage"]["completion_tokens"]) == ("chat.completion", 3)
+    one = ask(endpoint, {**asked, "max_tokens": 1})
+    assert [piece["choices"][0]["finish_reason"] for piece in events(one)] == ["length"]
+    wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 0)
+    counts = Client(endpoint).get("/metrics")
+    assert counts["apps"]["assistant"]["served"] == 3
+    assert counts["loads"]["l-fill"]["served"] == 3
+    assert counts["loads"]["l-make"]["served"] == 2, "one token needs no machine that decodes"
+
+
+def test_a_client_that_goes_is_let_go_where_it_prefills_where_its_kv_moves_and_where_it_decodes(
+    split: tuple[Deployment, str],
+) -> None:
+    endpoint = split[1]
+    # Prefill of 200 ms; a link of 1.9 s; decoding of 15 s.
+    for tokens, most, load in ((1900, 50, "l-fill"), (1500, 50, "l-fill"), (20, 1500, "l-make")):
+        loads = Client(endpoint).get("/metrics")["loads"]
+        before, filled = loads[load], loads["l-fill"]["served"]
+        connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": [1] * tokens, "max_tokens": most}))
+        if load == "l-fill":
+            wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 1)
+            time.sleep(0.5 if tokens == 1500 else 0.0)
+        else:
+            wait_for(lambda filled=filled: Client(endpoint).get("/metrics")["loads"]["l-fill"]["served"] > filled)
+        connection.close()
+        wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 0, 5.0)
+        assert Client(endpoint).get("/metrics")["loads"][load]["failed"] == before["failed"] + 1, (tokens, most)
+    # Nothing is left at the engines: the next is served at once.
+    began = time.monotonic()
+    events(ask(endpoint, {"prompt": [1] * 10, "max_tokens": 5, "stream": True}))
+    assert time.monotonic() - began < 1.0
+
+
+SHARED = Path(__file__).resolve().parents[2] / "examples" / "llm-disaggregated"
+
+
+@pytest.mark.slow
+def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simulated(
+    deploy: Callable[..., Deployment], tmp_path: Path
+) -> None:
+    """The example, everything in it eight times slower: two cores play four machines, the router and all clients."""
+    profile, slo, slower = (*(json.loads((SHARED / f"{name}.json").read_text()) for name in ("profile", "slo")), 8.0)
+    for engine in profile["engines"].values():
+        engine["pieces"] = [{name: slower * value for name, value in piece.items()} for piece in engine["pieces"]]
+    profile["links"][0]["bandwidth_mbps"] /= slower
+    wish = slo["apps"]["assistant"]
+    wish["demand"]["rate_qps"] /= slower
+    for limit in wish["latency"]:
+        limit["max_ms"] *= slower
+    paths = [tmp_path / "profile.json", tmp_path / "slo.json"]
+    for path, said in zip(paths, (profile, slo), strict=True):
+        path.write_text(json.dumps(said))
+    inputs = load_inputs([paths[0]], paths[1])
+    plan = hetplan.solve(*paths).require()
+    assert {worker.hardware for worker in plan.workers} == {"h100-fill", "h100-make"}
+    host = {**HOST, "hardware": ["h100-fill", "h100-make"]}
+    made = deploy(profiles=[str(paths[0])], hosts={"box": host}, models=[{"kind": "sleep"}])
+    report = text_load(plan, inputs, TextLoad(made.apply(plan).endpoint, 75.0, timeout_s=120.0))
+    lines = {line.name: line for line in report.lines}
+    said = {name: (lines[name].simulated, lines[name].measured) for name in ("ttft_ms p95", "tpot_ms p95")}
+    for simulated, measured in said.values():
+        assert simulated is not None
+        assert measured is not None
+        assert measured.value == pytest.approx(simulated[0], rel=0.1), said
+    assert "broken" not in {line.verdict for line in report.lines}
+
+
+def test_only_the_embedded_engine_plays_one_role(tmp_path: Path) -> None:
+    hosts = {"profiles": [write_roles(tmp_path)], "hosts": {"box": ROLE_HOST}}
+    with pytest.raises(InputError, match='kind = "sleep" alone'):
+        wanted(
+            make_text_plan(fill=1, make=1),
+            make_hosts(tmp_path, **hosts, models=[{"kind": "openai", "command": ["vllm", "{port}"]}]),
+        )
+    made = wanted(make_text_plan(fill=1, make=1), make_hosts(tmp_path, **hosts, models=[{"kind": "sleep"}]))
+    models = {unit.hardware: unit.loads[0].model for unit in made.units.values()}
+    assert models["fill"]["link_ms_per_token"] == pytest.approx(1.0)
+    assert "link_ms_per_token" not in models["make"]
+
+
+def test_kinds_that_cannot_make_text_are_refused(tmp_path: Path) -> None:
+    def refused(hosts: dict[str, Any]) -> str:
+        profile = write_profile(tmp_path)
         content = {"profiles": [profile], "hosts": {"box": HOST}, "models": [{"kind": "sleep"}], **hosts}
         with pytest.raises(InputError) as caught:
             wanted(make_text_plan(gpu=1), make_hosts(tmp_path, **content))
         return str(caught.value)
 
-    assert "only engines of role mixed" in refused({}, role="decode", kv_bytes_per_token=1000)
     assert "the law of this engine is not known" in refused({"profiles": []})
     assert "keeps the law" in refused({"models": [{"kind": "sleep", "ms": 5}]})
     assert 'kind = "openai"' in refused({"models": [{"kind": "command", "command": ["x"]}]})

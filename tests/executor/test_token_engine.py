@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,59 @@ def test_it_makes_every_token_when_the_simulator_does(law: TokenLaw) -> None:
     np.testing.assert_allclose(last - arrival, played.response_ms, atol=1e-6)
     assert lost == played.lost.sum()
     assert lost > 0 or law.kv_tokens > 900, "the last of these has too little room"
+
+
+def test_prefilled_here_and_decoded_there_every_token_is_made_when_the_simulator_does() -> None:
+    random = np.random.default_rng(5)
+    lengths = np.stack([random.integers(5, 300, 300), random.integers(1, 80, 300)], axis=1)
+    requests, arrival = Requests.of(lengths), np.cumsum(random.exponential(40.0, 300))
+    link_ms = 0.2
+    for room, preempts in ((9000, False), (700, True)):
+        fill, make = replace(LAW, role="prefill"), replace(LAW, role="decode", kv_tokens=room)
+        fleet = TokenFleet((Group(fill, 1), Group(make, 1)), 40.0, link_ms_per_token=link_ms)
+        played = play(fleet, Coming(arrival, requests, 40.0), gaps=True)
+        first, last, gap, lost = disaggregated_times(fill, make, link_ms, arrival, requests)
+        np.testing.assert_allclose(first - arrival, played.ttft_ms, atol=1e-6)
+        np.testing.assert_allclose(last - arrival, played.response_ms, atol=1e-6)
+        np.testing.assert_allclose(gap, played.gap_ms, atol=1e-6)
+        assert (lost > 0, lost) == (preempts, played.lost.sum())
+
+
+def disaggregated_times(
+    fill: TokenLaw, make: TokenLaw, link_ms: float, arrival_ms: np.ndarray, requests: Requests
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """First and last token and longest gap; the link sends one after the other, and the first token comes with it."""
+    first, last, gap = np.full(len(requests), np.nan), np.full(len(requests), np.nan), np.zeros(len(requests))
+    before = np.full(len(requests), np.nan)
+    engines, until, number = (TokenEngine(fill), TokenEngine(make)), [np.inf, np.inf], {}
+    due = [(float(at), place, 0) for place, at in enumerate(arrival_ms)]
+    link_free = 0.0
+    while np.isnan(last).any():
+        side = int(until[1] < until[0])
+        if due and due[0][0] <= until[side]:
+            now, place, side = heapq.heappop(due)
+            one = Sequence(int(requests.input[place]), int(requests.output[place]), made=side, handed=side == 1)
+            number[one] = place
+            first[place] = before[place] = now if side else np.nan
+            engines[side].put(one)
+        else:
+            now = until[side]
+            for one in engines[side].end():
+                place = number[one]
+                gap[place] = max(gap[place], np.nan_to_num(now - before[place]))
+                before[place] = now
+                if one.made >= one.output:
+                    last[place] = now
+                    first[place] = now if one.output == 1 else first[place]
+                elif side == 0:
+                    link_free = max(link_free, now) + link_ms * one.input
+                    heapq.heappush(due, (link_free, place, 1))
+            until[side] = np.inf
+        if until[side] == np.inf:
+            took = engines[side].begin()
+            until[side] = now + took if took is not None else np.inf
+    assert all((one.held, one.read, len(one.running)) == (0, 0, 0) for one in engines)
+    return first, last, gap, sum(one.lost for one in number)
 
 
 def test_what_is_cancelled_leaves_nothing_behind_wherever_it_is() -> None:

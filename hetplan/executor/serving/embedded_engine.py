@@ -1,4 +1,9 @@
-"""The engine that keeps a law without computing, in a worker: OpenAI's protocol, streamed, one machine per instance."""
+"""The engine that keeps a law without computing, in a worker: OpenAI's protocol, streamed, one machine per instance.
+
+An engine of role `prefill` answers with the first token alone, and says so in the head (`hetplan-kv`), which it sends
+when the prompt is computed. The token follows when the KV is over the machine's link, which sends one after the other.
+An engine of role `decode` takes requests with that field, and makes the other tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Any
 from hetplan.executor.serving.frames import FAILED
 from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.models import Done, Result
-from hetplan.executor.serving.openai_words import Asked, Pieces, as_error, tokens_made
+from hetplan.executor.serving.openai_words import KV, Asked, Pieces, as_error, tokens_made
 from hetplan.executor.serving.process import PreciseTimer
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.token_engine import Sequence as Tokens
@@ -33,7 +38,8 @@ class EmbeddedEngines:
         law = TokenLaw.from_dict(made["law"])
         times = made["times"]
         self._law = law if times == 1.0 else law.slower(times - 1.0)
-        self._machines = [_Machine(self._law, timer) for _ in range(instances)]
+        link_s = times * made.get("link_ms_per_token", 0.0) / 1e3
+        self._machines = [_Machine(self._law, timer, link_s) for _ in range(instances)]
         self._numbers, self._name = count(), name
 
     @property
@@ -60,24 +66,44 @@ class EmbeddedEngines:
             exchange.answer(400, as_error(why, code="context_length_exceeded"))
             ended(False)
             return
-        pieces = Pieces(path, next(self._numbers), asked, asked.model or self._name)
+        number = exchange.headers.get(KV, "")
+        if (self._law.role == "decode") != number.isdecimal():
+            why = "an engine that only decodes takes requests that were prefilled elsewhere, and no other does"
+            exchange.answer(400, as_error(why))
+            ended(False)
+            return
+        if number:
+            tokens.made, tokens.handed = 1, True
+        pieces = Pieces(path, int(number) if number else next(self._numbers), asked, asked.model or self._name)
         self._machines[instance % len(self._machines)].put(tokens, _Answer(exchange, asked, pieces, ended))
 
 
 class _Answer:
     """The answer to one request, as its tokens come."""
 
-    __slots__ = ("asked", "ended", "exchange", "pieces")
+    __slots__ = ("asked", "begun", "ended", "exchange", "pieces")
 
     def __init__(self, exchange: Exchange, asked: Asked, pieces: Pieces, ended: Callable[[bool], None]) -> None:
         self.exchange, self.asked, self.pieces, self.ended = exchange, asked, pieces, ended
+        self.begun = False
+
+    def begin(self, fields: bytes = b"") -> None:
+        """The head of an answer that comes piece by piece."""
+        self.begun = True
+        self.exchange.begin(200, kind=b"text/event-stream", fields=b"cache-control: no-store\r\n" + fields)
+
+    def handed(self) -> None:
+        """The KV of the prompt is over the link, and the first token with it; the others are made elsewhere."""
+        if self.asked.stream:
+            self.exchange.push(self.pieces.token)
+        self.exchange.finish()
 
     def came(self, tokens: Tokens) -> None:
         """One more token."""
         last = tokens.made >= tokens.output
         if self.asked.stream:
-            if tokens.made == 1:
-                self.exchange.begin(200, kind=b"text/event-stream", fields=b"cache-control: no-store\r\n")
+            if not self.begun:
+                self.begin()
             self.exchange.push(self.pieces.last(tokens.made) if last else self.pieces.token)
             if last:
                 self.exchange.finish()
@@ -88,10 +114,11 @@ class _Answer:
 class _Machine:
     """One engine and its clock."""
 
-    def __init__(self, law: TokenLaw, timer: PreciseTimer) -> None:
+    def __init__(self, law: TokenLaw, timer: PreciseTimer, link_s: float) -> None:
         self.engine, self._timer = TokenEngine(law), timer
         self.answers: dict[Tokens, _Answer] = {}
         self._busy = False
+        self._link_s, self._link_free_s = link_s, 0.0
 
     def put(self, tokens: Tokens, answer: _Answer) -> None:
         """A request comes: an idle machine begins at once."""
@@ -115,10 +142,21 @@ class _Machine:
             answer = self.answers.get(tokens)
             if answer is None:
                 continue
+            if tokens.made < tokens.output and tokens.state == "done":
+                answer.begin(b"%b: %d\r\n" % (KV.encode(), answer.pieces.number))
+                self._link_free_s = max(self._link_free_s, due) + self._link_s * tokens.input
+                self._timer.call_at(self._link_free_s, self._handed, tokens)
+                continue
             answer.came(tokens)
             if tokens.made >= tokens.output:
                 del self.answers[tokens]
                 answer.ended(True)
+
+    def _handed(self, tokens: Tokens) -> None:
+        answer = self.answers.pop(tokens, None)
+        if answer is not None:
+            answer.handed()
+            answer.ended(True)
 
     def _gone(self, tokens: Tokens) -> None:
         """The client hung up: nothing more is made for it."""

@@ -15,9 +15,11 @@ from typing import Any
 
 from hetplan.executor.serving.query_body import BadQuery, read_at
 
-__all__ = ["CHAT", "COMPLETIONS", "MODELS", "Asked", "Pieces", "as_error", "models", "read_asked", "tokens_made"]
+__all__ = ["CHAT", "COMPLETIONS", "KV", "MODELS", "Asked", "Pieces", "as_error", "models", "read_asked", "tokens_made"]
 
 CHAT, COMPLETIONS, MODELS = "/v1/chat/completions", "/v1/completions", "/v1/models"
+KV = "hetplan-kv"
+"""The field by which a request goes from a machine that prefills to one that decodes: the number of its answer."""
 _LETTERS = 4.0
 _PER_MESSAGE = 4
 _DEFAULT_TOKENS = 16
@@ -115,7 +117,7 @@ class Pieces:
 
     def __init__(self, path: str, number: int, asked: Asked, model: str) -> None:
         self._chat = path == CHAT
-        self._asked = asked
+        self._asked, self.number = asked, number
         kind = "chat.completion" if self._chat else "text_completion"
         name = f"{'chatcmpl' if self._chat else 'cmpl'}-{number}"
         self._said = {"id": name, "object": kind, "created": int(time()), "model": model}

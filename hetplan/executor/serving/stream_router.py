@@ -1,8 +1,9 @@
 """The router's side of answers that come piece by piece: text by OpenAI's protocol, and streams of other servers.
 
-A request goes to one instance (`streaming`), and its answer is passed on as it comes. A client that hangs up ends the
-request at the worker too. What is kept of a request is its body until the first piece of the answer, and of the answer
-what its client has not taken yet.
+A request goes to one instance (`streaming`), and its answer is passed on as it comes. One that only prefills answers
+with the first token when its KV is over the link, and the request goes on to one that decodes. A client that hangs up
+ends the request wherever it is. What is kept of a request is its body until its answer is whole, and of the answer what
+its client has not taken yet.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hetplan.executor.serving.applications import Application
 from hetplan.executor.serving.http_client import Upstream, request_bytes
 from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.links import Lane, Link
-from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, Asked, as_error, models, read_asked
+from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, KV, MODELS, Asked, as_error, models, read_asked
 from hetplan.executor.serving.query_body import BadQuery
 from hetplan.executor.serving.relay import Relay
 from hetplan.executor.serving.streaming import Instance, Streaming, Work
@@ -155,6 +156,12 @@ class Passing(Relay):
         self.work = Work()
         self.instance: Instance
         self._why = ""
+        self._kv = ""
+        """The number of an answer whose first token a machine makes that only prefills."""
+        self._decodes = False
+        """Whether that has been handed over to a machine that decodes."""
+        self._headed = False
+        """Whether the instance that has it now has begun to answer."""
 
     def start(self) -> None:
         """Send it to an instance."""
@@ -164,10 +171,12 @@ class Passing(Relay):
             self.lost("no worker is up")
 
     def _try(self) -> bool:
-        found = self.streaming.choose(self.asked, self.variant, self.tried)
+        found = self._next()
         if found is None:
             return False
         self.instance, self.work = found
+        self._headed = False
+        self._kv = self._kv if self._decodes else ""
         self.instance.work_ms += self.work.sooner_ms + self.work.later_ms
         self.instance.under_way += 1
         self.instance.lane.link.streams += 1
@@ -177,15 +186,23 @@ class Passing(Relay):
         fields = [(name, exchange.headers[name]) for name in _PASSED if name in exchange.headers]
         fields += [("hetplan-load", lane.name), ("hetplan-instance", str(self.instance.number))]
         fields += [("authorization", f"Bearer {token}")] if token else []
+        fields += [(KV, self._kv)] if self._decodes else []
         data = request_bytes("POST", exchange.path, "worker", fields, exchange.body)
         self.send(self.instance.upstream, data)
         return True
 
+    def _next(self) -> tuple[Instance, Work] | None:
+        return self.streaming.choose(self.asked, self.variant, self.tried, decodes=self._decodes)
+
+    def _less_work(self, left: Work) -> None:
+        """Of what this adds to the instance's work, no more than this is left."""
+        done_ms = self.work.sooner_ms + self.work.later_ms - left.sooner_ms - left.later_ms
+        self.instance.work_ms = max(self.instance.work_ms - done_ms, 0.0)
+        self.work = left
+
     def _let_go(self) -> None:
         """The instance has this no more."""
-        self.instance.work_ms = max(self.instance.work_ms - self.work.later_ms, 0.0)
-        if not self.first_s:
-            self.instance.work_ms = max(self.instance.work_ms - self.work.sooner_ms, 0.0)
+        self._less_work(Work())
         self.instance.under_way -= 1
         self.instance.lane.link.streams -= 1
 
@@ -194,8 +211,17 @@ class Passing(Relay):
         if status == 503 and self._may_retry:
             self.cancel()
             self.lost("the worker is stopping")
-        else:
+            return
+        self._headed = True
+        if KV in headers and not self._decodes:
+            # The prompt is computed. What is answered comes with the KV, or from the machine that decodes.
+            self._kv, self.variant = headers[KV], self.instance.lane.variant
+            self._less_work(Work())
+        elif not self.begun:
             super().head(status, headers)
+        elif status >= 400:
+            self.cancel()
+            self.lost("the machine that decodes refused it")
 
     def fields(self, headers: dict[str, str]) -> bytes:
         """Which load and worker answer."""
@@ -207,18 +233,35 @@ class Passing(Relay):
         self.heard_s = monotonic()
         if not self.first_s:
             self.first_s = self.heard_s
-            self.instance.work_ms = max(self.instance.work_ms - self.work.sooner_ms, 0.0)
+            self._less_work(self.work._replace(sooner_ms=0.0))
+        if not self.begun:
+            super().head(200, {"content-type": "text/event-stream", "cache-control": "no-store"})
         self.pieces += data.count(b"data: ")
         super().piece(data)
+
+    def end(self) -> None:
+        """It is whole, or its KV is over the link and it goes on where it is decoded."""
+        if not self._kv or self._decodes:
+            super().end()
+            return
+        self._let_go()
+        self._count_served(self.instance)
+        self._decodes, self.tried = True, []
+        if not self._try():
+            self.lost("no machine that decodes is up")
 
     @property
     def _may_retry(self) -> bool:
         may = len(self.tried) <= self.router.settings["retries"] and self.instance.lane.retry
-        return may and self.streaming.choose(self.asked, self.variant, self.tried) is not None
+        return may and self._next() is not None
 
     def lost(self, why: str) -> None:
-        """The worker is gone: another is tried as long as nothing was sent; else the client sees that it breaks off."""
-        if self.tried and not self.begun:
+        """The worker is gone.
+
+        Another is tried as long as it sent nothing that a client has; else the client sees that it breaks off. The KV
+        of a prompt is there until the machine that decodes has begun.
+        """
+        if self.tried and not (self._headed if self._decodes else self.begun):
             again = self._may_retry
             self._let_go()
             self.router.loads[self.instance.lane.name]["failed"] += 1
@@ -247,12 +290,10 @@ class Passing(Relay):
         now, tally = monotonic(), self.streaming.app.tally
         if self.tried:
             self._let_go()
-            counts = self.router.loads[self.instance.lane.name]
-            counts["served" if well else "failed"] += 1
             if well:
-                counts["batches"] += 1
-                counts["busy_ms"] += 1e3 * (now - (self.first_s or self.came_s))
-                counts["queue_ms"] += 1e3 * ((self.first_s or now) - self.came_s)
+                self._count_served(self.instance)
+            else:
+                self.router.loads[self.instance.lane.name]["failed"] += 1
         tally.under_way -= 1
         outcome = "served" if well else self._why or ("failed" if self.begun and self.status >= 400 else "left")
         tally.by_outcome[outcome] = tally.by_outcome.get(outcome, 0) + 1
@@ -261,6 +302,13 @@ class Passing(Relay):
             tally.first_s.add((self.first_s or now) - self.came_s)
             if self.pieces > 2:
                 tally.per_token_s.add((now - self.first_s) / (self.pieces - 2))
+
+    def _count_served(self, by: Instance) -> None:
+        counts, now = self.router.loads[by.lane.name], monotonic()
+        counts["served"] += 1
+        counts["batches"] += 1
+        counts["busy_ms"] += 1e3 * (now - (self.first_s or self.came_s))
+        counts["queue_ms"] += 1e3 * ((self.first_s or now) - self.came_s)
 
 
 def _count(loads: Mapping[str, Mapping[str, Any]], lane: Lane) -> int:

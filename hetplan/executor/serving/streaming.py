@@ -1,7 +1,8 @@
 """Which instance gets a request whose answer comes piece by piece: the plan's rule, as the simulator plays it.
 
-`least-work/1`, `round-robin/1` and `shares/1` are asked of `hetplan.dispatch`. Where the plan counts no tokens (streams
-of other servers), the instance with the fewest requests gets the next one.
+`least-work/1`, `round-robin/1` and `shares/1` are asked of `hetplan.dispatch`. A request that was prefilled goes to the
+machine with the least work of those that decode. Where the plan counts no tokens (streams of other servers), the
+instance with the fewest requests gets the next one.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ class _Costs:
 class Instance:
     """One engine behind a worker's load, and the work that it has before it by its law."""
 
-    __slots__ = ("lane", "number", "under_way", "upstream", "work_ms")
+    __slots__ = ("decodes", "lane", "number", "under_way", "upstream", "work_ms")
 
     def __init__(self, lane: Lane, number: int, upstream: Upstream) -> None:
         self.lane, self.number, self.upstream = lane, number, upstream
+        self.decodes = False
         self.work_ms, self.under_way = 0.0, 0
 
 
@@ -82,7 +84,8 @@ class Streaming:
         if self.text:
             output, target = dispatch.get("output_tokens", 1.0), dispatch.get("ttft_ms") or inf
             shared: dict[str, _Costs] = {}
-            for law in laws:
+            for one, law in zip(instances, laws, strict=True):
+                one.decodes = law["role"] == "decode"
                 key = json.dumps(law, sort_keys=True)
                 if key not in shared:
                     shared[key] = _Costs(TokenLaw.from_dict(law), output)
@@ -97,17 +100,22 @@ class Streaming:
         self._turn = -1
 
     def choose(
-        self, asked: Asked | None, variant: str | None, without: Iterable[Instance]
+        self, asked: Asked | None, variant: str | None, without: Iterable[Instance], *, decodes: bool = False
     ) -> tuple[Instance, Work] | None:
-        """The instance for a request, and what it adds to its work; None where none is up."""
+        """The instance for a request, and what it adds to its work; None where none is up.
+
+        `decodes`: its prompt was computed elsewhere, and its KV goes to a machine that only decodes.
+        """
         left = set(without)
         may = [
-            one.lane.open and one not in left and variant in (None, one.lane.variant) for one in self.instances
-        ]  # fmt: skip
+            one.lane.open and one not in left and variant in (None, one.lane.variant) and one.decodes == decodes
+            for one in self.instances
+        ]
         if not any(may):
             return None
         work = [Work()] * len(may) if not self._costs or asked is None else [costs.of(asked) for costs in self._costs]
-        place = self._rule(np.array([may], dtype=np.int64), work)
+        rule = self._least_work if decodes else self._rule
+        place = rule(np.array([may], dtype=np.int64), work)
         return (self.instances[place], work[place]) if place >= 0 else None
 
     def _least_work(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:

@@ -2,8 +2,9 @@
 
 The rules are those of the simulator (`hetplan.simulator.token_kernels`): in an iteration every decoding sequence makes
 one token, and what room is left in the batch goes to the prompts that wait, oldest first, in chunks. Where KV does not
-suffice, the sequence that was admitted last gives way and is computed again later. `TokenEngine` has no clock, so that
-it can be held against the simulator request by request; `embedded_engine` runs it in a worker.
+suffice, the sequence that was admitted last gives way and is computed again later. An engine of role `prefill` is done
+with a request once its prompt is computed; one of role `decode` gets requests whose KV comes from there. `TokenEngine`
+has no clock, so that it can be held against the simulator request by request; `embedded_engine` runs it in a worker.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Sequence:
     made: int = 0
     lost: int = 0
     state: str = field(default="waiting")
+    handed: bool = False
+    """Its KV came from a machine that prefilled it: nothing of the prompt is computed here."""
 
     @property
     def length(self) -> int:
@@ -74,7 +77,7 @@ class TokenEngine:
             decodes = 0
         self._decoding = decodes > 0
         if n + decodes == 0:
-            return None
+            return 0.0 if self._ready else None
         v = self.read + decodes if decodes else 0
         return max(a + b * (n + decodes) + c * v + d * decodes + e * q for a, b, c, d, e in self._pieces)
 
@@ -91,9 +94,12 @@ class TokenEngine:
                 self._leave(one)
         ready, self._ready = self._ready, []
         for one in ready:
-            one.made += 1
-            came.append(one)
-            if one.made >= one.output:
+            if one.handed:
+                one.handed = False
+            else:
+                one.made += 1
+                came.append(one)
+            if one.made >= one.output or self.law.role == "prefill":
                 self._release(one, one.length - 1)
                 one.state = "done"
             else:
@@ -113,7 +119,7 @@ class TokenEngine:
                 self._prompt = None
             else:
                 self._ready.remove(one)
-            self._release(one, one.length)
+            self._release(one, _stored(one))
         one.state = "done"
 
     def _leave(self, one: Sequence) -> None:
@@ -151,13 +157,18 @@ class TokenEngine:
                 if not self.waiting or running >= law.most_seqs:
                     break
                 one = self.waiting[0]
-                keep = one.input + one.output if law.reserves else one.length
+                keep = one.input + one.output if law.reserves else _stored(one)
                 if self.held + growing + keep > law.kv_tokens:
                     break
                 self.waiting.popleft()
                 self.held += keep
                 self.running[one] = None
                 running += 1
+                if one.handed:
+                    # It decodes from the next iteration on.
+                    self._ready.append(one)
+                    one.state = "ready"
+                    continue
                 self._prompt, self._todo, one.state = one, one.length - one.cached, "prompt"
             end = one.length - self._todo
             taken = min(budget, self._todo)
@@ -167,3 +178,8 @@ class TokenEngine:
                 self._ready.append(one)
                 one.state, self._prompt = "ready", None
         return n, q
+
+
+def _stored(one: Sequence) -> int:
+    """KV tokens of a sequence that does not decode yet: the last token of one that was handed over has none so far."""
+    return one.length - (1 if one.handed else 0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -37,6 +37,7 @@ from hetplan.serving.tokens import (
 __all__ = ["REFUSED", "Kind", "Supply", "Wish", "read_wish"]
 
 REFUSED = {
+    **ONE_STEP,
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
@@ -280,6 +281,12 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
     """How long the KV of a token takes from prefilling to decoding machines, in milliseconds; 0 without such."""
     roles = {role: [kind for kind in kinds if kind.engine.role == role] for role in ("prefill", "decode")}
     found = set[float]()
+    variants = sorted({kind.variant for named in roles.values() for kind in named})
+    if len(variants) > 1:
+        why = (
+            f"the KV of one model is of no use to another: {', '.join(variants)} have engines of role prefill or decode"
+        )
+        faults.in_profile("$.engines", why, 'Give these roles to one variant; others have engines of role "mixed".')
     for one in roles["prefill"]:
         for other in roles["decode"]:
             link = link_between(profile, one.hardware, other.hardware)

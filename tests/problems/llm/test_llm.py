@@ -330,13 +330,15 @@ def test_prefill_and_decoding_apart_pay_where_parts_add_up_and_tokens_are_urgent
     [
         (lambda p: p.pop("links"), "$.links"),
         (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.engines.prefill.kv_bytes_per_token"),
+        (lambda p: p["variants"].update(n={"task": "chat", "runs": p["variants"]["m"]["runs"][1:]}), "$.engines"),
     ],
+    ids=["no link", "no size", "another model's"],
 )
-def test_kv_moves_over_a_link_that_is_known(spoil: Any, path: str) -> None:
+def test_kv_moves_over_a_link_that_is_known_and_to_the_same_model(spoil: Any, path: str) -> None:
     profile = disaggregated()
     spoil(profile)
     with pytest.raises(InputError) as caught:
-        solved(profile, texts.slo())
+        solved(profile, texts.slo(runs={"task": "chat"}))
     assert caught.value.faults[0].path == path
 
 

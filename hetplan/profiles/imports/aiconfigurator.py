@@ -1,0 +1,169 @@
+"""Laws from an installed aiconfigurator: what its measured kernels add up to per iteration, and the law that fits.
+
+The file is JSON::
+
+    {"models": {"llama-8b": {"path": "meta-llama/Meta-Llama-3.1-8B"}},
+     "gpus": {"h100": {"system": "h100_sxm", "backend": "vllm", "price_per_hour": "6.88"}}}
+
+A GPU may say `version` of its backend (by default the current one of the database), `gpus` (1, over which each layer is
+split) and `memory` (0.9, the share for weights and KV). The file may say `most_tokens` (8192) and `most_seqs` (256).
+For each pair aiconfigurator is asked for iterations that only decode, and for such with a prompt beside them, up to
+these sizes. It adds up kernels that were measured alone, so `overlap` stays `assumed`; `fitted.error` is the mean
+distance of the law from its answers, not from an engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.profiles.engine_law import Iteration, fit
+from hetplan.profiles.json_path import shortened
+from hetplan.profiles.read_json import read_json
+
+__all__ = ["convert"]
+
+_SEQUENCES, _READ, _PROMPTS = (1, 4, 16, 64, 128, 256), (128, 1024, 4096), (64, 256, 512, 1024, 2048, 4096, 8192)
+_BESIDE = (0, 4, 16, 64)
+_NAMES = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+
+
+def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
+    """The profile of all pairs of model and GPU; one whose weights do not fit is left out."""
+    file = os.fspath(path)
+    wish = read_json(path, file=file)
+    if not isinstance(wish, Mapping):
+        raise _wrong(file, "$", wish, 'an object with "models" and "gpus"')
+    models, gpus = (_section(wish, name, file) for name in ("models", "gpus"))
+    most = {name: int(_number(wish, name, "$", file, usual)) for name, usual in _MOST.items()}
+    document: dict[str, Any] = {
+        "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "offers": {}, "tasks": {"chat": {}},
+        "variants": {name: {"task": "chat", "runs": []} for name in models}, "engines": {},
+    }  # fmt: skip
+    for gpu, card in gpus.items():
+        count = int(_number(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
+        document["hardware"][gpu] = {"kind": "gpu", "provides": {"gpu": count}}
+        if "price_per_hour" in card:
+            document["offers"][f"{gpu}-offer"] = {"hardware": gpu, "price_per_hour": card["price_per_hour"]}
+        for name, model in models.items():
+            at = f"$.gpus.{gpu}"
+            asked = _Asked(
+                _text(model, "path", f"$.models.{name}", file), _text(card, "system", at, file),
+                _text(card, "backend", at, file), card.get("version"), count, _number(card, "memory", at, file, 0.9),
+            )  # fmt: skip
+            engine = asked.engine(most, file=file, at=at)
+            if engine is not None:
+                key = f"{name}-{gpu}"
+                document["sources"][key] = asked.source()
+                document["engines"][key] = {**engine, "source": key}
+                document["variants"][name]["runs"].append({"hardware": gpu, "engine": key})
+    if not document["engines"]:
+        raise _wrong(file, "$.models", list(models), "a model whose weights fit into some GPU")
+    return document, None
+
+
+_MOST = {"most_tokens": 8192.0, "most_seqs": 256.0}
+
+
+class _Asked:
+    """One model on one GPU, as aiconfigurator is asked for it."""
+
+    def __init__(self, path: str, system: str, backend: str, version: Any, count: int, memory: float) -> None:
+        self.path, self.system, self.backend, self.count, self.memory = path, system, backend, count, memory
+        self.version = None if version is None else str(version)
+
+    def engine(self, most: Mapping[str, int], *, file: str, at: str) -> dict[str, Any] | None:
+        """The law and the room for KV; None where the weights leave none."""
+        try:
+            from aiconfigurator_core.sdk.engine import EngineHandle
+            from aiconfigurator_core.sdk.memory import estimate_kv_cache
+            from aiconfigurator_core.sdk.perf_database import get_latest_database_version
+        except ImportError as error:
+            raise InputError.one(
+                file=file, path="$", value="aiconfigurator", why=f"it is not installed here: {error}",
+                remedy="pip install aiconfigurator (0.12 or later) beside hetplan, or import a data sheet.",
+            ) from None  # fmt: skip
+        try:
+            self.version = self.version or get_latest_database_version(self.system, self.backend)
+            handle = EngineHandle.compile(self.path, self.system, self.backend, backend_version=self.version,
+                                          tp_size=self.count)  # fmt: skip
+            iterations = _iterations(handle, **most)
+        except Exception as error:
+            raise InputError.one(
+                file=file, path=at, value=f"{self.path} on {self.system} by {self.backend}",
+                why=f"aiconfigurator has no answer: {error}",
+                remedy="Choose a model, a system and a version that `aiconfigurator cli support` knows.",
+            ) from None  # fmt: skip
+        try:
+            room = estimate_kv_cache(
+                self.path, self.system, self.backend, self.version, max_num_tokens=most["most_tokens"],
+                max_batch_size=most["most_seqs"], tp_size=self.count, memory_fraction_value=self.memory,
+                memory_fraction_kind="of_free" if self.backend == "trtllm" else "of_total",
+            )  # fmt: skip
+        except ValueError:
+            return None
+        law = fit(iterations)
+        pieces = [
+            {name: float(f"{value:.6g}") for name, value in zip(_NAMES, row, strict=True) if value > 0.0}
+            for row in law.pieces.tolist()
+        ]
+        fitted = {
+            "error": round(law.error, 6),
+            **{
+                name: int(max(getattr(one, name) for one in iterations))
+                for name in ("tokens", "kv_tokens", "sequences")
+            },
+        }
+        return {
+            "pieces": pieces, "overlap": "assumed", "fitted": fitted, "kv_tokens": int(room["total_kv_size_tokens"]),
+            # Of one GPU; a machine that is split over several holds a part of each token's KV on each.
+            "kv_bytes_per_token": float(room["kv_size_per_token_bytes"]) * self.count, "tensor": self.count, **most,
+        }  # fmt: skip
+
+    def source(self) -> dict[str, Any]:
+        """Where the numbers come from."""
+        note = f"{self.path} on {self.system}, {self.backend} {self.version}; kernels measured alone and added up"
+        return {"kind": "imported", "tool": "aiconfigurator", "note": note}
+
+
+def _iterations(handle: Any, *, most_tokens: int, most_seqs: int) -> list[Iteration]:
+    """What aiconfigurator says of iterations that only decode, and of such with one prompt beside them."""
+    found = [
+        Iteration(s, s * (read + 1.0), s, 0.0, float(handle.decode_step_latency(s, read, 2)))
+        for s in _SEQUENCES
+        for read in _READ
+        if s <= most_seqs
+    ]
+    for prompt in _PROMPTS:
+        for s in _BESIDE:
+            if prompt + s <= most_tokens and s <= most_seqs:
+                ms = float(handle.mixed_step_latency(prompt, s, prompt, 2))
+                found.append(Iteration(prompt + s, s * (prompt + 1.0), s, prompt * prompt / 2.0, ms))
+    return found
+
+
+def _section(wish: Mapping[str, Any], name: str, file: str) -> dict[str, Mapping[str, Any]]:
+    held = wish.get(name)
+    if not isinstance(held, Mapping) or not held or not all(isinstance(one, Mapping) for one in held.values()):
+        raise _wrong(file, f"$.{name}", held, f"at least one of {name}, each an object")
+    return dict(held)
+
+
+def _text(held: Mapping[str, Any], name: str, at: str, file: str) -> str:
+    value = held.get(name)
+    if not isinstance(value, str) or not value:
+        raise _wrong(file, f"{at}.{name}", value, "a text")
+    return value
+
+
+def _number(held: Mapping[str, Any], name: str, at: str, file: str, usual: float) -> float:
+    value = held.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise _wrong(file, f"{at}.{name}", value, "a number above 0")
+    return float(value)
+
+
+def _wrong(file: str, path: str, value: object, why: str) -> InputError:
+    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")
