@@ -55,7 +55,7 @@ __all__ = [
 class Remark(Model):
     """A section that only informs: keys that a newer hetplan adds are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False, defer_build=True)
 
 
 class Method(Remark):
