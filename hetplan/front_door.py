@@ -279,7 +279,7 @@ def _infer(inputs: Inputs) -> str:
 
 def _between(inputs: Inputs) -> bool:
     """Whether files that no question's own program answers are a fleet of one period."""
-    from hetplan.problems.fleet.fits import between
+    from hetplan.problems.fleet.asks import between
 
     return not any(between(inputs))
 

@@ -22,7 +22,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.fits import of_one_variant
+from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Menus, surviving
 from hetplan.problems.fleet.once import cheapest_once
 from hetplan.problems.fleet.search import Search

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults
 from hetplan.problems.fields import refuse_only
-from hetplan.problems.fleet.fits import PARTS, question_of
+from hetplan.problems.fleet.asks import PARTS, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
 from hetplan.profiles.fields import NANO
