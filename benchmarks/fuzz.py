@@ -28,8 +28,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 EXAMPLES = ("pool/profile pool/slo", "variants/profile variants/slo variants/state", "pipeline/profile pipeline/slo",
-            "compound/candidates-profile compound/candidates-slo")  # fmt: skip
-SOLVED = {"pipeline": ("--set", "size=planned"), "variants": ("--set", "size=planned")}
+            "compound/candidates-profile compound/candidates-slo", "policy/profile policy/slo", "llm/profile llm/slo",
+            "fleet/profile fleet/slo", "compound/profile compound/slo compound/measured")  # fmt: skip
+SOLVED: dict[str, tuple[str, ...]] = {
+    "pipeline": ("--set", "size=planned"),
+    "variants": ("--set", "size=planned"),
+    "policy": ("--set", "batching=max", "--set", "grid=fld:20", "--set", "size=planned"),
+    "llm": ("--set", "size=planned"),
+    "fleet": ("--set", "size=planned", "--set", "levers=false"),
+}
 ODD: tuple[Any, ...] = (
     None, 0, 1, -1, 1e300, -1e-300, 2**70, "", "x", "1e9", "\u2603", True, [], {}, [[]], {"": 0}, "*", "a" * 200,
 )  # fmt: skip
@@ -58,16 +65,42 @@ def examples(folder: Path) -> list[dict[str, Any]]:
     """The documents of each example, its plan among them."""
     made = []
     for number, line in enumerate(EXAMPLES):
-        names = ("profile", "slo", "state")
-        paths = {name: ROOT / "examples" / f"{file}.json" for name, file in zip(names, line.split(), strict=False)}
-        plan, question = folder / f"{number}.json", line.split("/")[0]
-        state = ["--state", str(paths["state"])] if "state" in paths else []
+        question, plan = line.split("/")[0], folder / f"{number}.json"
+        documents = {_role(file): json.loads((ROOT / "examples" / f"{file}.json").read_text()) for file in line.split()}
+        _make_small(question, documents)
+        paths = {name: folder / f"{number}.{name}.json" for name in documents}
+        for name, path in paths.items():
+            path.write_text(json.dumps(documents[name]))
         chosen = [*SOLVED.get(question, ())]
-        code, said = run("solve", str(paths["profile"]), str(paths["slo"]), *state, *chosen, "-o", str(plan))
+        code, said = run("solve", *_inputs(paths), *chosen, "-o", str(plan))
         assert code == 0, said
-        documents = {name: json.loads(path.read_text()) for name, path in {**paths, "plan": plan}.items()}
+        documents["plan"] = json.loads(plan.read_text())
         made.append({"question": question, "documents": documents, "set": chosen})
     return made
+
+
+def _role(file: str) -> str:
+    """What a file is: a profile, an SLO, a state, or what was measured."""
+    return file.split("/")[1].split("-")[-1]
+
+
+def _inputs(files: dict[str, Path], further: tuple[str, ...] = ("state", "measured")) -> list[str]:
+    """The files as arguments of a command."""
+    asked = [str(files["profile"]), str(files["slo"])]
+    for name in further:
+        asked += [f"--{name}", str(files[name])] if name in files else []
+    return asked
+
+
+def _make_small(question: str, documents: dict[str, Any]) -> None:
+    """Less to plan, so that a case takes a moment: two hours of a fleet's day, one load of a policy's."""
+    slo = documents["slo"]
+    if question == "fleet":
+        slo["horizon"] |= {"periods": 2, "repeats": 360}
+        for app in slo["apps"].values():
+            app["demand"]["series"] = [min(app["demand"]["series"]), max(app["demand"]["series"])]
+    if question == "policy":
+        slo["apps"]["images"]["demand"]["rate_qps"] = 150
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -132,8 +165,9 @@ def case(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, list
         files[name].write_bytes(
             spoilt(documents[name], rng) if name == victim else json.dumps(documents[name]).encode()
         )
-    asked = [str(files["profile"]), str(files["slo"])]
-    asked += ["--state", str(files["state"])] if "state" in files and command not in ("export",) else []
+    if "plan" in wanted and rng.random() < 0.7:
+        _seal(files)
+    asked = _inputs(files, {"export": (), "check": ("state",)}.get(command, ("state", "measured")))
     if command in ("show", "diff"):
         whole = folder / "whole.json"
         whole.write_text(json.dumps(documents["plan"]))
@@ -144,6 +178,25 @@ def case(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, list
         short = ["--seeds", "1", "--duration", "2", "--threads", "1"] if command == "simulate" else []
         return command, [str(files["plan"]), *asked, *short]
     return command, asked
+
+
+def _seal(files: dict[str, Path]) -> None:
+    """Digests that are right, where the files can be read at all: else nearly every damage ends at them."""
+    from hetplan.errors import InputError
+    from hetplan.profiles.canonical import digest
+    from hetplan.profiles.load import load_inputs
+
+    try:
+        plan = json.loads(files["plan"].read_bytes())
+        digests = load_inputs(
+            files["profile"], files["slo"], state=files.get("state"), measured=files.get("measured")
+        ).digests
+        plan["inputs"] |= {name: digests[name] for name in plan["inputs"] if name in digests}
+        plan.pop("digest", None)
+        plan["digest"] = digest(plan)
+    except (InputError, ValueError, TypeError, KeyError, AttributeError):
+        return
+    files["plan"].write_text(json.dumps(plan))
 
 
 def judged(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, int, str]:

@@ -113,6 +113,7 @@ CHECKS = {
 
 TOOLS = {
     "fleet": {"plan_for": "hetplan.front_door:plan_for"},
+    "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pool": {

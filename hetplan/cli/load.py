@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,10 @@ Tolerance = Annotated[
     typer.Option(min=0.0, metavar="PERCENT", help="Simulation and measurement further apart: exit 9. inf: never."),
 ]
 Headers = Annotated[
-    list[str] | None, typer.Option("--header", metavar="NAME: VALUE", help="A field to send with every request.")
+    list[str] | None,
+    typer.Option(
+        "--header", metavar="NAME: VALUE", help="A field to send with every request; the value @FILE is read."
+    ),
 ]
 Learn = Annotated[
     Path | None,
@@ -143,7 +147,8 @@ def load(
         report = asking.named(report)
         _show(out, report, simulated)
         if learn is not None:
-            asking.learn(out, tried, inputs, sent, f"of the workers of {endpoint}, {duration:g} s")
+            note = f"of the workers of {_server(endpoint)}, {duration:g} s"
+            asking.learn(out, tried, inputs, () if cancelled else sent, note)
         _end(out, report, cancelled=cancelled)
 
 
@@ -196,8 +201,25 @@ def _fields(headers: Sequence[str]) -> tuple[tuple[str, str], ...]:
         if not colon or not name.strip() or not one.isprintable() or not one.isascii():
             why, remedy = "a header field is a name, a colon and a value", 'Write --header "authorization: Bearer ...".'
             raise InputError.one(path="--header", value=name, why=why, remedy=remedy)
-        fields.append((name.strip(), value.strip()))
+        fields.append((name.strip(), _from_file(name, value.strip())))
     return tuple(fields)
+
+
+def _from_file(name: str, value: str) -> str:
+    """The value of a field: what a file holds where it is @FILE, so that a secret is in no list of processes."""
+    from hetplan.errors import InputError
+
+    if not value.startswith("@"):
+        return value
+    try:
+        found = Path(value[1:]).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"{value[1:]} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InputError.one(path="--header", value=name, why=why, remedy="Write --header NAME: @FILE.") from None
+    if not found or not found.isprintable() or not found.isascii():
+        why = f"{value[1:]} holds no line of printable characters"
+        raise InputError.one(path="--header", value=name, why=why, remedy="Write the value alone into it.")
+    return found
 
 
 def _template(file: Path | None) -> Any:
@@ -298,6 +320,9 @@ class _Asking:
         from hetplan.profiles.plan_file import write_atomically
 
         assert self.wanted.learn is not None
+        if not sent:
+            out.warn(f"{self.wanted.learn} is not written: the load was interrupted")
+            return
         both = zip(sent, self.points, strict=True)
         is_scored = self.wanted.labelled is not None
         spells = [Spell(one, points, one.quality.tolist() if is_scored else ()) for one, points in both]
@@ -325,6 +350,9 @@ def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted
         if wanted.learn.exists():
             why, remedy = "it is there already", "Name a new file; the profile that is planned with stays."
             raise InputError.one(file=str(wanted.learn), why=why, remedy=remedy)
+        if not os.access(wanted.learn.parent, os.W_OK | os.X_OK):
+            why, remedy = "its folder is not there, or nothing can be written to it", "Name a file in another folder."
+            raise InputError.one(file=str(wanted.learn), why=why, remedy=remedy)
         sampled = [demand.app for demand in demands if demand.samples]
         if sampled:
             why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan watch`."
@@ -334,9 +362,10 @@ def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted
         both = zip(targets, without, strict=True)
         targets = [replace(target, headers=headers, keep=True) for target, headers in both]
     if wanted.labelled is not None:
-        from hetplan.measure.load_score import read_labelled_set, with_labelled
+        from hetplan.measure.load_score import check_scorer, read_labelled_set, with_labelled
 
         labelled = read_labelled_set(wanted.labelled)
+        check_scorer(wanted.scorer, wanted.labelled.parent)
         made = [with_labelled(target, of, labelled) for target, of in zip(targets, points, strict=True)]
         targets, labels = [one.target for one in made], [one.labels for one in made]
         points = [[dict(point) for point in one.points] for one in made]
@@ -352,6 +381,18 @@ def _not_of_text(option: str) -> Exception:
 
     why, remedy = "a plan of engines that make text", "Measure engines by [engines.NAME] of `hetplan profile`."
     return InputError.one(file=option, why=why, remedy=remedy)
+
+
+def _server(endpoint: str) -> str:
+    """The address without what may be a secret.
+
+    >>> _server("https://h:8600/v1/{app}?key=secret")
+    'https://h:8600'
+    """
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _address(endpoint: str, app: str) -> str:

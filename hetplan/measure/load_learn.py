@@ -17,7 +17,7 @@ import datetime
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -103,16 +103,15 @@ def learned(plan: Plan, profile: Profile, document: Mapping[str, Any], spells: S
     known = {load.id: (worker.hardware, load) for worker in plan.workers for load in worker.loads}
     for spell in spells:
         for at, hop, over_ms, score in _hops(spell):
-            hardware, load = known.get(str(hop.get("load")), ("", None))
+            hardware, load = known.get(hop.load, ("", None))
             if load is None or load.variant is None or not _is_latency(profile, load, hardware):
                 continue
             samples = found.setdefault(_key(profile, load, hardware), _samples(profile, load, hardware))
-            batch = int(hop["batch"])
-            if batch == 1 or len(spell.points) == 1:
-                samples.add(at, batch, float(hop["service_ms"]) + over_ms)
+            if hop.batch == 1 or len(spell.points) == 1:
+                samples.add(at, hop.batch, hop.service_ms + over_ms)
             if not math.isnan(score):
                 samples.scores.append(score)
-    found = {key: one for key, one in found.items() if one.weight > 0}
+    found = {key: one for key, one in found.items() if min(one.took_ms, one.expected_ms) > 0}
     if not found:
         raise InputError.one(
             file="--learn", why="no reply says which worker of the plan served it, and for how long",
@@ -121,7 +120,26 @@ def learned(plan: Plan, profile: Profile, document: Mapping[str, Any], spells: S
     return _rewritten(profile, document, found, note)
 
 
-def _hops(spell: Spell) -> Iterator[tuple[At, Mapping[str, Any], float, float]]:
+@dataclass(frozen=True)
+class _Hop:
+    """What the router says of one step of a query; `spent_ms` is its time but for hand-overs."""
+
+    load: str
+    batch: int
+    service_ms: float
+    spent_ms: float
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> _Hop:
+        """`ValueError`, `KeyError` or `TypeError` where it is not as our routers write it."""
+        waited = [float(said["router_ms"]), float(said["queue_ms"])]
+        hop = cls(str(said["load"]), int(said["batch"]), float(said["service_ms"]), sum(waited))
+        if hop.batch < 1 or not (0.0 <= hop.service_ms < math.inf and math.isfinite(hop.spent_ms)):
+            raise ValueError("no times of a batch")
+        return replace(hop, spent_ms=hop.spent_ms + hop.service_ms)
+
+
+def _hops(spell: Spell) -> Iterator[tuple[At, _Hop, float, float]]:
     """Each step of each answered query: its class, what the router says of it, its part of the hand-overs, the score.
 
     The score of a query of several steps is nobody's alone.
@@ -132,13 +150,13 @@ def _hops(spell: Spell) -> Iterator[tuple[At, Mapping[str, Any], float, float]]:
             continue
         try:
             said = json.loads(body)
-            path, ms = said["path"], float(said["ms"])
-            spent = sum(hop["router_ms"] + hop["queue_ms"] + hop["service_ms"] for hop in path)
+            path, ms = [_Hop.of(hop) for hop in said["path"]], float(said["ms"])
         except (ValueError, KeyError, TypeError):
             continue
+        spent_ms = sum(hop.spent_ms for hop in path)
         score = spell.scores[place] if len(spell.scores) and len(path) == 1 else math.nan
         for hop in path:
-            yield spell.points[int(sent.kinds[place])], hop, max(ms - spent, 0.0) / len(path), score
+            yield spell.points[int(sent.kinds[place])], hop, max(ms - spent_ms, 0.0) / len(path), score
 
 
 def _is_latency(profile: Profile, load: Load, hardware: str) -> bool:
@@ -238,10 +256,10 @@ def _seen(axes: Mapping[str, Sequence[float]], place: Place, run: Run, samples: 
         for sample in listed
     ]
     weight = sum(one for _, one in mine)
-    if weight < LEAST_SAMPLES:
+    mean = sum(ms * one for ms, one in mine) / weight if weight >= LEAST_SAMPLES else 0.0
+    if mean <= 0.0:
         return None
     mine.sort()
-    mean = sum(ms * one for ms, one in mine) / weight
     spread = math.sqrt(sum(one * (ms - mean) ** 2 for ms, one in mine) / max(weight - 1.0, 1.0))
     figures = {"mean": mean, "std": spread, "max": mine[-1][0], "samples": round(weight)}
     for name, share in _PERCENTILES.items():

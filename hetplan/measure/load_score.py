@@ -16,8 +16,9 @@ import io
 import json
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Carried", "Labelled", "read_labelled_set", "scored", "with_labelled"]
+__all__ = ["Carried", "Labelled", "check_scorer", "read_labelled_set", "scored", "with_labelled"]
 
 At = Mapping[str, float]
 _MOST_BODIES = 512
+_ANSWER_S = 60.0
+"""A command that has not judged a reply within this time hangs."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,12 @@ def _body(point: At, inputs: Mapping[str, NDArray[Any]]) -> tuple[bytes, str]:
     return written.getvalue(), f"hetplan-at: {said}" if said else "x-labelled: 1"
 
 
+def check_scorer(scorer: str, folder: Path) -> None:
+    """`InputError` where there is no such scorer: to be known before minutes of load, not after."""
+    with _judge(scorer, folder):
+        pass
+
+
 def scored(sent: Sent, labels: Sequence[NDArray[Any]], scorer: str, folder: Path) -> Sent:
     """The load with the quality of each answer as it was judged; NaN where there was none."""
     import numpy as np
@@ -181,24 +190,40 @@ def _first_output(outputs: Any) -> Any:
 
 @contextmanager
 def _command(scorer: str, folder: Path) -> Iterator[Judge]:
-    words = [str((folder / word).resolve()) if (folder / word).is_file() else word for word in shlex.split(scorer)]
     try:
+        words = [str((folder / word).resolve()) if (folder / word).is_file() else word for word in shlex.split(scorer)]
+        if not words:
+            raise ValueError("it is empty")
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    except OSError as error:
-        raise _no_score(scorer, f"it does not start: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise _no_score(scorer, f"it does not start: {getattr(error, 'strerror', None) or error}") from None
 
     def judge(outputs: Any, labels: Any) -> Any:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"outputs": outputs, "labels": labels.tolist()}) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        hung = threading.Event()
+
+        def end() -> None:
+            hung.set()
+            process.kill()
+
+        watch = threading.Timer(_ANSWER_S, end)
+        watch.start()
+        try:
+            process.stdin.write(json.dumps({"outputs": outputs, "labels": labels.tolist()}) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        finally:
+            watch.cancel()
         if not line:
-            raise _no_score(scorer, "it ended without an answer")
+            raise _no_score(scorer, f"no answer in {_ANSWER_S:g} s" if hung.is_set() else "it ended without an answer")
         return json.loads(line)["score"]
 
     try:
         yield judge
     finally:
         process.kill()
-        process.communicate()
+        with suppress(OSError):
+            process.communicate()

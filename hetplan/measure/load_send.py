@@ -110,6 +110,11 @@ def send_load(
             raise InputError.one(
                 file="--endpoint", value=target.url, why="an address of http or https", remedy="Write http://HOST:PORT."
             )
+        if "@" in urlsplit(target.url).netloc:
+            raise InputError.one(
+                file="--endpoint", why="an address with a name or a password in it, which would not be sent",
+                remedy='Write --header "authorization: @FILE", and what is to be sent into the file.',
+            )  # fmt: skip
     loop = new_event_loop()
     collected = gc.isenabled()
     gc.collect()

@@ -95,12 +95,18 @@ def quality_of(subject: Subject, file: Path, score: str, *, batch: int) -> Measu
 
 def read_labelled(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a labelled set, `labels` among them."""
+    import zlib
+    from zipfile import BadZipFile
+
     import numpy as np
 
     try:
-        with np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-    except (OSError, ValueError) as error:
+        content = np.load(file, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            raise ValueError("it is one array (.npy)")
+        with content:
+            arrays = {name: np.atleast_1d(content[name]) for name in content.files}
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise MeasurementFailed(f"{file.name} is no .npz file of plain arrays: {error}") from error
     if "labels" not in arrays or len(arrays) < 2:
         raise MeasurementFailed(f"{file.name} wants an array labels and at least one of inputs")

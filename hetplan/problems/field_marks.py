@@ -60,7 +60,6 @@ ALL = " ".join(QUESTIONS)
 _PLAYED = {
     "change.offline_below": ALL,
     "apps.*.latency.*.percentile": "pool compound",
-    "apps.*.demand.rate_qps": "compound",
     "apps.*.demand.arrivals": "pool pipeline variants compound",
     **dict.fromkeys(_RECORDED, "pool pipeline variants compound"),
     "apps.*.lifetime_s": "compound",

@@ -1,10 +1,10 @@
-"""How long queries wait where servers are busy: a rule of thumb for warnings, no promise."""
+"""How long queries wait where servers are busy: a rule of thumb for warnings, and the chance that they wait at all."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["MOST_BUSY", "waiting_ms"]
+__all__ = ["MOST_BUSY", "all_busy", "waiting_ms"]
 
 MOST_BUSY = 0.999999
 """A server that is busier than this is taken to be as busy as this."""
@@ -20,3 +20,15 @@ def waiting_ms(service_ms: float, busy: float, servers: float) -> float:
     """
     use = min(busy, MOST_BUSY)
     return service_ms * math.pow(use, math.sqrt(2.0 * (servers + 1.0))) / (servers * (1.0 - use)) / 2.0
+
+
+def all_busy(servers: int, load: float) -> float:
+    """Erlang's C: the chance that a query finds all servers busy, of which `load` are on average.
+
+    >>> round(all_busy(1, 0.5), 6), round(all_busy(2, 1.0), 6)
+    (0.5, 0.333333)
+    """
+    lost = 1.0
+    for k in range(1, servers + 1):
+        lost = load * lost / (k + load * lost)
+    return servers * lost / (servers - load * (1.0 - lost)) if load < servers else 1.0

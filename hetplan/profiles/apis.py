@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, Strict, model_validator
 
-from hetplan.profiles.fields import NANO, Amount, Count, Currency, Id, Key, Model, Money, PositiveAmount, wrong
+from hetplan.profiles.fields import NANO, Amount, Currency, Id, Key, Model, Money, PositiveAmount, wrong
 
 __all__ = ["Api", "ApiCall", "Tokens"]
 
@@ -41,7 +41,7 @@ class Api(Model):
     calls_per_s: PositiveAmount | None = Field(default=None, description="the most calls, those made again among them")
     tokens_per_s: PositiveAmount | None = Field(default=None, description="the most tokens, read and written")
     failures: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    retries: Annotated[Count, Field(le=20)] = 0
+    retries: Annotated[int, Strict(), Field(ge=0, le=20)] = 0
     retry_ms: Amount = 0.0
 
     def price_of(self, tokens: Tokens) -> float:

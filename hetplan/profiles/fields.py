@@ -192,6 +192,12 @@ def _plausible(value: float) -> float:
     return value
 
 
+def _countable(value: int) -> int:
+    if value > MOST:
+        raise wrong(f"a whole number of at most {MOST:g}", "Check the number.")
+    return value
+
+
 Real = Annotated[float, Strict()]
 Positive = Annotated[float, Strict(), Field(gt=0)]
 NonNegative = Annotated[float, Strict(), Field(ge=0)]
@@ -199,8 +205,8 @@ PositiveAmount = Annotated[Positive, AfterValidator(_plausible)]
 Amount = Annotated[NonNegative, AfterValidator(_plausible)]
 """What somebody measured or wishes for; what hetplan computes may be smaller."""
 Fraction = Annotated[float, Strict(), Field(ge=0, le=1)]
-Count = Annotated[int, Strict(), Field(ge=0)]
-PositiveCount = Annotated[int, Strict(), Field(ge=1)]
+Count = Annotated[int, Strict(), Field(ge=0), AfterValidator(_countable)]
+PositiveCount = Annotated[int, Strict(), Field(ge=1), AfterValidator(_countable)]
 
 Currency = Annotated[str, Strict(), Field(pattern=r"^[A-Z]{3}$")]
 """A currency's three letters; hetplan never converts between currencies."""

@@ -22,6 +22,7 @@ from hetplan.profiles.fields import (
     wrong,
 )
 from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from hetplan.profiles.apis import Api as _Api
@@ -162,6 +163,8 @@ class Run(Model):
     def _one_speed(self) -> Run:
         if (self.latency, self.rate, self.engine).count(None) != 2:
             raise wrong("a run names exactly one of latency, rate and engine", "Keep what was measured.")
+        if self.at.get("batch", 1.0) > MOST_AT_ONCE:
+            raise wrong(f"a batch is {MOST_AT_ONCE} at most", "Check the number.", at=("at", "batch"))
         return self
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
 from hetplan.profiles.multilinear import Cells, OffTable
+from hetplan.profiles.workers import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,8 +187,9 @@ def _check_axis(name: str, axis: tuple[float, ...]) -> None:
         raise wrong("an axis point is not negative", f"Write the true {name}.", at=("axes", name, 0))
     if name == "batch":
         for number, size in enumerate(axis):
-            if size < 1 or size != int(size):
-                raise wrong("a batch is a whole number, 1 or more", "Write 1, 2, 4, ...", at=("axes", name, number))
+            if not 1 <= size <= MOST_AT_ONCE or size != int(size):
+                why = f"a batch is a whole number, 1 to {MOST_AT_ONCE}"
+                raise wrong(why, "Write 1, 2, 4, ...", at=("axes", name, number))
 
 
 def _check_cells(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, Strict
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real
+from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, PositiveCount, Real, wrong
 
 __all__ = ["Load", "Serve", "Share", "Worker"]
 
@@ -15,14 +15,25 @@ MOST_AT_ONCE = 1_000_000
 """More queries in a batch, or batches at once, is a slip, or a plan that means harm."""
 LONGEST_WAIT_MS = 3_600_000.0
 """So is a longer wait for a batch to fill."""
+MOST_MACHINES = 1_000_000_000
+"""So are more instances or machines: their sums and prices would not fit a machine's whole numbers."""
+
+
+def _so_many(value: int) -> int:
+    if value > MOST_MACHINES:
+        raise wrong(f"at most {MOST_MACHINES:g} instances or machines", "Check the number.")
+    return value
+
+
+AtOnce = Annotated[int, Strict(), Field(ge=1, le=MOST_AT_ONCE)]
 
 
 class Serve(Model):
     """How a load serves: batches up to this size, waiting this long for more, this many at once."""
 
-    max_batch: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
+    max_batch: AtOnce = 1
     max_wait_ms: Annotated[NonNegative, Field(le=LONGEST_WAIT_MS)] = 0.0
-    concurrency: Annotated[PositiveCount, Field(le=MOST_AT_ONCE)] = 1
+    concurrency: AtOnce = 1
     most_tokens: PositiveCount | None = Field(default=None, description="tokens of an iteration, where text is made")
     most_seqs: PositiveCount | None = Field(default=None, description="sequences at once, where text is made")
 
@@ -49,7 +60,7 @@ class Load(Model):
     at: dict[Key, Real] | None = Field(default=None, description="the `at` of the run that this load is")
     artifact: str | None = None
     knobs: dict[Key, Any] = Field(default_factory=dict)
-    instances: PositiveCount = 1
+    instances: Annotated[PositiveCount, AfterValidator(_so_many)] = 1
     share: Share | None = None
     outcomes: dict[Id, Fraction] | None = Field(default=None, description="what its answers come to, and how often")
     serve: Serve = Field(default_factory=Serve)
@@ -63,7 +74,7 @@ class Worker(Model):
     hardware: Id
     offer: Id | None = None
     host: Id | None = None
-    count: PositiveCount = 1
-    standby: Count = 0
+    count: Annotated[PositiveCount, AfterValidator(_so_many)] = 1
+    standby: Annotated[Count, AfterValidator(_so_many)] = 0
     queue: Literal["shared", "per-load"] = "shared"
     loads: tuple[Load, ...] = ()

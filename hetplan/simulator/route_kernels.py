@@ -248,15 +248,18 @@ def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
     while place >= world.parts[target]["target"]["lanes"]:
         place -= world.parts[target]["target"]["lanes"]
         target += 1
-    best, best_target = -1, -1
+    best, best_target, fewest, most = -1, -1, 0, 1
     for step in range(total):
         lane = world.parts[target]["target"]["lane0"] + place * world.parts[target]["target"]["stride"]
         if is_open(world, lane):
             if not shortest:
                 record["cursor"] = start + step + 1 if start + step + 1 < total else start + step + 1 - total
                 return int(lane), int(target)
-            if best < 0 or world.parts[lane]["lane"]["bound"] < world.parts[best]["lane"]["bound"]:
-                best, best_target = lane, target
+            # Of lanes with unlike numbers of servers, the one with fewest queries per server, the next one counted.
+            servers = world.parts[world.parts[lane]["lane"]["station"]]["station"]["servers"]
+            if best < 0 or (world.parts[lane]["lane"]["bound"] + 1) * most < fewest * servers:
+                best, best_target, most = lane, target, servers
+                fewest = world.parts[lane]["lane"]["bound"] + 1
                 if world.parts[best]["lane"]["bound"] == 0:
                     break
         place += 1

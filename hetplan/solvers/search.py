@@ -468,7 +468,8 @@ def estimated_cost(form: BlackBox, predicted: Predicted, latency: Vector) -> Vec
     full = form.full_price[None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(left > 0, root**2 / left, np.inf)
-    return np.asarray(np.clip(cost, min(form.placed.shares) * full, full)) + calls_of(form)
+    cut = np.clip(cost, min(form.placed.shares) * full, full)
+    return np.asarray(cut + form.carried(predicted.seconds) + calls_of(form))
 
 
 def calls_of(form: BlackBox) -> Vector:

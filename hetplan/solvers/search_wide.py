@@ -347,7 +347,7 @@ class WideSearch(Search):
         left, full = form.limit_s - (latency - paid), form.full_price[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = np.clip(np.where(left > 0, root**2 / left, np.inf), min(form.placed.shares) * full, full)
-        cost = cost + self._calls
+        cost = cost + form.carried(seconds) + self._calls
         budget, first = form.aim.budget, form.aim.of[0]
         pays = np.ones_like(cost) if np.isinf(budget) else normal_below((budget - cost) / (0.15 * max(budget, 1e-9)))
         if len(form.aim.of) > 1:

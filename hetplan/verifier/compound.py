@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
+from hetplan.verifier.stations import Served, check_stations, rate_of
 
 __all__ = ["check", "check_found", "proved"]
 
@@ -237,6 +239,11 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         yield Violation("chosen-plan", "promises", f"no {quantity} of {name} is promised")
         return
     yield from _wished(inputs, app, pipeline, name, said, times)
+    queued = rate_of(app) is not None
+    for one in mine:
+        if one.quantity == "response_ms" and one.model.startswith(("stationary", "simulation")) is not queued:
+            what = "queries wait" if queued else "each stream has all operators for itself"
+            yield Violation("promise-model", "promises", f"{what}: response_ms of {name} is promised by {one.model}")
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
@@ -257,7 +264,7 @@ def _operators(
             yield Violation("knob", at, f"{knob} is {rule.knobs.get(knob)}, no level of it")
     for extra in sorted((rule.placement.keys() | rule.share.keys()) - pipeline.nodes.keys()):
         yield Violation("operator", at, f"{extra} has a place or a share and is no operator of the pipeline")
-    streams = inputs.slo.apps[name].demand.streams or 1
+    rated = rate_of(inputs.slo.apps[name]) is not None
     for node in pipeline.nodes:
         here = [
             (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
@@ -267,6 +274,7 @@ def _operators(
         if node in called(pipeline, rule.knobs):
             continue
         times = sum(load.instances * worker.count for load, worker in here)
+        streams = max(1, times) if rated else inputs.slo.apps[name].demand.streams or 1
         if times != streams or not here:
             text = f"operator {node} runs {times} times, not {streams} times"
             yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")
@@ -346,19 +354,36 @@ def _measured(
     if wrong:
         return
     try:
-        each = sorted(
-            (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples))
+        cases = [
+            (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples), one)
             for one in samples
             for more, likely in failures(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
-        )
+        ]
     except LookupError as error:
         yield Violation("link", at, str(error))
         return
+    each = sorted((ms, likely) for ms, likely, _ in cases)
+    if rate_of(app) is not None:
+        stations = [node for node in pipeline.nodes if rule.placement[node] not in inputs.profile.apis]
+        took = partial(_took_ms, inputs, app, rule, pipeline)
+        yield from check_stations(plan, Served(name, app, pipeline, stations, took), cases)
     for percentile, value in sorted(times.items()):
         response = _percentile(each, len(samples), percentile / 100.0, chance)
         if response > value * (1.0 + VALUE):
             text = f"response of {name} is {response:.9g} ms at p{percentile:g}, promised are {value:.9g}"
             yield Violation("promise", "promises", text)
+
+
+def _took_ms(
+    inputs: Inputs, app: App, rule: ChosenPlanDispatch, pipeline: Pipeline, node: str, sample: Mapping[str, Any]
+) -> float | None:
+    """What an operator takes of a sample on its tier and with its share; None where it does not run."""
+    seconds = sample["seconds"][node]
+    if seconds is None:
+        return None
+    slow = _relative_time(inputs, app, rule.placement[node])
+    share = rule.share.get(node, 1.0) if pipeline.nodes[node].share_law == "flops" else 1.0
+    return float(1000.0 * seconds * slow / share)
 
 
 def _outcomes(plan: Plan, pipeline: Pipeline, name: str, samples: list[Mapping[str, Any]]) -> Iterator[Violation]:

@@ -356,7 +356,7 @@ _SAYS_OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     **{("policy", name): ("=", ("stationary/1", "simulation/1")) for name in ("goodput", "quality", "violations")},
     ("llm", "goodput"): (">=", ("simulation/1",)),
     ("policy", "utilisation"): ("=", ("stationary/1",)),
-    ("compound", "response_ms"): ("<=", ("no-queueing", "measured")),
+    ("compound", "response_ms"): ("<=", ("no-queueing", "measured", "stationary/1", "simulation/1")),
     ("compound", "quality"): ("=", ("measured",)),
     **{("compound", name): ("=", _ARITHMETIC) for name in ("goodput", "served", "candidates_per_hour")},
     **{("compound", name): ("=", _ARITHMETIC) for name in ("cost_per_query", "calls_per_query")},
@@ -384,7 +384,7 @@ def _promise(facts: Facts, promise: Promise) -> Iterator[str]:
         left = sum(one.rate_qps for one in facts.plan.unserved if one.app == promise.app)
         if not math.isclose(promise.value + left, wanted, rel_tol=_SAME, abs_tol=_SAME):
             yield f"{promise.value:.9g} qps are promised and {left:.9g} unserved, wanted are {wanted:.9g}"
-    if promise.model != "simulation/1" or question not in ("variants", "pipeline", "pool"):
+    if promise.model != "simulation/1" or question not in ("variants", "pipeline", "pool", "compound"):
         return
     limits = {(one.percentile, one.max_ms) for one in app.latency if one.of == "response"}
     if quantity == "response_ms" and (promise.percentile, promise.value) not in limits:

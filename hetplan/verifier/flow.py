@@ -90,6 +90,8 @@ def why_not_followed(facts: Facts, name: str) -> str:
         return "its candidate plans are packed"
     if app.runs is not None and app.runs.pipeline is not None:
         pipeline = facts.inputs.profile.pipelines[app.runs.pipeline]
+        if getattr(facts.plan.dispatch.get(name), "rule", "") == "chosen-plan/1":
+            return "its operators take what was measured of them"
         arrows = [edge.to for edge in pipeline.edges]
         if len(set(arrows)) < len(arrows):
             return "its pipeline joins branches"
@@ -227,7 +229,7 @@ class _Walk:
     def arrive(self, queries: _Queries) -> None:
         """The end of a path."""
         flow = self.flow
-        network_ms = len(queries.path) * self.app.network_ms_per_hop
+        network_ms = self.app.network_ms_once + len(queries.path) * self.app.network_ms_per_hop
         flow.worst_ms = max(flow.worst_ms, queries.ms + network_ms)
         for limit_ms, _ in self.targets:
             if queries.ms * self.divisor + network_ms > limit_ms * (1.0 + FEASIBILITY):

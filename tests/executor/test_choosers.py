@@ -272,6 +272,8 @@ def test_turns_and_shortest_queues_count_a_worker_once() -> None:
     lanes[0].bound, lanes[2].bound, lanes[4].bound = 3, 1, 2
     shortest = TurnChooser(None, lanes, "shortest_queue", random.Random(0))
     assert {shortest.place(task()).unit for _ in range(4)} == {"u2"}  # type: ignore[union-attr]
+    lanes[4].servers = 4
+    assert {shortest.place(task()).unit for _ in range(4)} == {"u3"}, "two of its four servers are free"  # type: ignore[union-attr]
 
 
 def test_earliest_completion_counts_what_is_queued() -> None:

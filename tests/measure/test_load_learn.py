@@ -14,9 +14,10 @@ import pytest
 from cases.deployments import make_plan, make_worker
 
 from hetplan.errors import InputError
+from hetplan.measure import load_score
 from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learned
 from hetplan.measure.load_report import Figure, LoadLine, Verdict, figures_of, load_report
-from hetplan.measure.load_score import read_labelled_set, scored, with_labelled
+from hetplan.measure.load_score import check_scorer, read_labelled_set, scored, with_labelled
 from hetplan.measure.load_send import Sent, Target
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.plan import Promise
@@ -94,7 +95,14 @@ def test_scores_become_the_quality_of_the_variant_that_answered() -> None:
 
 
 def test_replies_that_say_nothing_teach_nothing() -> None:
-    for bodies, status in (([b""] * 50, 200), ([b"{}"] * 50, 200), ([b"no json"] * 50, 200), ([reply(5)] * 50, 503)):
+    odd = [reply(5).replace(b'"batch": 1', b'"batch": 0'), reply(5).replace(b', "batch": 1', b""), reply(math.nan)]
+    for bodies, status in (
+        (odd * 20, 200),
+        ([b""] * 50, 200),
+        ([b"{}"] * 50, 200),
+        ([b"no json"] * 50, 200),
+        ([reply(5)] * 50, 503),
+    ):
         with pytest.raises(InputError, match="no reply says which worker"):
             learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
 
@@ -155,6 +163,21 @@ def test_queries_carry_the_labelled_inputs_in_turn_and_their_answers_are_judged(
         assert scored(replies, carried.labels, scorer, labelled.parent).quality.tolist() == wanted, scorer
     lost = scored(sent(bodies, 503, kinds=carried.target.kinds), carried.labels, "top1", labelled.parent)
     assert all(math.isnan(one) for one in lost.quality)
-    for scorer in ("judging:gone", "./no-such-command"):
+    for scorer in ("judging:gone", "./no-such-command", "", "judge 'half a quote"):
         with pytest.raises(InputError, match="--scorer"):
-            scored(replies, carried.labels, scorer, labelled.parent)
+            check_scorer(scorer, labelled.parent)
+
+
+def test_a_scorer_that_hangs_or_ends_is_named(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_score, "_ANSWER_S", 0.2)
+    replies = sent([json.dumps({"outputs": {"y": [[1.0]]}}).encode()])
+    for command, said in (("sleep 600", "no answer in"), ("true", "ended without an answer")):
+        with pytest.raises(InputError, match=said):
+            scored(replies, [np.array([0])], command, labelled.parent)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04 cut off", b"", "npy"])
+def test_a_file_that_is_no_labelled_set_is_refused(tmp_path: Path, content: bytes | str) -> None:
+    np.save(tmp_path / "set.npy", np.zeros(3)) if content == "npy" else (tmp_path / "set.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"no \.npz file"):
+        read_labelled_set(tmp_path / "set.npy")

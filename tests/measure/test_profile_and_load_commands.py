@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cases.tiny_models import write_model
 from typer.testing import CliRunner
@@ -253,7 +254,28 @@ def test_fields_for_a_gateway_are_sent(planned: Path, router: str) -> None:
     words = load_words(planned, router, "--simulations", "0", "--header", "authorization: Bearer me")
     assert run(*words)[0] == 0
     assert all(b"\r\nauthorization: Bearer me\r\n" in request for request in Router.seen)
-    assert run(*load_words(planned, router, "--header", "nonsense"))[0] == 2
+    (planned / "gateway.txt").write_text("Bearer me\n")
+    words[-1] = f"authorization: @{planned / 'gateway.txt'}"
+    Router.seen.clear()
+    assert run(*words)[0] == 0
+    assert all(b"\r\nauthorization: Bearer me\r\n" in request for request in Router.seen)
+    for field in ("nonsense", "authorization: @no-such-file"):
+        assert run(*load_words(planned, router, "--header", field))[0] == 2
+
+
+def test_what_cannot_work_is_said_before_the_load(planned: Path, router: str) -> None:
+    np.savez(planned / "set.npz", x=np.zeros((2, 2)), labels=np.zeros(2))
+    for more, said in (
+        (["--learn", planned / "gone" / "new.json"], "its folder is not there"),
+        (["--labelled", planned / "set.npz", "--scorer", "nobody:home"], "--scorer"),
+        (["--endpoint", router.replace("//", "//me:secret@")], "a name or a password"),
+    ):
+        began = time.monotonic()
+        code, told, _ = run(*load_words(planned, router, *more, "--duration", "20"))
+        assert code == 2, told
+        assert said in told.replace("\n", " "), told
+        assert "me:secret" not in told
+        assert time.monotonic() - began < 15
 
 
 def test_nobody_there(planned: Path) -> None:

@@ -59,6 +59,26 @@ def test_malformed(name: str, folder: Path) -> None:
     assert told == {f"{kind}.json"} or kind == "profile"
 
 
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"profile": {"offers": {"g4dn-od": {"stock": 2**70}}}}, "$.offers.g4dn-od.stock"),
+        ({"profile": {"tables": {"yn-g4dn": {"axes": {"batch": [1, 4, 1.6e10]}}}}}, "$.tables.yn-g4dn.axes.batch[2]"),
+        ({"state": {"count": 2 * 10**9}}, "$.workers[0].count"),
+        ({"state": {"loads": [{"id": "l", "variant": "v", "instances": 2**70}]}}, "$.workers[0].loads[0].instances"),
+    ],
+)
+def test_numbers_that_nothing_real_counts_up_to(changed: dict[str, Any], path: str, folder: Path) -> None:
+    documents = {"profile": json.loads(json.dumps(PROFILE)), "slo": SLO}
+    for kind, rows in changed.get("profile", {}).items():
+        for name, fields in rows.items():
+            documents["profile"][kind][name] |= fields
+    worker = {"id": "w", "hardware": "g4dn", **changed.get("state", {})}
+    with pytest.raises(InputError) as caught:
+        load_inputs(documents["profile"], SLO, state={"format": "hetplan/state/1.1", "workers": [worker]})
+    assert path in [fault.path for fault in caught.value.faults]
+
+
 @pytest.mark.parametrize("which", ["profile.json", "slo.json"])
 def test_a_directory_or_nothing_at_all(which: str, folder: Path) -> None:
     (folder / which).unlink()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hetplan.executor.kubernetes.groups import LABEL_GROUP, LABEL_PART, Group
 from hetplan.executor.kubernetes.manifests import CONFIG_FILE, MADE_OF
 from hetplan.executor.units import Unit
 
-__all__ = ["ClusterState", "is_ready", "made_of", "restarts_of", "same_template", "troubles_of"]
+__all__ = ["ClusterState", "is_alive", "is_ready", "made_of", "restarts_of", "same_template", "troubles_of"]
 
 Json = dict[str, Any]
 
@@ -31,11 +32,13 @@ class ClusterState:
         """Groups by the name of their Deployment; objects that are not of our making are passed over."""
         found: dict[str, Group] = {}
         for name, deployment in self.deployments.items():
-            content = self.config(deployment)
             notes = deployment["metadata"].get("annotations", {})
-            if content is not None and "unit" in content and "hetplan/indices" in notes:
+            # What somebody wrote over by hand is as if it were not there: the next apply writes it anew.
+            with suppress(ValueError, KeyError, TypeError):
+                content = self.config(deployment)
                 indices, standby = (tuple(json.loads(notes[f"hetplan/{key}"])) for key in ("indices", "standby"))
-                found[name] = Group(Unit.from_dict(content["unit"]), indices, standby)
+                if content is not None:
+                    found[name] = Group(Unit.from_dict(content["unit"]), indices, standby)
         return found
 
     def config(self, deployment: Json) -> Json | None:
@@ -173,6 +176,11 @@ def is_ready(pod: Json) -> bool:
     )
 
 
+def is_alive(pod: Json) -> bool:
+    """Whether a pod is there at all: one that its node evicted stays listed, and holds nothing any more."""
+    return pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+
+
 def restarts_of(pod: Json) -> int:
     """How often the containers of a pod were started again."""
     return sum(int(one.get("restartCount", 0)) for one in pod.get("status", {}).get("containerStatuses", ()))
@@ -196,5 +204,8 @@ def troubles_of(pods: Iterable[Json]) -> str:
             waiting = one.get("state", {}).get("waiting") or {}
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 message = f": {waiting['message']}" if waiting.get("message") else ""
+                ended = one.get("lastState", {}).get("terminated") or {}
+                if ended:
+                    message += f" (it ended with {ended.get('reason', 'no reason')}, exit {ended.get('exitCode', '?')})"
                 said[f"{pod['metadata']['name']} is in {waiting['reason']}{message}"] = None
     return "; ".join(said)

@@ -267,10 +267,10 @@ class _Whole:
         return max((action.ahead_s or 0.0 for action in period.actions or ()), default=0.0)
 
     def _cron_trigger(self, period: Period, name: str) -> Json:
-        assert period.end_s is not None
+        start = self._cron(period.start_s - self._ahead_s(period))
         metadata = {
-            "timezone": self.timezone, "start": self._cron(period.start_s - self._ahead_s(period)),
-            "end": self._cron(period.end_s), "desiredReplicas": str(self.counts[period.id][name]),
+            "timezone": self.timezone, "start": start, "end": self._cron(period.end_s or 0.0),
+            "desiredReplicas": str(self.counts[period.id][name]),
         }  # fmt: skip
         return {"type": "cron", "metadata": metadata}
 
@@ -290,12 +290,10 @@ class _Whole:
             shrink = {name: now.get(name, 0) for name, count in then.items() if count > now.get(name, 0)}
             if scaling == "none" and grow:
                 moment = period.start_s - max(self._ahead_s(period), 60.0)
-                objects.append(
-                    self._job(period, "ahead", moment, [_scale(name, count) for name, count in grow.items()])
-                )
+                objects.append(self._job(period, "ahead", moment, _scaled_to(grow)))
             words = self._turn(held) if routes else []
             if scaling == "none":
-                words += [_scale(name, count) for name, count in shrink.items()]
+                words += _scaled_to(shrink)
             elif scaling == "hpa":
                 words += [_bound(name, max(1, now.get(name, 0))) for name in {**grow, **shrink}]
             if words:
@@ -303,11 +301,12 @@ class _Whole:
             before = period
         return objects
 
-    def _turn(self, held: str) -> list[str]:
+    def _turn(self, held: str) -> list[list[str]]:
         marks = f"app.kubernetes.io/instance={self.made.instance},app.kubernetes.io/component=router"
+        force = ["--server-side", "--force-conflicts", "--field-manager=hetplan"]
         return [
-            "kubectl apply --server-side --force-conflicts --field-manager=hetplan -f /etc/hetplan/routes.json",
-            f"kubectl annotate pods --overwrite --selector={marks} hetplan/routes={held}",
+            ["kubectl", "apply", *force, "--filename=/etc/hetplan/routes.json"],
+            ["kubectl", "annotate", "pods", "--overwrite", f"--selector={marks}", f"hetplan/routes={held}"],
         ]
 
     def _permissions(self) -> Iterator[Json]:
@@ -333,25 +332,33 @@ class _Whole:
     def _scheduler(self) -> str:
         return dns_name(self.hosts.name, "schedule")
 
-    def _job(self, period: Period, what: str, moment_s: float, words: Sequence[str], held: str | None = None) -> Json:
+    def _job(
+        self, period: Period, what: str, moment_s: float, commands: Sequence[Sequence[str]], held: str | None = None
+    ) -> Json:
+        """A command after the other, each a container: images of kubectl have no shell."""
         settings = self.made.settings
-        container: Json = {
-            "name": "kubectl",
-            "image": settings.kubectl_image,
-            "command": ["/bin/sh", "-ec", "\n".join(words)],
-            "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
-            "securityContext": {
-                "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True
-            },
-        }  # fmt: skip
+        mounts = [{"name": "routes", "mountPath": "/etc/hetplan", "readOnly": True}] if held is not None else []
+        containers: list[Json] = [
+            {
+                "name": f"kubectl-{number}",
+                "image": settings.kubectl_image,
+                "command": list(words),
+                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True
+                },
+                **({"volumeMounts": mounts} if mounts else {}),
+            }
+            for number, words in enumerate(commands)
+        ]  # fmt: skip
         pod: Json = {
             "serviceAccountName": self._scheduler,
             "restartPolicy": "OnFailure",
             "securityContext": {"runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
+            **({"initContainers": containers[:-1]} if containers[1:] else {}),
+            "containers": containers[-1:],
         }
         if held is not None:
-            container["volumeMounts"] = [{"name": "routes", "mountPath": "/etc/hetplan", "readOnly": True}]
             pod["volumes"] = [{"name": "routes", "configMap": {"name": held}}]
         spec: Json = {
             "schedule": self._cron(moment_s), "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": 600,
@@ -368,10 +375,20 @@ class _Whole:
         return made if spec is None else {**made, "spec": spec}
 
 
-def _scale(name: str, count: int) -> str:
-    return f"kubectl scale deployment {name} --replicas={count}"
+def _scaled_to(counts: Mapping[str, int]) -> list[list[str]]:
+    """One command for all Deployments that are to have the same number of pods.
+
+    >>> [words[2:] for words in _scaled_to({"a": 2, "b": 0, "c": 2})]
+    [['--replicas=2', 'deployment/a', 'deployment/c'], ['--replicas=0', 'deployment/b']]
+    """
+    return [
+        [
+            "kubectl", "scale", f"--replicas={count}",
+            *(f"deployment/{name}" for name, wanted in counts.items() if wanted == count),
+        ]
+        for count in dict.fromkeys(counts.values())
+    ]  # fmt: skip
 
 
-def _bound(name: str, least: int) -> str:
-    change = json.dumps({"spec": {"minReplicas": least}})
-    return f"kubectl patch hpa {name} --type=merge -p '{change}'"
+def _bound(name: str, least: int) -> list[str]:
+    return ["kubectl", "patch", "hpa", name, "--type=merge", "-p", json.dumps({"spec": {"minReplicas": least}})]

@@ -250,7 +250,8 @@ class Manifests:
         engines = sum(load.model.get("gpus", 0) * load.instances for load in unit.loads)
         gpu_units = (sum(slices) if slices else chosen.gpu or engines) * settings.gpu_slices
         if gpu_units:
-            asked[settings.gpu_resource] = str(round(gpu_units))
+            # A pod without any sees no GPU at all.
+            asked[settings.gpu_resource] = str(ceil(gpu_units - 1e-9))
         return asked
 
     def unenforced(self, group: Group) -> list[str]:

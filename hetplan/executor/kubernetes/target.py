@@ -17,7 +17,14 @@ from typing import Any, ClassVar
 
 from hetplan.errors import InputError
 from hetplan.executor.durable import write_durably
-from hetplan.executor.kubernetes.cluster_state import ClusterState, is_ready, restarts_of, same_template, troubles_of
+from hetplan.executor.kubernetes.cluster_state import (
+    ClusterState,
+    is_alive,
+    is_ready,
+    restarts_of,
+    same_template,
+    troubles_of,
+)
 from hetplan.executor.kubernetes.groups import LABEL_GROUP, Group, dns_name, group_name, grouped, labels, selector
 from hetplan.executor.kubernetes.kubectl import Away, Kubectl, Modified
 from hetplan.executor.kubernetes.lease import Lease
@@ -237,6 +244,10 @@ class Kubernetes:
         self._may_change()
         limit_s = drain_s + self.settings.leave_s + self.hosts.limits.call_s
         self.kubectl.delete_all(self._all_kinds, selector=selector(self.manifests.instance), limit_s=limit_s)
+        if self.manifests.keys is None:
+            # An earlier hosts.toml may have named a token; who may not touch secrets has none here.
+            with suppress(TargetFailed):
+                self.kubectl.delete_all(["secrets"], selector=selector(self.manifests.instance), limit_s=limit_s)
         self._wait(
             lambda: not self.kubectl.get(["pods"], selector=selector(self.manifests.instance)),
             limit_s=limit_s,
@@ -492,7 +503,7 @@ class Kubernetes:
     def _until_gone(self, name: str, most: int, *, limit_s: float) -> None:
         marks = selector(self.manifests.instance, "worker", name)
         self._wait(
-            lambda: len(self.kubectl.get(["pods"], selector=marks)) <= most,
+            lambda: sum(map(is_alive, self.kubectl.get(["pods"], selector=marks))) <= most,
             limit_s=limit_s,
             about=name,
             why=f"more than {most} pods are still there",

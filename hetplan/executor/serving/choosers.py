@@ -218,7 +218,8 @@ class TurnChooser(_AtWorkers):
             if best.bound == 0:
                 break
             lane = lanes[(self._next + step) % len(lanes)]
-            if lane.bound < best.bound:
+            # Of unlike numbers of servers, the one with fewest queries per server, the next one counted.
+            if (lane.bound + 1) * best.servers < (best.bound + 1) * lane.servers:
                 best = lane
         return best
 

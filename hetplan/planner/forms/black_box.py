@@ -428,6 +428,15 @@ class BlackBox(Form[int]):
             best = min(best, costs[placement])
         return costs
 
+    def least_cost(self, measured: Measured, placement: int) -> float:
+        """The least cost of a measured configuration within the limit, at one placement."""
+        return cheapest(self, measured, placement)[0]
+
+    def carried(self, seconds: Vector) -> Vector | float:
+        """What settings cost on top of that for the rate of their queries, by the seconds that are believed."""
+        del seconds
+        return 0.0
+
     def values(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the (first) figure sought, at its best within limits and budget; infinite where none is.
 
@@ -498,7 +507,7 @@ class BlackBox(Form[int]):
         if self.aim.of[0] == "latency":
             _, dollars, latency = traded(self, measured, placement)
             return float(latency[dollars <= most].min(initial=np.inf))
-        cost = cheapest(self, measured, placement)[0]
+        cost = self.least_cost(measured, placement)
         if math.isinf(cost) or cost > most:
             return float("inf")
         return cost if self.aim.of[0] == "cost" else -self.orient(measured.mean)

@@ -218,11 +218,12 @@ def _of_found(query: Query, way: Way) -> list[Promise]:
     found = way.found
     assert found is not None
     basis = f"{found.samples} samples, verdict {found.verdict}"
+    model = "stationary/1" if found.replicas else "measured"
     return [
         *(
             Promise(
                 app=query.app_id, quantity="response_ms", percentile=percentile, value=1000.0 * most,
-                interval=None if least is None else (1000.0 * least, 1000.0 * most), model="measured",
+                interval=None if least is None else (1000.0 * least, 1000.0 * most), model=model,
                 basis=f"{found.samples} samples",
             )
             for percentile, most, least in found.at
@@ -322,6 +323,7 @@ def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
             "samples": way.found.samples,
             "verdict": way.found.verdict,
             "price_per_hour": way.found.price * way.found.streams,
+            **({"replicas": dict(way.found.replicas)} if way.found.replicas else {}),
         }
         for query in queries
         for way in query.ways

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from hetplan.planner.forms.space import Rule, Space
 from hetplan.problems import ladder
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.stations import Rated
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.profiles.apis import Api
@@ -27,6 +29,7 @@ from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
+from hetplan.serving.demand import stated_qps
 from hetplan.serving.targets import response_targets, strictest
 
 __all__ = [
@@ -83,6 +86,11 @@ class Sought:
     def streams(self) -> int:
         """How many streams come at a time: each has every operator, with its share, for itself."""
         return self.app.demand.streams or 1
+
+    @property
+    def rate_qps(self) -> float | None:
+        """The rate at which queries come, where they are no streams: operators are stations with replicas then."""
+        return stated_qps(self.app) if self.app.demand.streams is None else None
 
     @property
     def exits(self) -> bool:
@@ -173,7 +181,11 @@ class Sought:
         self, measure: Callable[[int], Measured], options: CompoundOptions, past: tuple[Past, ...] = ()
     ) -> BlackBox:
         """The form."""
-        return BlackBox(
+        kind: Callable[..., BlackBox] = BlackBox
+        if self.rate_qps is not None:
+            arrivals = self.app.demand.arrivals
+            kind = partial(Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0))
+        return kind(
             levels=self.levels,
             operators=self.operators(),
             placed=self.placed,
@@ -298,8 +310,7 @@ def _sought(
     if tiers and bare:
         why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
-    if app.demand.streams is None:
-        faults.in_slo(f"{at}.demand", "a compound query comes as a stream", 'Write {"streams": 1}.')
+    _comes(at, app, pipeline, wish, faults)
     for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
         if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
             why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
@@ -319,6 +330,9 @@ def _sought(
     if faults.found or wanted is None:
         return None
     mine, apis = _own_device(app, tiers), api_places(pipeline)
+    if app.demand.streams is None:
+        # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
+        mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order(pipeline)
     placed = _placed(inputs, app_id, app, mine, pipeline, faults)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
@@ -333,6 +347,23 @@ def _sought(
         _placements(pipeline, order, (mine, apis), (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
         calls_of(inputs, app, pipeline, order, len(mine)), inputs.profile.apis,
     )  # fmt: skip
+
+
+def _comes(at: str, app: App, pipeline: Pipeline, wish: Wish, faults: Faults) -> None:
+    """Queries come as streams, or at a rate that is kept at least cost, or at best quality."""
+    if app.demand.streams is not None:
+        if app.demand.rate_qps is not None and not api_places(pipeline):
+            why = "each stream has every operator for itself, whatever the rate"
+            faults.in_slo(f"{at}.demand.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
+        return
+    if stated_qps(app) is None:
+        why = "a compound query comes as a stream, or at a rate that is a number"
+        faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
+    if app.lifetime_s is not None:
+        faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
+    if "latency" in wish.of or len(wish.of) > 1:
+        why = "replicas are found that keep a limit at the rate: one plan at least cost, or at best quality"
+        faults.in_slo("$.objective", why, 'State the latency, and write [{"min": "cost"}] or [{"max": "quality"}].')
 
 
 def _targets(
@@ -423,7 +454,7 @@ def _placements(
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu})]
+        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu}) and not (tier.own and not tier.room)]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
             remedy = "Lower what it needs, or add a larger machine."

@@ -72,6 +72,10 @@ class CompoundOptions(Options):
     drift: float = Field(
         default=0.0, ge=0, description="by how much accuracies may have moved since --measured, where both are given"
     )
+    size: Literal["estimated", "auto"] = Field(
+        default="auto", description="of queries at a rate: replicas by a formula for queues; auto plays them as well"
+    )
+    evaluations: int = Field(default=15, ge=1, le=50, description="most plays of plans with a rate (size auto)")
     alternatives: int = Field(default=20, ge=1, description="the most plans per query handed to the packing")
 
     @property

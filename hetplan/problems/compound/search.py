@@ -32,10 +32,11 @@ from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.stations import Rated, sizes
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
-__all__ = ["Stage", "found_ways", "recorded", "search_all"]
+__all__ = ["Stage", "found_ways", "recorded", "search_all", "sized_anew"]
 
 KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
@@ -45,6 +46,8 @@ MOST_ROUNDS = 1000
 MOST_ITEMS = 48
 """Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 MOST_ON_FRONT = 200
+SIZES = 8
+"""Ways at a rate that the packing may choose from."""
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
 ALIKE = 1.5
@@ -67,6 +70,8 @@ class Stage:
     whole: bool = False
     chance: float | None = None
     """Of a front: whether every configuration was measured; else how likely none that was not would extend it."""
+    form: BlackBox | None = None
+    """What was measured, for sizing it anew."""
 
 
 def search_all(asked: Asked, ask: Ask, tools: Tools) -> list[Stage]:
@@ -190,7 +195,16 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         "" if ways else _why(everywhere, sought),
     )
     whole = form.complete and not form.failed
-    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole)
+    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole, form=form)
+
+
+def sized_anew(asked: Asked, sought: Sought, stage: Stage, slack: float) -> Stage:
+    """The same where queries come at a rate, with so much of the limit left to the formula of queues."""
+    if not isinstance(stage.form, Rated):
+        return stage
+    form = replace(stage.form, slack=slack)
+    ways = found_ways(form, sought, asked.options.alternatives) if stage.query.ways else []
+    return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways)))
 
 
 def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
@@ -199,6 +213,8 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
     Where more is sought than the least cost, those of every configuration, spread over what they come to.
     """
     trusted = _trusted(form, sought)
+    if isinstance(form, Rated):
+        return _rated_ways(form, sought, trusted, most)
     if form.aim.cheapest:
         return _cheapest_ways(form, sought, trusted, most)
     ways: list[Way] = []
@@ -281,42 +297,95 @@ def _trusted(form: BlackBox, sought: Sought) -> dict[int, Measured]:
     return sure or passing
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """A measured configuration at a placement, with shares and as many of each operator; what comes of it.
+
+    `price` is what shares come to (for one stream), `at` as in `Found`.
+    """
+
+    configuration: int
+    placement: int
+    share: Mapping[str, float]
+    count: Mapping[str, int]
+    price: float
+    latency_s: float
+    at: tuple[tuple[float, float, float | None], ...]
+
+
 def _way(
     form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
 ) -> Way:
-    found = form.journal[c]
+    """The way of a stream: every operator once, with its share."""
     tiers = [sought.tiers[t] for t in form.placements[placement]]
     share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
-    items, share, slow = [], {}, np.ones(len(sought.order))
-    demand: Counter[str] = Counter()
+    share, slow = {}, np.ones(len(sought.order))
     for o, (name, tier) in enumerate(zip(sought.order, tiers, strict=True)):
-        node = sought.pipeline.nodes[name]
-        size = {kind: float(amount) for kind, amount in node.needs.items()}
-        if node.device == "gpu" and not tier.own:
+        if sought.pipeline.nodes[name].device == "gpu" and not tier.own:
             share[name] = share_of.get(name, 1.0)
-            size["gpu"] = max(size.get("gpu", 0.0), share[name])
             slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-        # What an operator needs, it does not need where it is a call.
-        demand.update({} if tier.name in sought.apis else {k: a * sought.streams for k, a in size.items()})
-        items += [] if tier.own else _items(tier, name, size, sought.streams)
-    knobs = sought.knobs(c)
-    often = dict(zip(sought.order, found.made.tolist(), strict=True))
-    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs, often))
-    rows, where = form.rows(found), form.placements[placement : placement + 1]
+    rows, where = form.rows(form.journal[c]), form.placements[placement : placement + 1]
     compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
+    at = tuple((100.0 * part, *_ends(form, each, part, rows.cases)) for part, _ in form.wishes)
+    latency_s = float(form.judged(each, rows.cases)[0])
+    count = dict.fromkeys(sought.order, sought.streams)
+    return _made(form, sought, _Cut(c, placement, share, count, price, latency_s, at), weight)
+
+
+def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
+    """The way of a cut: what it takes of totals and machines, and what it costs."""
+    found, placement = form.journal[cut.configuration], cut.placement
+    tiers = [sought.tiers[t] for t in form.placements[placement]]
+    items: list[Item] = []
+    demand: Counter[str] = Counter()
+    for name, tier in zip(sought.order, tiers, strict=True):
+        size = {kind: float(amount) for kind, amount in sought.pipeline.nodes[name].needs.items()}
+        if name in cut.share:
+            size["gpu"] = max(size.get("gpu", 0.0), cut.share[name])
+        # What an operator needs, it does not need where it is a call.
+        demand.update({} if tier.name in sought.apis else {k: a * cut.count[name] for k, a in size.items()})
+        items += [] if tier.own else _items(tier, name, size, cut.count[name])
+    knobs = sought.knobs(cut.configuration)
+    often = dict(zip(sought.order, found.made.tolist(), strict=True))
+    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs, often))
     ends = _interval(found)
     made = Found(
-        knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=share,
-        latency_s=float(form.judged(each, rows.cases)[0]), accuracy=sought.lowered(found, found.mean), se=found.se,
-        samples=found.samples, verdict=str(found.verdict), price=price, streams=sought.streams,
+        knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=cut.share,
+        latency_s=cut.latency_s, accuracy=sought.lowered(found, found.mean), se=found.se,
+        samples=found.samples, verdict=str(found.verdict), price=cut.price, streams=sought.streams,
         interval=(sought.lowered(found, ends[0]), sought.lowered(found, ends[1])),
         top=sought.span[0 if sought.lower else 1],
         outcomes=_outcomes(sought, found), per_query=per_query(sought.apis, sought.pipeline, knobs, often),
-        at=tuple((100.0 * share, *_ends(form, each, share, rows.cases)) for share, _ in form.wishes),
+        at=cut.at, replicas={} if sought.rate_qps is None else cut.count,
     )  # fmt: skip
-    paid = _paid(sought, tiers, share) + float(form.called(c)[placement]) * sought.streams
+    paid = _paid(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
     return Way(demand, tuple(items), price=paid, weight=weight, found=made)
+
+
+def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
+    """The cheapest sizes that carry the rate, of all configurations, or of each where more is sought than the cost."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    rooms = {tier.name: tier for tier in sought.tiers}
+    each = [list(trusted.values())] if form.aim.cheapest else [[found] for found in trusted.values()]
+    ways: list[Way] = []
+    for founds in each:
+        for one in sizes(form, founds, min(most, SIZES) if form.aim.cheapest else WAYS_EACH):
+            tiers = [sought.tiers[t] for t in form.placements[one.placement]]
+            shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
+                      for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
+            share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
+            at = tuple(
+                (100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, one.response_s, strict=True)
+            )
+            count = dict(zip(sought.order, one.replicas, strict=True))
+            scaled = [s * form.limit_s / limit if math.isfinite(limit) else s
+                      for s, (_, limit) in zip(one.response_s, form.wishes, strict=True)]  # fmt: skip
+            cut = _Cut(one.configuration, one.placement, share, count, one.cost, max(scaled), at)
+            way = _made(form, sought, cut, weight)
+            ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
+    ways = _undominated(ways, sought)
+    return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
 
 
 def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:
@@ -389,10 +458,10 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     return notices
 
 
-def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> float:
+def _paid(sought: Sought, tiers: Sequence[Tier], cut: _Cut) -> float:
     """What is paid for a plan itself: its shares where shares are paid for, and the application's own device in use."""
     shares = sum(
-        tier.price * share.get(name, 0.0)
+        tier.price * cut.share.get(name, 0.0) * cut.count[name]
         for name, tier in zip(sought.order, tiers, strict=True)
         if not tier.own and tier.per == "gpu"
     )
@@ -401,7 +470,7 @@ def _paid(sought: Sought, tiers: Sequence[Tier], share: Mapping[str, float]) -> 
         for tier in {here.name: here for name, here in zip(sought.order, tiers, strict=True)
                      if here.own and (here.per != "gpu" or sought.pipeline.nodes[name].device == "gpu")}.values()
     )  # fmt: skip
-    return (shares + own) * sought.streams
+    return shares + own * sought.streams
 
 
 def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:

@@ -18,7 +18,8 @@ from hetplan.planner.forms.packing import Choice, Packing, sums_of
 from hetplan.problems.compound.draft import draft
 from hetplan.problems.compound.form import NO_CAPS, Asked, Packed, figures, packing
 from hetplan.problems.compound.front import front_of
-from hetplan.problems.compound.search import search_all
+from hetplan.problems.compound.rated import kept
+from hetplan.problems.compound.search import Stage, search_all
 from hetplan.problems.compound.why import over_budget, short
 from hetplan.problems.compound.wish import BUDGET, Query, Tier
 
@@ -45,8 +46,13 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
         return Infeasible(why=why, proved=False, warnings=notices)
     if len(asked.wish.of) > 1:
         return front_of(asked, stages, queries, notices, partial(_pack, asked, ask))
-    packed = _pack(asked, ask, queries)
-    return packed if isinstance(packed, Infeasible) else draft(asked, queries, packed, notices)
+
+    def packed(again: Sequence[Stage]) -> Draft | Infeasible:
+        queries = (*asked.queries, *(stage.query for stage in again))
+        found = _pack(asked, ask, queries)
+        return found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
+
+    return kept(asked, ask, tools, stages, packed)
 
 
 def _pack(

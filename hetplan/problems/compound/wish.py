@@ -44,8 +44,9 @@ REFUSED = {
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
+    "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
     "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
-    "apps.*.demand.history_qps": ("compound queries come as streams", 'Write "streams".'),
+    "apps.*.demand.history_qps": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
     "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
     "apps.*.demand.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
 }  # fmt: skip
@@ -124,6 +125,8 @@ class Found:
     """Of each operator with outcomes, how often its answers come to each."""
     per_query: float = 0.0
     """What its calls of APIs cost per query."""
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Of each operator how many there are, where queries come at a rate."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from hetplan.problems.pool.rated import GAP, Chosen, Rated, Simulated, backed, r
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.pool.why import less_rate
 from hetplan.problems.simulated import CONFIRMED, FRESH, SEARCHED, Played, check_simulator, plan_to_simulate, play
+from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
@@ -77,21 +78,9 @@ def estimated_use(pool: Pool, rated: Rated) -> float:
     low, high = 0.0, 1.0
     for _ in range(30):
         use = 0.5 * (low + high)
-        tail = _all_busy(n, use * n) * np.exp(-2.0 * n * (1.0 - use) * room / (mean * spread))
+        tail = all_busy(n, use * n) * np.exp(-2.0 * n * (1.0 - use) * room / (mean * spread))
         low, high = (use, high) if float((part * tail).sum()) <= allowed else (low, use)
     return min(max(low, 0.01), MOST_USED)
-
-
-def _all_busy(n: int, load: float) -> float:
-    """Erlang's C: the chance that a query finds n servers busy, of which this many are on average.
-
-    >>> round(_all_busy(1, 0.5), 6), round(_all_busy(2, 1.0), 6)
-    (0.5, 0.333333)
-    """
-    lost = 1.0
-    for k in range(1, n + 1):
-        lost = load * lost / (k + load * lost)
-    return n * lost / (n - load * (1.0 - lost)) if load < n else 1.0
 
 
 def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -> Draft | Infeasible:

@@ -25,6 +25,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +41,8 @@ ALONE = 1.1
 """At most so many requests at a time: they came one after the other."""
 LARGEST_ERROR = 0.25
 """Above this mean error a fit is no law, and is refused."""
+_MOST_WITH_A_PROMPT = 0.999
+_LONGEST_ID = 30
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def guidellm(
 ) -> tuple[dict[str, Any], None]:
     """The JSON report of GuideLLM: its benchmarks by their successful requests. It does not name the hardware."""
     file, document = os.fspath(path), read_json_or_lines(path)
-    _count(gpus, "gpus", "--set")
+    gpus = _count(gpus, "gpus", "--set")
     runs = []
     for place, report in _listed(document):
         if not isinstance(report.get("benchmarks"), list) or not report["benchmarks"]:
@@ -136,7 +139,7 @@ def inference_perf(
 
     It names neither the model nor the hardware.
     """
-    _count(gpus, "gpus", "--set")
+    gpus = _count(gpus, "gpus", "--set")
     files = sorted(Path(path).glob("stage_*_lifecycle_metrics.json")) if Path(path).is_dir() else [Path(path)]
     if not files:
         _refuse(os.fspath(path), "", "no file", "stage_N_lifecycle_metrics.json", "Give the folder of a run's reports.")
@@ -146,7 +149,7 @@ def inference_perf(
         good, at = _inside(read_json(each, file=file), ("successes",), "$", file), "$.successes"
         prompt = _either(good, ("prompt_len", "prompt_tokens"))
         answer = _either(good, ("output_len", "output_tokens"))
-        per_token = _either(good.get("latency") or {}, ("time_per_output_token", "inter_token_latency"))
+        per_token = _either(_inside(good, ("latency",), at, file), ("time_per_output_token", "inter_token_latency"))
         runs.append(
             Run(
                 model=_id(model, "model"),
@@ -171,8 +174,12 @@ def inference_perf(
 def _profile(
     runs: Sequence[Run], tool: str, file: str, room: tuple[int | None, int | None, int | None]
 ) -> dict[str, Any]:
-    for name, value in zip(("kv_tokens", "most_tokens", "most_seqs"), room, strict=True):
-        _count(value, name, "--set")
+    if not runs:
+        _refuse(file, "$", "no run", "results of at least one run", "Give a report that is not empty.")
+    names = ("kv_tokens", "most_tokens", "most_seqs")
+    kv, most, seqs = (
+        None if value is None else _count(value, name, "--set") for name, value in zip(names, room, strict=True)
+    )
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2",
         "sources": {"import": {"kind": "imported", "tool": tool}},
@@ -187,7 +194,11 @@ def _profile(
     for (model, card, gpus), mine in groups.items():
         hardware = f"{card}-x{gpus}" if gpus > 1 else card
         document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
-        document["engines"][f"{model}-{hardware}"] = {**_law(mine, file, *room), "tensor": gpus, "source": "import"}
+        document["engines"][f"{model}-{hardware}"] = {
+            **_law(mine, file, kv, most, seqs),
+            "tensor": gpus,
+            "source": "import",
+        }
         held = document["variants"].setdefault(model, {"task": "chat", "runs": []})["runs"]
         held.append({"hardware": hardware, "engine": f"{model}-{hardware}"})
     return document
@@ -250,7 +261,8 @@ class _Shares:
         """Prompts come as they do in a Poisson process; where one request is there at a time, none meets another."""
         each = run.rate_qps * run.token_ms / 1000.0
         sequences = max(each * (run.answer - 1.0), 1.0)
-        share = 1.0 - math.exp(-each) if run.at_once > ALONE else 0.0
+        # Some iteration is always without one: nothing says what is left of the mean where none is.
+        share = min(1.0 - math.exp(-each), _MOST_WITH_A_PROMPT) if run.at_once > ALONE else 0.0
         kv_tokens = sequences * (run.prompt + run.answer / 2.0)
         return cls(sequences, kv_tokens, run.prompt, share, each / share if share else 0.0, run.token_ms)
 
@@ -336,12 +348,12 @@ def _text(data: Mapping[str, Any], name: str, at: str, file: str) -> str:
 def _count(value: Any, at: str, file: str) -> int:
     """A whole number of at least 1, which reports may write as text; 1 where nothing is written."""
     try:
-        found = int(value if value is not None else 1)
+        found = float(value if value is not None else 1)
     except (TypeError, ValueError):
-        found = 0
-    if found < 1:
+        found = 0.0
+    if not 1.0 <= found < 1e15 or found != int(found):
         _refuse(file, at, value, "a whole number of at least 1", "Write such a number.")
-    return found
+    return int(found)
 
 
 def _digits(value: float) -> float:
@@ -349,7 +361,15 @@ def _digits(value: float) -> float:
 
 
 def _id(text: str, otherwise: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:30] or otherwise
+    """The text as an id; a long one ends with a digest, so that two models of a family do not become one.
+
+    >>> _id("Org 8B!", "model"), _id("meta-llama-3.1-405b-instruct-fp8", "model")
+    ('org-8b', 'meta-llama-3.1-405b-ins-ec2b26')
+    """
+    plain = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")
+    if len(plain) > _LONGEST_ID:
+        plain = f"{plain[: _LONGEST_ID - 7].rstrip('._-')}-{sha256(plain.encode()).hexdigest()[:6]}"
+    return plain or otherwise
 
 
 def _refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:

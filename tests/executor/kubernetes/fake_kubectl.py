@@ -19,6 +19,7 @@ KINDS = {
     "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
     "poddisruptionbudgets.policy": "PodDisruptionBudget",
     "networkpolicies.networking.k8s.io": "NetworkPolicy",
+    "secrets": "Secret",
     "leases.coordination.k8s.io": "Lease",
 }
 
@@ -43,8 +44,15 @@ def key(one):
     return f"{one['kind']}/{one['metadata']['name']}"
 
 
+def meta_of(deployment):
+    return deployment["spec"]["template"]["metadata"]["labels"]
+
+
 def pods_of(deployment, play):
     name = deployment["metadata"]["name"]
+    if name in play.get("evicted", ()):
+        failed = {"phase": "Failed", "reason": "Evicted"}
+        yield {"kind": "Pod", "metadata": {"name": f"{name}-gone", "labels": meta_of(deployment)}, "status": failed}
     trouble = next((said for prefix, said in play.get("unready", {}).items() if prefix in name), None)
     for number in range(deployment["spec"]["replicas"]):
         status = {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 0}]}

@@ -208,6 +208,12 @@ def test_what_a_worker_gets_comes_from_its_shares_or_its_hardware() -> None:
     assert container["resources"]["limits"] == container["resources"]["requests"]
 
 
+def test_a_worker_with_a_part_of_a_gpu_asks_for_a_whole_one_rather_than_for_none() -> None:
+    loads = (LoadSpec("a", share_gpu=0.4),)
+    made = maker(hosts_for(["t4"], enforcement="none"))
+    assert made.resources(group(loads=loads))["nvidia.com/gpu"] == "1"
+
+
 def test_engines_that_make_text_have_the_gpus_of_each_instance() -> None:
     engine = LoadSpec("w1.a", variant="m", instances=2, model={"kind": "openai", "gpus": 4})
     assert maker(hosts_for(["t4"])).resources(group(loads=(engine,)))["nvidia.com/gpu"] == "8"

@@ -73,6 +73,39 @@ def test_groups_grow_and_shrink_to_nothing(target: Make, cluster: Any) -> None:
     kubernetes.stop(names(four), drain_s=0.1)
 
 
+def test_a_pod_that_its_node_evicted_does_not_hold_up_a_stop(target: Make, cluster: Any) -> None:
+    """It stays listed for good, and is no pod any more."""
+    kubernetes, two = target(), units(2)
+    kubernetes.start(two, limit_s=60)
+    (name,) = [one["metadata"]["name"] for one in cluster.objects.values() if one["kind"] == "Deployment"]
+    cluster.play(evicted=[name])
+    kubernetes.stop(names(two[:1]), drain_s=0.1)
+    assert [two[1].name] == [one.name for one in kubernetes.observe()]
+
+
+def test_notes_that_somebody_wrote_over_are_written_anew(target: Make, cluster: Any) -> None:
+    kubernetes, two = target(), units(2)
+    kubernetes.start(two, limit_s=60)
+    objects = cluster.objects
+    for one in objects.values():
+        one["metadata"].get("annotations", {}).update({"hetplan/indices": "[0, "})
+    (cluster.folder / "objects.json").write_text(json.dumps(objects))
+    assert kubernetes.observe() == ()
+    kubernetes.start(two, limit_s=60)
+    assert names(two) == [one.name for one in kubernetes.observe()]
+
+
+def test_a_secret_of_an_earlier_hosts_file_goes_with_the_rest(target: Make, cluster: Any) -> None:
+    kubernetes = target()
+    kubernetes.start(units(1), limit_s=60)
+    (mark,) = {one["metadata"]["labels"]["app.kubernetes.io/instance"] for one in cluster.objects.values()}
+    labels = {"app.kubernetes.io/managed-by": "hetplan", "app.kubernetes.io/instance": mark}
+    secret = {"kind": "Secret", "metadata": {"name": "prod-keys-012345", "labels": labels}}
+    (cluster.folder / "objects.json").write_text(json.dumps({**cluster.objects, "Secret/prod-keys-012345": secret}))
+    kubernetes.down(drain_s=0.1)
+    assert cluster.objects == {}
+
+
 def test_a_changed_load_rolls_and_leaves_no_old_config(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(2), limit_s=60)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 
 import hetplan as hp
 from hetplan.planner.answer import Limits
-from hetplan.problems.pool.kept import _all_busy, estimated_use
+from hetplan.problems.pool.kept import estimated_use
 from hetplan.problems.pool.rated import Rated
+from hetplan.problems.waiting import all_busy
 
 UNSEEN = 77
 BURSTS = {"process": "mmpp", "relative_rates": [0.5, 2.0], "stay_s": [2.0, 1.0]}
@@ -96,7 +97,7 @@ def test_the_chance_that_all_are_busy_is_erlangs(n: int, use: float) -> None:
         term *= load / k
         total += term
     last = term * load / n / (1.0 - use)
-    assert _all_busy(n, load) == pytest.approx(last / (total + last), rel=1e-9)
+    assert all_busy(n, load) == pytest.approx(last / (total + last), rel=1e-9)
 
 
 def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -> None:

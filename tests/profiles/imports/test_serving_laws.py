@@ -114,3 +114,37 @@ def test_a_report_without_times_names_the_field(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         serving_laws.guidellm(path)
     assert caught.value.faults[0].path.endswith("time_to_first_token_ms.successful.mean")
+
+
+def test_models_whose_long_names_begin_alike_stay_two(tmp_path: Path) -> None:
+    """Cut off at 30 letters, the runs of both were fitted as those of one model."""
+    path = as_vllm([seen(*way) for way in WAYS], tmp_path)
+    text = path.read_text()
+    named = [text.replace("org/Toy-8B", f"org/Toy-of-a-family-with-long-names-FP{bits}") for bits in (8, 16)]
+    path.write_text("\n".join(named))
+    document, _ = serving_laws.vllm(path)
+    assert len(document["variants"]) == len(document["engines"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "settings", "said"),
+    [
+        ("vllm", "[]", {}, "at least one run"),
+        ("guidellm", "[]", {"gpus": 1}, "at least one run"),
+        ("guidellm", "[]", {"gpus": 1.5}, "gpus"),
+        ("vllm", '[{"model_id": "m", "completed": 1, "tensor_parallel_size": "inf"}]', {}, "tensor_parallel_size"),
+        ("inference_perf", '{"successes": {"latency": "slow"}}', {}, "latency"),
+    ],
+)
+def test_reports_that_are_empty_or_broken_are_refused(
+    tmp_path: Path, kind: str, text: str, settings: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(InputError, match=said):
+        getattr(serving_laws, kind)(tmp_path / "report.json", **settings)
+
+
+def test_a_server_that_computes_a_prompt_in_every_iteration_is_read() -> None:
+    """500 requests per second and 100 ms per token: no iteration without a prompt is left to subtract from."""
+    run = serving_laws.Run("m", "h", 1, 100.0, 50.0, 500.0, 100.0, 100.0, "$")
+    assert 0.0 < serving_laws._Shares.of(run).left_ms(np.array([[1.0, 0.01, 0.0, 0.0, 0.0]])) <= 100.0

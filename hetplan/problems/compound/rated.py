@@ -1,0 +1,208 @@
+"""Queries at a rate are kept: the plan of the formula is played, and sized anew until it is in time in simulation.
+
+The formula of `stations` says the first sizes. Each plan is played for a counted number of queries. Applications that
+were late leave the formula less of their limit; where all keep it with much to spare, more of it is tried, and kept if
+that is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs give the
+same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.forms.black_box import Measured
+from hetplan.problems.compound.form import Asked, Sought
+from hetplan.problems.compound.search import Stage, sized_anew
+from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Notice
+from hetplan.serving.targets import late_share
+
+__all__ = ["kept"]
+
+LESS, MUCH_LESS, FAR = 0.92, 0.8, 3.0
+"""What a late application leaves the formula of its limit each time; where it is late so many times over, much less."""
+MORE, ROOMY = 1.12, 0.5
+"""Where all use up less than this of what may be late, so much more of the limit is tried."""
+LEAST = 0.05
+RARE = 0.3
+"""At a p99, so much of what may be late is left unused by a chosen plan: choices are biased towards luck."""
+
+RUNS, CONFIRMED = 2, 5
+"""Runs by which a plan is chosen, and those that confirm it."""
+LATE = 300
+"""In a run so many queries may be late, within `FEWEST` and `MOST` queries."""
+FEWEST, MOST = 3_000, 30_000
+
+Again = Callable[[Sequence[Stage]], Draft | Infeasible]
+
+
+def kept(asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again) -> Draft | Infeasible:
+    """The plan of these stages; where queries come at a rate, one that simulation shows to be in time."""
+    made = again(stages)
+    rated = [one.app_id for one in asked.sought if one.rate_qps]
+    if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
+        return made
+    if asked.options.size == "estimated":
+        text = "sizes are those of a formula for queues; simulate the plan before it is relied upon"
+        return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
+    check_simulator(tools, asked.options.size)
+    return _Rounds(asked, ask, tools, tuple(stages), again).found(made)
+
+
+@dataclass
+class _Rounds:
+    """Plans that were played; `slack` is what of its limit each application leaves to the formula."""
+
+    asked: Asked
+    ask: Ask
+    tools: Tools
+    stages: tuple[Stage, ...]
+    again: Again
+    slack: dict[str, float] = field(default_factory=dict)
+    turn: int = 0
+
+    def found(self, made: Draft) -> Draft | Infeasible:
+        """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
+        inputs = _with_measured(self.asked, self.stages)
+        best: tuple[Draft, Played] | None = None
+        while self.may_go_on:
+            played = self._play(inputs, made, RUNS, self.ask.limits.seed + self.turn)
+            late = [name for name, one in played.items() if one.worst > self._chosen_at(name)]
+            worst = max((one.worst for one in played.values()), default=0.0)
+            if not late and (sure := self._confirmed(inputs, made)) is not None:
+                best = made, sure
+                roomier = (
+                    self._roomier(made) if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 else None
+                )
+                if roomier is None:
+                    break
+                made = roomier
+                continue
+            if best is not None:
+                break
+            following = self._tighter({name: played[name].worst for name in late or played})
+            if isinstance(following, Infeasible):
+                return replace(following, proved=False)
+            made = following
+        return self._said(made, best)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another plan may be played."""
+        return self.turn < self.asked.options.evaluations and self.ask.remaining > 0
+
+    def _rates(self, made: Draft) -> dict[str, float]:
+        return {one.app_id: one.rate_qps for one in self.asked.sought if one.rate_qps and one.app_id in made.dispatch}
+
+    def _chosen_at(self, name: str) -> float:
+        """Of the share that may be late, the part that a chosen plan may use up: less where few may be."""
+        allowed = min(max(late_share(self.asked.inputs.slo.apps[name]), 1e-6), 0.5)
+        return max(0.5, 1.0 - RARE * math.sqrt(0.01 * (1.0 - allowed) / (0.99 * allowed)))
+
+    def _play(self, inputs: Inputs, made: Draft, runs: int, seed: int) -> dict[str, Played]:
+        """What a play shows of every application that has a rate."""
+        self.turn += 1
+        plan = plan_to_simulate("compound", "two-stage", made)
+        rates, slo = self._rates(made), self.asked.inputs.slo
+        rarest = min(late_share(slo.apps[name]) for name in rates)
+        how = runs, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST))
+        reports: list[Any] = []
+
+        def simulate(*given: Any, **named: Any) -> Any:
+            assert self.tools.simulate is not None
+            reports.append(self.tools.simulate(*given, **named))
+            return reports[0]
+
+        play(simulate, plan, inputs, how, rates_qps=rates, seed=seed)
+        shown = {name: shown_of(inputs, name, reports[0].apps[name], runs, None) for name in rates}
+        late = sum(one.worst > 1.0 for one in shown.values())
+        done = self.turn / self.asked.options.evaluations
+        self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
+        return shown
+
+    def _confirmed(self, inputs: Inputs, made: Draft) -> Played | None:
+        """The promises of a plan that fresh seeds show in time."""
+        shown = self._play(inputs, made, CONFIRMED, self.ask.limits.seed + FRESH + self.turn)
+        if any(one.late or one.worst > 1.0 for one in shown.values()):
+            return None
+        return Played(
+            max(one.worst for one in shown.values()), (), tuple(p for one in shown.values() for p in one.promises)
+        )
+
+    def _sized(self) -> Draft | Infeasible:
+        stages = [
+            sized_anew(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
+            for sought, stage in zip(self.asked.sought, self.stages, strict=True)
+        ]
+        return self.again(stages)
+
+    def _tighter(self, worst: Mapping[str, float]) -> Draft | Infeasible:
+        for name, share in worst.items():
+            self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
+        if min(self.slack.values()) < LEAST:
+            return Infeasible(why=("in simulation too many are late, however many replicas there are",), proved=False)
+        return self._sized()
+
+    def _roomier(self, made: Draft) -> Draft | None:
+        """A cheaper plan that leaves the formula more than the limit, if there is one."""
+        self.slack = {name: self.slack.get(name, 1.0) * MORE for name in self._rates(made)}
+        following = self._sized()
+        if isinstance(following, Infeasible) or set(following.dispatch) != set(made.dispatch):
+            return None
+        return following if _cost(following) < _cost(made) else None
+
+    def _said(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
+        """The plan with what simulation showed of it, instead of what the formula said."""
+        if best is None:
+            text = f"late in simulation in each of {self.turn} plays, though ever more replicas were asked for"
+            if not self.may_go_on and self.ask.remaining <= 0:
+                text = "time was up before a simulation could confirm that waiting leaves the response times in time"
+            return replace(made, target_missed=text)
+        made, played = best
+        shown = {(one.app, one.percentile) for one in played.promises if one.quantity == "response_ms"}
+        kept = tuple(
+            one for one in made.promises if one.quantity != "response_ms" or (one.app, one.percentile) not in shown
+        )
+        return replace(made, promises=(*kept, *played.promises))
+
+
+def _cost(made: Draft) -> float:
+    return next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
+
+
+def _with_measured(asked: Asked, stages: Sequence[Stage]) -> Inputs:
+    """The inputs, with what was measured in this very solve beside what was measured before."""
+    apps = {name: list(plans) for name, plans in (asked.inputs.measured or {}).get("apps", {}).items()}
+    for sought, stage in zip(asked.sought, stages, strict=True):
+        known = apps.setdefault(sought.app_id, [])
+        said = [one.get("knobs") for one in known if "seconds" in one]
+        journal = {} if stage.form is None else stage.form.journal
+        known += [
+            _entry(sought, one) for c, one in sorted(journal.items()) if one.seconds and sought.knobs(c) not in said
+        ]
+    return replace(asked.inputs, measured={"apps": apps})
+
+
+def _entry(sought: Sought, found: Measured) -> dict[str, Any]:
+    """A configuration as a document of measurements has it, as far as a simulation reads it."""
+    entry: dict[str, Any] = {
+        "knobs": sought.knobs(found.configuration), "mean": found.mean, "input_bytes": found.bytes_in,
+        "seconds": dict(zip(sought.order, found.seconds, strict=True)),
+        "bytes": dict(zip(sought.order, found.bytes_out, strict=True)),
+    }  # fmt: skip
+    if (runs := found.runs) is not None:
+        columns = [[None if math.isnan(s) else s for s in column] for column in runs.seconds.T.tolist()]
+        entry["runs"] = {
+            "seconds": dict(zip(sought.order, columns, strict=True)),
+            "bytes": dict(zip(sought.order, runs.bytes_out.T.tolist(), strict=True)),
+            "input_bytes": runs.bytes_in.tolist(),
+        }
+        if runs.rounds is not None:
+            entry["runs"]["rounds"] = dict(zip(sought.order, runs.rounds.T.tolist(), strict=True))
+    return entry

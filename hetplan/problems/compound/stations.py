@@ -1,0 +1,368 @@
+r"""Queries that come at a rate: every operator is a station, and the replicas that it needs are found.
+
+An operator o takes S_o of a query that runs it (what it took of each sample, on its tier and share), a_o queries a
+second come to it, and k_o replicas serve them. With the load u = a_o E[S_o] < k_o a query waits
+
+    P(W > w) = C(k_o, u) exp(-w / m),   m = E[S_o] (v_a + v_s) / (2 (k_o - u))
+
+with C Erlang's chance that all are busy, and v_a, v_s the squared spreads of the gaps between queries and of the
+service times (M/G/k by Allen and Cunneen; the tail is taken as that of M/M/k). Waits of different stations are taken as
+independent. The response is worked out query by query: a sample that was measured, with a wait drawn at each station
+(the same draws always), and the longest path. By how much waiting moves a percentile is added to what the samples
+bound it by. It is a first size: waits of joined shortest queues are a little longer, and those of stations in a row
+hang together. So a plan is played before it is handed out (`rated`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shares, priced, trimmed
+from hetplan.planner.forms.calls import Cases, quantile
+from hetplan.problems.waiting import all_busy
+
+__all__ = ["Rated", "Sized", "sizes"]
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+QUERIES, TAIL = 800, 20.0
+"""Queries that are worked out at least, and how many of them are beyond the highest percentile."""
+MOST_QUERIES = 20_000
+MOST_ROWS = 700
+"""So many combinations of shares of a placement are weighed; of more, those in which all shares are cut alike."""
+MOST_TRIED = 96
+"""So many numbers of replicas that cost less than those found are tried."""
+MOST_REPLICAS = 10_000
+MOST_STEPS = 400
+AT_ONCE = 32
+FREE = 1e-6
+"""What a replica that costs nothing counts for, so that none is added in vain."""
+SLIP = 1e-12
+
+
+@dataclass(frozen=True)
+class Rated(BlackBox):
+    """Settings whose operators serve `rate_qps` queries a second: what a setting costs is what carries this rate.
+
+    `burst` is the squared spread of the gaps between queries (1: Poisson), `slack` the part of the limit that the
+    formula may use up.
+    """
+
+    rate_qps: float = 0.0
+    burst: float = 1.0
+    slack: float = 1.0
+
+    def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
+        """Per placement the least cost of a measured configuration at the rate, where that may be the least."""
+        costs = np.full(len(self.placements), np.inf)
+        found = self.journal[configuration]
+        if found.passes:
+            for one in sizes(self, [found], 1, below=below):
+                costs[one.placement] = min(costs[one.placement], one.cost)
+        return costs
+
+    def least_cost(self, measured: Measured, placement: int) -> float:
+        """The least cost of a measured configuration at one placement, at the rate."""
+        return min((one.cost for one in sizes(self, [measured], 1, only=placement)), default=math.inf)
+
+    def carried(self, seconds: Vector) -> Vector:
+        """Per configuration and placement what servers that are never idle would cost: a replica is never less."""
+        time = self.placed.relative_time[self.placements]
+        return np.asarray(self.rate_qps * seconds @ (self.price * time).T)
+
+    @cached_property
+    def queries(self) -> int:
+        """How many queries are worked out."""
+        share = max((share for share, _ in self.wishes), default=0.5)
+        return int(min(max(QUERIES, math.ceil(TAIL / max(1.0 - share, 1e-9))), MOST_QUERIES))
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A measured configuration at a placement: a share and a number of replicas per operator, and what comes of it.
+
+    `response_s` is, per wish, what its percentile is at most; `busy` the part of its replicas that are busy, by
+    operator.
+    """
+
+    configuration: int
+    placement: int
+    shares: tuple[float, ...]
+    replicas: tuple[int, ...]
+    cost: float
+    response_s: tuple[float, ...]
+    busy: tuple[float, ...]
+
+
+def sizes(
+    form: Rated, founds: Sequence[Measured], most: int, *, below: float = np.inf, only: int | None = None
+) -> list[Sized]:
+    """The cheapest sizes of these configurations, at most so many, from the lowest bound of their costs up."""
+    stations = {found.configuration: _Stations(form, found) for found in founds}
+    places = sorted(
+        (float(bound), c, p)
+        for c, one in stations.items()
+        for p, bound in enumerate(one.bounds)
+        if math.isfinite(bound) and only in (None, p)
+    )
+    found: list[Sized] = []
+    for least, c, placement in places:
+        if least >= _beaten(found, most, below):
+            break
+        found = _best([*found, *stations[c].sized(placement, found, most, below)], most)
+    return found
+
+
+def _best(found: list[Sized], most: int) -> list[Sized]:
+    return sorted(found, key=lambda one: (one.cost, sum(one.replicas), one.response_s))[:most]
+
+
+def _beaten(found: Sequence[Sized], most: int, below: float) -> float:
+    """What another size has to cost less than."""
+    return below if len(found) < most else min(below, found[-1].cost * (1 + 1e-9))
+
+
+@lru_cache(maxsize=16)
+def _drawn(queries: int, operators: int) -> Vector:
+    """-ln of a uniform draw per query and operator, spread evenly within each operator; always the same."""
+    random = np.random.default_rng(0)
+    even = (np.arange(queries) + 0.5) / queries
+    return np.asarray(-np.log(np.stack([random.permutation(even) for _ in range(operators)], axis=1)))
+
+
+_chance = lru_cache(maxsize=4096)(all_busy)
+
+
+class _Stations:
+    """One measured configuration: how often operators run, what they take, and queries that are worked out of it."""
+
+    def __init__(self, form: Rated, found: Measured) -> None:
+        self.form, self.found, self.rows = form, found, form.rows(found)
+        rows = self.rows
+        weight = np.full(len(rows), 1.0 / len(rows)) if rows.cases is None else rows.cases.weight
+        part = (weight / weight.sum())[:, None] * ~np.isnan(rows.seconds)
+        took = np.nan_to_num(rows.seconds)
+        self.often = part.sum(axis=0)
+        part = part / np.maximum(self.often, 1e-300)
+        self.mean = (part * took).sum(axis=0)
+        second = (part * took**2).sum(axis=0)
+        self.spread = np.where(self.mean > 0, second / np.maximum(self.mean, 1e-300) ** 2 - 1.0, 0.0).clip(0.0)
+        copies = -(-form.queries // len(rows))
+        self.weight = np.tile(weight / copies, copies)
+        self.many = Runs(
+            np.tile(rows.seconds, (copies, 1)), np.tile(rows.bytes_out, (copies, 1)), np.tile(rows.bytes_in, copies)
+        )
+        self.drawn = _drawn(len(self.many), len(form.operators))
+        self.limit = form.limit_s * form.slack * (1 + SLIP)
+        self.least = least_shares(form, found)
+        self.still: tuple[Any, tuple[Vector, Vector]] = (None, (np.zeros(0), np.zeros(0)))
+
+    def _slow(self, placement: int, shares: Vector) -> Vector:
+        """By how much each operator is slower than on the reference, per row of shares."""
+        by_share = np.array([operator.by_share for operator in self.form.operators])
+        return np.asarray(
+            self.form.placed.relative_time[self.form.placements[placement]]
+            * np.where(by_share, 1.0 / np.maximum(shares, 1e-12), 1.0)
+        )
+
+    def _own(self, placement: int) -> NDArray[np.bool_]:
+        """Which operators are stations: those that are no calls of an API."""
+        calls = self.form.calls
+        where = self.form.placements[placement]
+        return np.ones(where.size, dtype=bool) if calls is None else where < calls.first
+
+    def _fewest(self, slow: Vector) -> Vector:
+        """The fewest replicas that are not overrun."""
+        return np.asarray(np.floor(self.form.rate_qps * self.often * self.mean * slow + 1e-9) + 1.0)
+
+    @cached_property
+    def bounds(self) -> Vector:
+        """Per placement what any size of it costs at least; infinite where even without waiting it is too slow."""
+        form = self.form
+        cost = np.array(form.called(self.found.configuration), dtype=float)
+        ones = np.ones(len(form.operators))
+        for placement in np.flatnonzero(np.isfinite(self.least).all(axis=1) & np.isfinite(cost)):
+            price, place = form.price[placement], int(placement)
+            steps = np.array([self._fewest(self._slow(place, share * ones)) * share for share in form.placed.shares])
+            cost[placement] += float((price * steps.min(axis=0))[price > 0].sum())
+        cost[~np.isfinite(self.least).all(axis=1)] = np.inf
+        return cost
+
+    def sized(self, placement: int, known: Sequence[Sized], most: int, below: float) -> list[Sized]:
+        """The cheapest sizes at one placement that are not beaten by those that are known."""
+        form, found = self.form, list(known)
+        calls = float(form.called(self.found.configuration)[placement])
+        own, price = self._own(placement), form.price[placement]
+        made: list[Sized] = []
+        rows = self._shares(placement)
+        slows = self._slow(placement, rows)
+        whole = self._without_waiting(placement, slows).max(axis=0) if len(rows) else np.zeros(0)
+        bound = calls + (price * rows * np.where(own, np.array([self._fewest(slow) for slow in slows]), 0.0)).sum(
+            axis=1
+        )
+        for row in np.lexsort((rows.sum(axis=1), bound)):
+            if bound[row] >= _beaten(found, most, below):
+                break
+            if whole[row] > form.limit_s * (1 + SLIP):
+                continue
+            costs = np.where(own, np.maximum(price * rows[row], FREE), 0.0)
+            room = _beaten(found, most, below) - bound[row]
+            if not self._may_fit(placement, slows[row], costs, own, room):
+                continue
+            replicas = self._replicas(placement, slows[row], costs, own)
+            if replicas is None:
+                continue
+            cost = calls + float((price * rows[row] * replicas)[own].sum())
+            responses = self._responses(placement, slows[row], replicas[None, :])
+            load = form.rate_qps * self.often * self.mean * slows[row]
+            one = Sized(
+                self.found.configuration, placement, tuple(rows[row].tolist()),
+                tuple(np.where(own, replicas, 0).astype(int).tolist()), cost, tuple(responses[:, 0].tolist()),
+                tuple(np.where(own, load / np.maximum(replicas, 1.0), 0.0).tolist()),
+            )  # fmt: skip
+            if cost < _beaten(found, most, below):
+                made.append(one)
+                found = _best([*found, one], most)
+        return made
+
+    def _shares(self, placement: int) -> Vector:
+        """Rows of shares (of all operators) that may be in time: every combination, or the same for all of many."""
+        form = self.form
+        free = priced(form, placement)
+        steps = sorted(set(form.placed.shares), reverse=True)
+        choices = [[share for share in steps if share >= self.least[placement, o]] for o in free]
+        if math.prod(map(len, choices)) <= min(MOST_ROWS, 2_000_000 // len(self.rows)):
+            picked = np.array(list(product(*choices))).reshape(-1, len(free))
+        else:
+            alike = [[max(share, min(choice)) for choice in choices] for share in steps]
+            cut = trimmed(form, self.found, placement)
+            picked = np.unique(np.array([*alike, *([] if cut is None else [cut.tolist()])]), axis=0)
+        rows = np.ones((len(picked), len(form.operators)))
+        rows[:, free] = picked
+        return rows
+
+    def _finish(self, placement: int, runs: Runs, slows: Vector, waits: Vector | float = 0.0) -> Vector:
+        """Per query and row of `slows` the longest path."""
+        where = self.form.placements[placement : placement + 1]
+        return self.form.finish(runs.seconds[:, None, :] * slows[None] + waits, runs.bytes_out, runs.bytes_in, where)
+
+    def _scaled(self, values: Vector) -> Vector:
+        """Percentiles (per wish) as they compare with the strictest limit."""
+        limit = self.form.limit_s
+        scale = [limit / most if math.isfinite(most) else 1.0 for _, most in self.form.wishes]
+        return np.asarray(values * np.array(scale)[:, None])
+
+    def _without_waiting(self, placement: int, slows: Vector) -> Vector:
+        """Per wish and row what the samples bound the percentile by."""
+        each = self._finish(placement, self.rows, slows)
+        bounds = [self.form.bound(each, share, self.rows.cases) for share, _ in self.form.wishes]
+        return self._scaled(np.array([each.max(axis=0) if one is None else one for one in bounds]))
+
+    def _responses(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
+        """Per wish and row of replicas what the percentile is at most, in seconds, waiting included."""
+        least, plain = self._still(placement, slow)
+        waits = self._finish(placement, self.many, slow[None, :], self._waits(placement, slow, replicas))
+        moved = np.array([self._at(waits, share) for share, _ in self.form.wishes]) - plain[:, None]
+        return np.where(np.isfinite(moved), least[:, None] + moved, np.inf)
+
+    def _still(self, placement: int, slow: Vector) -> tuple[Vector, Vector]:
+        """Per wish what the samples bound the percentile by without waiting, and the percentile itself."""
+        key = placement, slow.tobytes()
+        if self.still[0] != key:
+            rows, many = (self._finish(placement, runs, slow[None, :]) for runs in (self.rows, self.many))
+            bounds = [self.form.bound(rows, share, self.rows.cases) for share, _ in self.form.wishes]
+            least = np.array([rows.max() if one is None else one[0] for one in bounds], dtype=float)
+            plain = np.array([self._at(many, share)[0] for share, _ in self.form.wishes])
+            self.still = key, (least, plain)
+        return self.still[1]
+
+    def _at(self, each: Vector, share: float) -> Vector:
+        if self.rows.cases is None:
+            return np.asarray(np.quantile(each, share, axis=0, method="inverted_cdf"))
+        return quantile(each, Cases(self.weight, 1), share, share)
+
+    def _waits(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
+        """Of each query, row of replicas and operator the wait."""
+        form, own = self.form, self._own(placement)
+        mean = self.mean * slow
+        load = form.rate_qps * self.often * mean
+        waits = np.zeros((len(self.drawn), *replicas.shape))
+        for o in np.flatnonzero(own & (load > 0)):
+            for row, count in enumerate(replicas[:, o].tolist()):
+                if count >= MOST_REPLICAS:
+                    continue
+                chance = _chance(int(count), float(load[o]))
+                each = mean[o] * (form.burst + self.spread[o]) / (2.0 * max(count - load[o], 1e-12))
+                waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
+        return waits
+
+    def _worst(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
+        """Per row of replicas what is compared with the limit."""
+        return np.asarray(self._scaled(self._responses(placement, slow, replicas)).max(axis=0))
+
+    def _may_fit(self, placement: int, slow: Vector, costs: Vector, own: NDArray[np.bool_], room: float) -> bool:
+        """Whether it is in time where each operator alone is given all that may be spent on more replicas."""
+        if math.isinf(room):
+            return True
+        most = self._fewest(slow) + np.where(costs > FREE, np.floor(room / np.maximum(costs, FREE)), MOST_REPLICAS)
+        most = np.where(own, np.minimum(most, MOST_REPLICAS), 1.0)
+        return bool(self._worst(placement, slow, most[None, :])[0] <= self.limit)
+
+    def _replicas(self, placement: int, slow: Vector, costs: Vector, own: NDArray[np.bool_]) -> Vector | None:
+        """The replicas of every operator: from the fewest up by what helps most for its price, then back."""
+        fewest = np.where(own, self._fewest(slow), 1.0)
+        if fewest.max() > MOST_REPLICAS:
+            return None
+        at, now = fewest.copy(), float(self._worst(placement, slow, fewest[None, :])[0])
+        for _ in range(MOST_STEPS):
+            if now <= self.limit:
+                break
+            step = np.maximum(1.0, np.floor(0.03 * at))
+            tried = at + np.diag(step)[own]
+            then = self._worst(placement, slow, tried)
+            help_ = (now - np.maximum(then, self.limit)) / (costs * step)[own]
+            if help_.max(initial=0.0) <= 0.0:
+                tried, then, help_ = (at + np.where(own, step, 0.0))[None, :], np.zeros(1), np.ones(1)
+                then = self._worst(placement, slow, tried)
+                if then[0] >= now - SLIP:
+                    return None
+            best = int(help_.argmax())
+            at, now = tried[best], float(then[best])
+        if now > self.limit:
+            return None
+        for o in np.argsort(-costs, kind="stable"):
+            while (
+                own[o]
+                and at[o] > fewest[o]
+                and self._worst(placement, slow, (at - np.eye(at.size)[o])[None])[0] <= self.limit
+            ):
+                at = at - np.eye(at.size)[o]
+        return self._cheaper(placement, slow, (fewest, at), costs)
+
+    def _cheaper(self, placement: int, slow: Vector, ends: tuple[Vector, Vector], costs: Vector) -> Vector:
+        """Of the few numbers of replicas that cost less than those at hand, the cheapest in time."""
+        fewest, at = ends
+        room = float(costs @ (at - fewest))
+        paid = np.flatnonzero(costs > FREE)
+        spans = [int(room / costs[o] + 1e-9) + 1 for o in paid]
+        if not paid.size or room <= 0 or math.prod(spans) > MOST_TRIED:
+            return at
+        more = np.array(list(product(*map(range, spans))), dtype=float)
+        more = more[more @ costs[paid] < float(costs[paid] @ (at - fewest)[paid]) - 1e-9]
+        more = more[np.argsort(more @ costs[paid], kind="stable")]
+        for begin in range(0, len(more), AT_ONCE):
+            tried = np.repeat(at[None, :], len(more[begin : begin + AT_ONCE]), axis=0)
+            tried[:, paid] = fewest[paid] + more[begin : begin + AT_ONCE]
+            fits = np.flatnonzero(self._worst(placement, slow, tried) <= self.limit)
+            if fits.size:
+                return np.asarray(tried[int(fits[0])])
+        return at

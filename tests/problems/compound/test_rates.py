@@ -1,0 +1,166 @@
+"""Queries at a rate: operators are stations with replicas, sized by a formula and played until the promise holds."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.errors import InputError
+from hetplan.problems.compound.form import nobody, read_sought
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.search import recorded
+from hetplan.problems.compound.stations import Rated, _Stations, sizes
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.faults import Faults
+from hetplan.profiles.load import load_inputs
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
+PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
+FORMULA = {"size": "estimated"}
+
+
+def rated(rate: float, percentile: float = 95, max_ms: float = 400, **more) -> dict:
+    slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
+    latency = [{"percentile": percentile, "max_ms": max_ms}]
+    app = {**slo["apps"]["gate"], "latency": latency, "demand": {"rate_qps": rate}, **more}
+    return {**slo, "apps": {"gate": app}}
+
+
+def cost(plan: hp.Plan) -> float:
+    return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
+
+
+def counts(plan: hp.Plan) -> dict[str, int]:
+    seats = [(load, worker) for worker in plan.workers for load in worker.loads]
+    nodes = {str(load.node) for load, _ in seats}
+    return {n: sum(load.instances * worker.count for load, worker in seats if load.node == n) for n in nodes}
+
+
+def solve(slo: dict, **how) -> hp.Outcome:
+    return hp.solve(PROFILE, slo, measured=MEASURED, **how)
+
+
+def a_form(random: np.random.Generator) -> Rated:
+    """Two operators, on two tiers, at two shares, of which a few samples were measured."""
+    profile = json.loads(PROFILE.read_text())
+    profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
+    profile["offers"].pop("phone-own")
+    profile["links"] = profile["links"][1:]
+    took = {n: (random.uniform(0.01, 0.06) * random.lognormal(0, 0.4, 30)).tolist() for n in ("detect", "track")}
+    profile["pipelines"]["track"] = {
+        "nodes": {"detect": {"device": "gpu"}, "track": {"device": "gpu"}},
+        "edges": [{"from": "detect", "to": "track"}],
+        "knobs": {}, "metric": "found", "share_grid": [1, 0.5], "evaluator": "track-eval",
+    }  # fmt: skip
+    slo = rated(float(random.uniform(5, 45)), 95, float(random.uniform(250, 500)))
+    slo["limits"] = {"instances": {"v100": [0, 40], "a100": [0, 40]}}
+    runs = {"seconds": took, "bytes": {n: [2e4] * 30 for n in took}, "input_bytes": [5e5] * 30}
+    entry = {
+        "knobs": {}, "verdict": "pass", "passes": True, "samples": 30, "mean": 0.9, "se": 0.01, "input_bytes": 5e5,
+        "seconds": {n: float(np.mean(s)) for n, s in took.items()}, "bytes": dict.fromkeys(took, 2e4), "runs": runs,
+    }  # fmt: skip
+    inputs = load_inputs(profile, slo, measured={"format": "hetplan/measured/1.0", "apps": {"gate": [entry]}})
+    faults = Faults.of(inputs)
+    sought = read_sought(inputs, read_tiers(inputs, faults), faults)[0]
+    faults.settle()
+    form = sought.box(nobody, CompoundOptions())
+    assert isinstance(form, Rated)
+    form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
+    return form
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
+    form = a_form(np.random.default_rng(seed))
+    (found,) = form.journal.values()
+    best = sizes(form, [found], 1)
+    stations, least = _Stations(form, found), np.inf
+    for placement in range(len(form.placements)):
+        for share in product(*[form.placed.shares] * 2):
+            slow = stations._slow(placement, np.array(share))
+            few = stations._fewest(slow)
+            tried = np.array([few + more for more in product(range(5), range(5))])
+            in_time = stations._worst(placement, slow, tried) <= form.limit_s
+            dollars = tried @ (form.price[placement] * share)
+            least = min(least, dollars[in_time].min(initial=np.inf))
+    assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
+
+
+def test_a_rate_costs_more_as_it_grows():
+    plans = {rate: solve(rated(rate), options=FORMULA).require() for rate in (0.5, 100)}
+    assert cost(plans[0.5]) < cost(plans[100])
+    assert counts(plans[100])["track"] > counts(plans[0.5])["track"]
+
+
+def test_a_plan_is_played_until_it_is_kept_by_seeds_that_chose_nothing():
+    slo = rated(10, 90)
+    plan = solve(slo).require()
+    report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, seed=991, duration_s=200)
+    assert report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"] <= 0.1
+    shown = [one for one in plan.promises if one.quantity == "response_ms"]
+    assert [one.model for one in shown] == ["simulation/1"]
+    assert shown[0].interval is not None
+    assert shown[0].interval[1] <= 400
+
+
+@pytest.mark.slow
+def test_nearly_all_promises_are_kept_by_fresh_seeds():
+    random, kept = np.random.default_rng(5), []
+    for trial in range(20):
+        rate, percentile = float(random.choice([3, 10, 40])), float(random.choice([90, 95, 99]))
+        slo = rated(rate, percentile, float(random.uniform(280, 600)))
+        plan = solve(slo).require()
+        length = 20 / (1 - percentile / 100) / rate * 20
+        report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, seed=7000 + trial, duration_s=length)
+        kept.append(report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"] <= 1 - percentile / 100)
+    assert sum(kept) >= 19, kept
+
+
+def test_the_verifier_counts_replicas_and_waits_again():
+    slo = rated(100)
+    plan = solve(slo, options=FORMULA).require()
+    assert "W-queueing" in {one.code for one in plan.warnings}
+    assert hp.verify(plan, PROFILE, slo, measured=MEASURED).ok
+    said = [one.model_copy(update={"value": 0.93 * one.value}) if one.quantity == "response_ms" else one
+            for one in plan.promises]  # fmt: skip
+    forged = plan.model_copy(update={"promises": tuple(said)})
+    found = hp.verify(forged, PROFILE, slo, measured=MEASURED).violations
+    assert any("by the waits of its operators" in one.text for one in found), found
+    dearer = rated(400)
+    found = hp.verify(plan, PROFILE, dearer, measured=MEASURED).violations
+    assert any(one.code == "overrun" for one in found), found
+
+
+def test_nothing_asked_for_is_one_of_each_and_nothing_is_played():
+    plan = solve(rated(0)).require()
+    assert set(counts(plan).values()) == {1}
+    assert hp.verify(plan, PROFILE, rated(0), measured=MEASURED).ok
+
+
+def test_what_cannot_be_in_time_is_said():
+    assert solve(rated(20, 95, 20)).exit_code == 3
+    limited = {**rated(100), "limits": {"instances": {"v100": [0, 0], "a100": [0, 1]}}}
+    assert solve(limited, options=FORMULA).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ({"demand": {"rate_qps": "max"}}, "demand"),
+        ({"demand": {"rate_qps": 5, "streams": 2}}, "demand.rate_qps"),
+        ({"lifetime_s": 60}, "lifetime_s"),
+    ],
+)
+def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
+    with pytest.raises(InputError, match=at.replace(".", r"\.")):
+        solve(rated(5, **change))
+
+
+def test_the_least_latency_has_no_end_of_replicas():
+    with pytest.raises(InputError, match="at least cost"):
+        solve({**rated(5), "objective": [{"min": "latency"}]})
