@@ -16,9 +16,9 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.terms import Obstacle, OnEvent, Options, Tools, logged
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
@@ -29,6 +29,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
+    from hetplan.planner.contract import Problem
     from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
 

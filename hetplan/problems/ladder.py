@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetplan.planner.contract import Obstacle
+from hetplan.planner.terms import Obstacle
 from hetplan.profiles.slo import RateRange
 from hetplan.serving.runs import variants_of
 

@@ -11,10 +11,9 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
 from hetplan.executor.kubernetes.exports import Scaling, export_folder
 from hetplan.profiles.plan import Action, InputHashes, Method, Period, Plan, Valid
-from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
-from hetplan.profiles.plan_sections import Route
+from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Load, Worker
 
 METHOD = Method(formulation="by hand")
