@@ -298,7 +298,7 @@ def _scaled(
     ask.note(Event("simulate", "mixes of types, scaled up"))
     best_laws = [mine[0] for mine in best]
     units = np.eye(len(wish.kinds), dtype=np.int64)
-    each = np.array([max(_price(wish, unit) / NANO, 1e-9) for unit in units])
+    each = np.array([max(_price(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
     alone = [k for k, kind in enumerate(wish.kinds) if wish.supply[kind.hardware].available]
     mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
     if tried.nearest is not None:
