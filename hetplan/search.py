@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,17 +38,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError, InputError
+from hetplan.planner.forms import space as settings
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.line_journal import LineJournal
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
-from hetplan.solvers.search_beliefs import LOG_SPREAD, Beliefs
+from hetplan.solvers.search_beliefs import LATENCY_SPREAD, LOG_SPREAD, Beliefs
+from hetplan.solvers.search_wide import PointProcess, WideSearch
 
 __all__ = ["Result", "Search", "Space", "Step", "Trial", "Wish"]
 
 Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
 FORMAT = "hetplan/search-journal/1.0"
-MOST_SETTINGS = 500_000
+MOST_LISTED = 500_000
+"""Of more settings none is listed: candidates are drawn, changed and crossed."""
 REFERENCE = 1.3
 COST_SPREAD = 0.02
 LEAST = 1e-12
@@ -78,8 +82,6 @@ class Space:
         for knob, levels in self.knobs.items():
             if not levels or any(one in levels[:at] for at, one in enumerate(levels)):
                 _refuse(f"knobs.{knob}", list(levels), "a knob has one level or more, each of them once", "List them.")
-        if self.size > MOST_SETTINGS:
-            _refuse("knobs", self.size, f"a space has at most {MOST_SETTINGS} settings", "Use fewer levels.")
         known: set[str] = set()
         for step in self.steps:
             unread = [knob for knob in step.reads if knob not in self.knobs]
@@ -112,12 +114,12 @@ class Space:
             if knobs[knob] not in levels:
                 _refuse(f"knobs.{knob}", knobs[knob], "no level of this knob", f"Levels are {list(levels)}.")
             at.append(list(levels).index(knobs[knob]))
-        return int(np.ravel_multi_index(at, self._shape)) if at else 0
+        return settings.Space(self._shape).number(at)
 
     def setting(self, number: int) -> dict[str, Any]:
         """The levels of a setting by its number."""
-        at = np.unravel_index(number, self._shape) if self.knobs else ()
-        return {knob: levels[int(k)] for (knob, levels), k in zip(self.knobs.items(), at, strict=True)}
+        at = settings.Space(self._shape).row(number)
+        return {knob: levels[k] for (knob, levels), k in zip(self.knobs.items(), at, strict=True)}
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -137,8 +139,18 @@ class Space:
             target=-math.inf if wish.least_quality is None else wish.least_quality,
             limit_s=math.inf if wish.most_latency_s is None else wish.most_latency_s,
             measure=lambda c: Measured(c), placements=np.zeros((1, len(operators)), dtype=np.int64),
-            ordered=tuple(_in_order(levels) for levels in self.knobs.values()),
+            ordered=tuple(_in_order(levels) for levels in self.knobs.values()), alike=self._alike,
+            space=settings.Space(self._shape) if self.size > MOST_LISTED else None,
         )  # fmt: skip
+
+    @property
+    def _alike(self) -> tuple[tuple[int, ...], ...]:
+        """Knobs of the same names: what one does in one step, it may do in another."""
+        same: dict[str, list[int]] = {}
+        for place, levels in enumerate(self.knobs.values()):
+            if not _in_order(levels) and len(levels) > 1:
+                same.setdefault(repr(list(levels)), []).append(place)
+        return tuple(tuple(group) for group in same.values() if len(group) > 1)
 
 
 @dataclass(frozen=True)
@@ -192,10 +204,7 @@ class Search:
     ) -> None:
         self.space, self.wish, self.seed = space, wish or Wish(), seed
         self._form = space._form(self.wish)
-        self._beliefs = Beliefs(self._form)
-        self._costs = LightProcess(
-            self._form.configurations, np.array(self._form.ordered, dtype=bool).tolist(), expected=LOG_SPREAD
-        )
+        self._known: _Listed | _Drawn = (_Listed if self._form.space is None else _Drawn)(self._form)
         self._prices = np.array([step.price_per_s for step in space.operators])
         self._reported: dict[int, Result] = {}
         self._asked: set[int] = set()
@@ -213,13 +222,11 @@ class Search:
 
     def ask(self) -> Trial:
         """The next setting to measure; `HetplanError` where every one was asked for."""
-        open_ = np.ones(self.space.size, dtype=bool)
-        open_[[*self._reported, *self._asked]] = False
-        if not open_.any():
+        if len(self._reported) + len(self._asked - self._reported.keys()) >= self.space.size:
             raise HetplanError("every setting of the space was asked for")
-        number = (
-            self._first(open_) if not self._beliefs.measured else int(np.argmax(np.where(open_, self._scores(), -1)))
-        )
+        random = np.random.default_rng([self.seed, len(self._reported), len(self._asked)])
+        closed = self._reported.keys() | self._asked
+        number = self._known.choose(closed, random, self._score, self._merits())
         self._asked.add(number)
         return Trial(number, self.space.setting(number))
 
@@ -309,34 +316,28 @@ class Search:
             number, mean=result.quality, se=result.error, samples=1, verdict=Verdict.UNDECIDED, seconds=seconds,
             bytes_out=(0.0,) * len(seconds),
         )  # fmt: skip
-        self._beliefs.observe(found)
-        longest = float(self._form.at_full(found)[0])
-        self._beliefs.tails[-1] = result.latency_s / longest if longest > 0 else 1.0
-        self._costs.add(number, math.log(max(result.cost, LEAST)))
-        # Processes are settled here and not when they are asked, so that they are the same however often one asks.
-        self._beliefs.predicted()
-        self._beliefs.passes()
-        self._costs.posterior()
+        self._known.take(found, result.latency_s, math.log(max(result.cost, LEAST)))
 
-    def _first(self, open_: NDArray[np.bool_]) -> int:
-        """The middle of the space; then any."""
-        far = np.abs(self._form.configurations - (np.array(self._form.levels) - 1) / 2).sum(axis=1)
-        middle = int(np.argmin(far))
-        rng = np.random.default_rng([self.seed, len(self._reported), len(self._asked)])
-        return middle if open_[middle] else int(rng.choice(np.flatnonzero(open_)))
+    def _merits(self) -> dict[int, float]:
+        """How good each setting is that was reported: those that comply by the goal, below them others by quality."""
+        known = {n: one for n, one in self._reported.items() if not one.failed}
+        most = max((self._goal(one) for one in known.values()), default=0.0)
+        top = max((one.quality for one in known.values()), default=0.0)
+        return {
+            n: top + 1.0 + most - self._goal(one) if self.wish.complies(one) else one.quality
+            for n, one in known.items()
+        }
 
-    def _scores(self) -> Vector:
+    def _score(self, believed: _Believed) -> Vector:
         """Per setting the chance that it keeps all limits, times how much it is expected to better the goal."""
-        beliefs, wish = self._beliefs, self.wish
-        predicted = beliefs.predicted()
-        latency, in_time = (held[:, 0] for held in beliefs.latency(predicted))
-        quality, quality_sd = beliefs.accuracy.posterior()
-        cost, cost_sd = self._cost(predicted.seconds, predicted.spread)
-        likely = np.ones(self.space.size)
+        wish, latency = self.wish, believed.latency
+        quality, quality_sd = believed.quality
+        cost, cost_sd = self._cost(believed)
+        likely = np.ones(len(latency))
         if wish.least_quality is not None:
-            likely *= beliefs.passes()
+            likely *= normal_below((quality - wish.least_quality) / quality_sd)
         if wish.most_latency_s is not None:
-            likely *= in_time
+            likely *= believed.in_time
         if wish.most_cost is not None:
             likely *= normal_below((wish.most_cost - cost) / np.maximum(cost_sd, LEAST))
         best = self.best()
@@ -350,12 +351,13 @@ class Search:
             gain = expected_improvement(-mean, sd, -reference)
         return np.asarray(likely * gain + LEAST * likely)
 
-    def _cost(self, seconds: Vector, spread: Vector) -> tuple[Vector, Vector]:
+    def _cost(self, believed: _Believed) -> tuple[Vector, Vector]:
         """What settings cost: by the seconds of steps where these are priced, else by what was reported."""
+        seconds, spread = believed.seconds, believed.spread
         if self._prices.any() and all(self._priced(one) for one in self._reported.values()):
             cost = seconds @ self._prices
             return cost, np.sqrt(((seconds * spread * self._prices) ** 2).sum(axis=1)) + COST_SPREAD * cost
-        mean, sd = self._costs.posterior()
+        mean, sd = believed.log_cost
         return np.exp(mean), np.exp(mean) * np.maximum(sd, COST_SPREAD)
 
     def _priced(self, result: Result) -> bool:
@@ -367,6 +369,93 @@ class Search:
     def _goal(self, result: Result) -> float:
         """What is to be small."""
         return {"cost": result.cost, "latency": result.latency_s, "quality": -result.quality}[self.wish.goal]
+
+
+@dataclass(frozen=True)
+class _Believed:
+    """What is believed of settings: quality and the logarithm of the cost with their errors, seconds of every step."""
+
+    quality: tuple[Vector, Vector]
+    seconds: Vector
+    spread: Vector
+    latency: Vector
+    in_time: Vector
+    log_cost: tuple[Vector, Vector]
+
+
+Score = Callable[[_Believed], Vector]
+
+
+class _Listed:
+    """Beliefs about every setting, one by one."""
+
+    def __init__(self, form: BlackBox) -> None:
+        self.form, self.beliefs = form, Beliefs(form)
+        ordered = np.array(form.ordered, dtype=bool).tolist()
+        self.costs = LightProcess(form.configurations, ordered, expected=LOG_SPREAD)
+
+    def take(self, found: Measured, latency_s: float, log_cost: float) -> None:
+        """Take in what was reported."""
+        self.beliefs.observe(found)
+        longest = float(self.form.at_full(found)[0])
+        self.beliefs.tails[-1] = latency_s / longest if longest > 0 else 1.0
+        self.costs.add(found.configuration, log_cost)
+        # Processes are settled here and not when they are asked, so that they are the same however often one asks.
+        self.beliefs.predicted()
+        self.beliefs.accuracy.posterior()
+        self.costs.posterior()
+
+    def choose(self, closed: Set[int], random: np.random.Generator, score: Score, merits: Mapping[int, float]) -> int:
+        """The open setting of the best score; the first is the middle of the space."""
+        del merits
+        open_ = np.ones(self.form.settings, dtype=bool)
+        open_[list(closed)] = False
+        if self.beliefs.measured:
+            predicted = self.beliefs.predicted()
+            latency, in_time = (held[:, 0] for held in self.beliefs.latency(predicted))
+            quality, cost = self.beliefs.accuracy.posterior(), self.costs.posterior()
+            believed = _Believed(quality, predicted.seconds, predicted.spread, latency, in_time, cost)
+            return int(np.argmax(np.where(open_, score(believed), -1)))
+        far = np.abs(self.form.configurations - (np.array(self.form.levels) - 1) / 2).sum(axis=1)
+        middle = int(np.argmin(far))
+        return middle if open_[middle] else int(random.choice(np.flatnonzero(open_)))
+
+
+class _Drawn(WideSearch):
+    """Beliefs about settings that are too many to be listed, and candidates among them."""
+
+    def __init__(self, form: BlackBox) -> None:
+        super().__init__(form)
+        self.costs = PointProcess(self.accuracy.grid, LOG_SPREAD)
+        self.tails: list[float] = []
+
+    def take(self, found: Measured, latency_s: float, log_cost: float) -> None:
+        """Take in what was reported."""
+        self._learn(found, 0.0)
+        longest = float(self.form.at_full(found)[0])
+        self.tails.append(latency_s / longest if longest > 0 else 1.0)
+        row = np.array(self.space.row(found.configuration), dtype=np.int64)
+        self.costs.add(row, log_cost)
+        # As above.
+        self._predicted(row[None, :])
+        self.accuracy.posterior(row[None, :])
+        self.costs.posterior(row[None, :])
+
+    def choose(self, closed: Set[int], random: np.random.Generator, score: Score, merits: Mapping[int, float]) -> int:
+        """The best candidate of those drawn, changed from the best so far, and crossed."""
+        self.random, self._closed, self._by = random, set(closed), score
+        self._value = dict(merits)
+        plan = self._next() if merits else self._first()
+        return plan if plan >= 0 else next(n for n in range(self.space.product) if n not in closed)
+
+    def _score(self, rows: Integers) -> tuple[Vector, Integers]:
+        seconds, spread, sizes, arrives = self._predicted(rows)
+        latency = self.form.latency_s(seconds, sizes, arrives)[:, 0] * float(np.mean(self.tails))
+        wide = np.sqrt((spread**2 * seconds**2).sum(axis=1)) / np.maximum(seconds.sum(axis=1), LEAST) + LATENCY_SPREAD
+        with np.errstate(divide="ignore"):
+            in_time = normal_below((np.log(self.form.limit_s) - np.log(np.maximum(latency, LEAST))) / wide)
+        quality, cost = self.accuracy.posterior(rows), self.costs.posterior(rows)
+        return self._by(_Believed(quality, seconds, spread, latency, in_time, cost)), np.zeros(len(rows), np.int64)
 
 
 def _in_order(levels: Sequence[Any]) -> bool:

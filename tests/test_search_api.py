@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from itertools import product
 from pathlib import Path
 
@@ -168,3 +169,36 @@ def test_an_optuna_study_asks_what_the_search_asks_and_goes_on_from_its_storage(
     study(StructureSampler(space(), WISH), storage, 3)
     # Another process would begin with a sampler that has seen nothing.
     assert study(StructureSampler(space(), WISH), storage, 5) == asked
+
+
+def wide(seed: int = 0, journal: Path | None = None) -> Search:
+    knobs = {f"module{k}": [f"m{n}" for n in range(10)] for k in range(6)} | {"docs": list(range(10))}
+    steps = [Step(f"s{k}", [f"module{k}"], [f"s{k - 1}"] if k else [], price_per_s=1.0) for k in range(6)]
+    return Search(Space(knobs, steps), Wish(least_quality=0.8), seed=seed, journal=journal)
+
+
+def answered(knobs: dict[str, object]) -> tuple[float, dict[str, float]]:
+    size = [int(str(knobs[f"module{k}"])[1:]) for k in range(6)]
+    quality = 0.5 + sum(0.008 * n for n in size) + 0.01 * int(str(knobs["docs"])) - 0.01 * abs(size[0] - size[3])
+    return quality, {f"s{k}": 0.1 * 1.4**n for k, n in enumerate(size)}
+
+
+def test_ten_million_settings_are_searched_without_being_listed(tmp_path: Path) -> None:
+    search, spent = wide(journal=tmp_path / "j.jsonl"), []
+    for _ in range(25):
+        before = time.process_time()
+        trial = search.ask()
+        spent.append(time.process_time() - before)
+        search.tell(trial, *answered(dict(trial.knobs)))
+    assert search.space.size == 10**7
+    assert sorted(spent)[12] < 0.1, "no list of ten million is gone through"
+    best = search.best()
+    assert best is not None
+    # The cheapest that complies of 20,000 at random costs 3.09.
+    assert best.cost < 3.4
+    following = search.ask().knobs
+    search.close()
+    again = wide(journal=tmp_path / "j.jsonl")
+    assert again.ask().knobs == following
+    assert search.front()
+    again.close()

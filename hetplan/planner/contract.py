@@ -57,7 +57,7 @@ def logged(on_event: OnEvent | None) -> OnEvent | None:
 class Options(BaseModel):
     """The ancestor of a question's typed options; every field has a default and a description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ __all__ = ["RULES", "Claim", "Dispatch", "Method", "Notice", "Promise", "Remark"
 class Remark(Model):
     """A section that only informs: keys that a newer hetplan adds are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, allow_inf_nan=False, defer_build=True)
 
 
 class Method(Remark):

@@ -140,6 +140,7 @@ def _app(
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
         late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
+        once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),
         tier=tiers[0] if measured and tiers else tier,
         bytes_in=input_bytes(plan, inputs, app_id),

@@ -304,6 +304,7 @@ class App:
     kinds: int = 1
     late: Late = Late.SERVE
     hop_ms: float = 0.0
+    once_ms: float = 0.0
     combine: Combine = Combine.PRODUCT
     tier: str = ""
     bytes_in: float = 0.0

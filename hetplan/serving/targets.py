@@ -12,12 +12,13 @@ __all__ = ["Target", "late_share", "limit_ms", "response_targets", "strictest", 
 
 @dataclass(frozen=True)
 class Target:
-    """A limit on the response time: its place in `app.latency`, its percentile, and the network's time per hop."""
+    """A limit on the response time: its place in `app.latency`, its percentile, the network's time per hop and once."""
 
     place: int
     percentile: float
     max_ms: float
     hop_ms: float
+    once_ms: float = 0.0
 
     @property
     def left(self) -> float:
@@ -27,16 +28,16 @@ class Target:
     def limit_ms(self, steps: int = 1) -> float:
         """What is left for waiting and serving on a path of so many steps: each costs one hop. May be 0 or less.
 
-        >>> Target(0, 99.0, 100.0, 5.0).limit_ms(), Target(0, 99.0, 100.0, 5.0).limit_ms(steps=3)
-        (95.0, 85.0)
+        >>> Target(0, 99.0, 100.0, 5.0).limit_ms(), Target(0, 99.0, 100.0, 5.0, 20.0).limit_ms(steps=3)
+        (95.0, 65.0)
         """
-        return self.max_ms - steps * self.hop_ms
+        return self.max_ms - self.once_ms - steps * self.hop_ms
 
 
 def response_targets(app: App) -> tuple[Target, ...]:
     """The limits on the response time, the highest percentile last (of equal ones, the widest)."""
     found = [
-        Target(place, target.percentile, target.max_ms, app.network_ms_per_hop)
+        Target(place, target.percentile, target.max_ms, app.network_ms_per_hop, app.network_ms_once)
         for place, target in enumerate(app.latency)
         if target.of == "response"
     ]

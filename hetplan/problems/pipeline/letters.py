@@ -120,6 +120,10 @@ class Pipelines:
         """The limit on response that the user states."""
         return strictest_ms(self.inputs.slo.apps[app])
 
+    def network_ms(self, app: str, steps: int) -> float:
+        """What the network takes of a query on a path of so many steps."""
+        return self.inputs.slo.apps[app].network_ms_once + steps * self.hop_ms(app)
+
     def hop_ms(self, app: str) -> float:
         """What the network takes per step."""
         return self.inputs.slo.apps[app].network_ms_per_hop

@@ -216,7 +216,8 @@ class _Reader:
         """H: what the execution times of a path may sum to."""
         left = limit_ms(self.app, hops)
         if left <= 0:
-            network, slo = hops * self.app.network_ms_per_hop, strictest_ms(self.app)
+            slo = strictest_ms(self.app)
+            network = slo - left
             self.faults.in_slo(
                 f"$.apps.{self.name}.network_ms_per_hop",
                 f"the network alone takes {network:g} ms of the limit of {slo:g} ms",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 REFUSED = {
+    **ONE_STEP,
     "limits.cost_per_hour": ("a policy is for given workers, whatever they cost", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.resources": ("a policy is for given workers, whatever they hold", "Say how many: instances."),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Growth,
@@ -46,6 +46,7 @@ from hetplan.serving.times import statistic_of
 __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
+    **ONE_STEP,
     "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "horizon.periods": ("one period is planned", "Plan each period by itself."),
