@@ -21,8 +21,8 @@ from hetplan.serving.operators import Operator, input_bytes, is_operator, operat
 from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
+from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
-from hetplan.serving.targets import strictest_ms
 
 __all__ = ["PlannedSystem", "of_plan", "served_apps"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetplan.profiles.plan_dispatch import MatchingDispatch
+    from hetplan.profiles.plan_sections import MatchingDispatch
 
 __all__ = [
     "After",

@@ -37,7 +37,7 @@ from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Worker
-from hetplan.serving.targets import strictest_ms
+from hetplan.serving.strictest import strictest_ms
 
 __all__ = ["Pipelines"]
 

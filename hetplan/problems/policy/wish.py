@@ -24,7 +24,7 @@ from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
 from hetplan.serving.loads import law_of_run, table_of, written
 from hetplan.serving.runs import at_of, runs_on, variants_of
-from hetplan.serving.targets import limit_ms, strictest
+from hetplan.serving.strictest import limit_ms, strictest
 from hetplan.serving.times import statistic_of
 
 __all__ = [

@@ -40,7 +40,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
-from hetplan.serving.targets import limit_ms
+from hetplan.serving.strictest import limit_ms
 from hetplan.serving.times import statistic_of
 
 __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]

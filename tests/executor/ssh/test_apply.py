@@ -17,8 +17,8 @@ from hetplan.executor.local import Local
 from hetplan.executor.ssh.target import SshTarget
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
-from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_sections import SharesDispatch
 from hetplan.profiles.workers import Load, Worker
 
 KINDS: dict[str, Any] = {"local": Local, "ssh": SshTarget}
