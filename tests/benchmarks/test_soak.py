@@ -1,4 +1,4 @@
-"""A minute and a half of the soak that `benchmarks/soak.py` runs ten of, with as few open files as systems usually allow."""
+"""The soak of `benchmarks/soak.py` for a minute, and half a minute of streams, with as few open files as is usual."""
 
 from __future__ import annotations
 
