@@ -267,9 +267,9 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
                 best = float(moves), _hourly(found), found, search
     if best is None:
         return explained(_begun(between.search(between.choices[0])))
-    moves, _, found, search = best
+    fewest, _, found, search = best
     note = "machines that an application gets anew, beside those that run: by the program of one period"
-    goal = Reported("moves", "min", "problem", value=moves, bound=moves, vouched="claimed", note=note)
+    goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
     return replace(found, goal=goal, bound=0.0), search.menus.parts
 
 
