@@ -16,9 +16,9 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.terms import Obstacle, OnEvent, Options, Tools, logged
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
@@ -29,6 +29,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
+    from hetplan.planner.contract import Problem
     from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
 
@@ -264,6 +265,8 @@ def _infer(inputs: Inputs) -> str:
             why=f"this fits several questions: {', '.join(fitting)}",
             remedy="Name one with --question.",
         )
+    if _between(inputs):
+        return "fleet"
     nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
     first = found[nearest][0]
     raise InputError.one(
@@ -272,6 +275,13 @@ def _infer(inputs: Inputs) -> str:
         why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
         remedy=f"{first.remedy} `hetplan questions` lists the others.",
     )
+
+
+def _between(inputs: Inputs) -> bool:
+    """Whether files that no question's own program answers are a fleet of one period."""
+    from hetplan.problems.fleet.asks import between
+
+    return not any(between(inputs))
 
 
 def _formulation(kind: type[Problem], name: str | None) -> str:

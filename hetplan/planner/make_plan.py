@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.bound_tree import BoundTree, written_tree
-from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
@@ -23,6 +22,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
 from hetplan.profiles.workers import Worker
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Problem
 
 __all__ = ["make_plan"]
 

@@ -14,7 +14,7 @@ from hetplan.problems.pool.letters import Counts, Matrix, Pool
 from hetplan.problems.pool.rated import Chosen, Rated, Simulated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
-from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
+from hetplan.profiles.plan_sections import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import at_of

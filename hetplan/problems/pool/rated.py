@@ -6,18 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported
 from hetplan.problems.pool.counts import flows
 from hetplan.problems.pool.form import at_counts, fluid_at, read_shares
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
 
 __all__ = [
     "GAP",

@@ -24,7 +24,7 @@ from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.rated import Simulated, rate_at
 from hetplan.problems.pool.size import simulate
 from hetplan.profiles.plan import Method
-from hetplan.profiles.plan_dispatch import ThresholdDispatch
+from hetplan.profiles.plan_sections import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
 
 SEARCHES = ["kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo"]
