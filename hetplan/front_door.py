@@ -265,6 +265,8 @@ def _infer(inputs: Inputs) -> str:
             why=f"this fits several questions: {', '.join(fitting)}",
             remedy="Name one with --question.",
         )
+    if _between(inputs):
+        return "fleet"
     nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
     first = found[nearest][0]
     raise InputError.one(
@@ -273,6 +275,13 @@ def _infer(inputs: Inputs) -> str:
         why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
         remedy=f"{first.remedy} `hetplan questions` lists the others.",
     )
+
+
+def _between(inputs: Inputs) -> bool:
+    """Whether files that no question's own program answers are a fleet of one period."""
+    from hetplan.problems.fleet.asks import between
+
+    return not any(between(inputs))
 
 
 def _formulation(kind: type[Problem], name: str | None) -> str:

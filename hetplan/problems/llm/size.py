@@ -4,7 +4,9 @@ First each type alone: which chunk and how many sequences let one instance carry
 order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
 linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
 dropped; others are played longer, with several limits of the router and chunks. The first that keeps everything on
-fresh draws, one-sided at 95%, is the plan.
+fresh draws, one-sided at 95%, is the plan. Where that takes too many simulations (limits that only fleets several times
+the bound keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a
+plan, but not every fleet below it was looked at.
 """
 
 from __future__ import annotations
@@ -47,11 +49,15 @@ FEW, HOPELESS, NEAR, MOST_WAYS = 800, 4.0, 2.0, 8
 MORE_DRAWS = (1, 2)
 """The draw by which a way to run a fleet is chosen may be a lucky or an unlucky one: these are looked at, too."""
 MOST_CONFIRMED = 3
+MOST_LARGER = 4
+"""A fleet that is scaled up is tried in so many sizes, from the first that one draw does not rule out."""
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
 MOST_LISTED = 300_000
 MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
+WALKED, WALKED_BRIEFLY = 0.6, 0.1
+"""After this part of the simulations the walk upward in price ends: briefly where any fleet will do."""
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
 
@@ -161,8 +167,10 @@ def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
     return [found[place][1] for place in order]
 
 
-def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | None, Tried]:
-    """The cheapest fleet that keeps every limit, above a bound on the price; and what was done to find it."""
+def sized(
+    wish: Wish, judge: Judge, ask: Ask, bound: float, *, cheapest: bool = True
+) -> tuple[Sized | None, Tried]:  # fmt: skip
+    """The cheapest fleet that keeps every limit, above a bound on the price, or any; and what was done to find it."""
     tried = Tried()
     ask.note(Event("simulate", "each type alone: chunk and sequences"))
     best = [tuned(wish, judge, number) for number in range(len(wish.kinds))]
@@ -178,9 +186,12 @@ def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | Non
         tried.complete &= whole
         tried.listed += len(counts)
         for row, price in _in_turn(wish, cuts, counts, cost, tried):
-            if ask.remaining <= 0 or judge.played > wish.options.simulations:
+            if ask.remaining <= 0:
                 tried.complete = False
                 return None, tried
+            if judge.played > wish.options.simulations * (WALKED if cheapest else WALKED_BRIEFLY):
+                tried.complete = False
+                return _scaled(wish, judge, ask, (low, end), best, tried, cheapest=cheapest), tried
             made = tried_fleet(wish, judge, row, price, best, tried)
             if made is not None:
                 return made, tried
@@ -273,6 +284,103 @@ def _ways(
             if tries(now, one) < tries(now, theta):
                 theta, better = one, True
     return list(found.values())
+
+
+def _scaled(
+    wish: Wish, judge: Judge, ask: Ask, between: tuple[float, float], best: Sequence[Sequence[TokenLaw]],
+    tried: Tried, *, cheapest: bool,
+) -> Sized | None:  # fmt: skip
+    """Each type alone, pairs at equal cost and the nearest fleet so far, as large as they have to be: the cheapest.
+
+    How large is found by halving, on one draw; the cheapest are confirmed, each a little larger where it has to be.
+    Then machines are taken out, or replaced by cheaper ones, one by one, as long as everything is kept.
+    """
+    ask.note(Event("simulate", "mixes of types, scaled up"))
+    best_laws = [mine[0] for mine in best]
+    units = np.eye(len(wish.kinds), dtype=np.int64)
+    each = np.array([max(_price(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
+    alone = [k for k, kind in enumerate(wish.kinds) if wish.supply[kind.hardware].available]
+    mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
+    if tried.nearest is not None:
+        mixes.append(np.array(tried.nearest[1].counts, dtype=np.float64))
+    hoped = list[tuple[int, tuple[int, ...], list[tuple[int, ...]]]]()
+    for mix in mixes:
+        ladder = _ladder(wish, mix / float(mix @ each), *between)
+        if (first := _first_kept(wish, judge, ladder, best_laws)) is not None:
+            hoped.append((_price(wish, ladder[first]), ladder[first], ladder[first : first + MOST_LARGER]))
+    for _, _, larger in sorted(hoped)[:MOST_CONFIRMED]:
+        for counts in larger:
+            if ask.remaining > 0 and (made := tried_fleet(wish, judge, counts, _price(wish, counts), best, tried)):
+                return _smaller(wish, judge, ask, made, best, tried) if cheapest else made
+    return None
+
+
+def _ladder(wish: Wish, mix: NDArray[np.float64], low: float, high: float) -> list[tuple[int, ...]]:
+    """A mix that costs 1 in larger and larger amounts from one price to another, as far as machines can be had."""
+    found = dict[tuple[int, ...], None]()
+    while low <= high:
+        counts = tuple(int(n) for n in np.ceil(mix * low - 1e-6))
+        spent = _spent(wish, counts)
+        if any(count > min(one.available, wish.options.largest) for one, count in spent):
+            break
+        if all(count >= one.least for one, count in spent):
+            found[counts] = None
+        low *= STEP
+    return list(found)
+
+
+def _first_kept(wish: Wish, judge: Judge, ladder: list[tuple[int, ...]], laws: Sequence[TokenLaw]) -> int | None:
+    """The first of fleets, each larger than the one before, that keeps all limits on one draw; None where none does."""
+
+    def keeps(place: int) -> bool:
+        fleets = (fleet_of(wish, ladder[place], laws, theta) for theta in THETAS)
+        return any(judge.excess(judge.once(one, seed=0, count=wish.options.requests)) <= 1.0 for one in fleets)
+
+    if not ladder or not keeps(len(ladder) - 1):
+        return None
+    low, high = -1, len(ladder) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def _smaller(
+    wish: Wish, judge: Judge, ask: Ask, made: Sized, best: Sequence[Sequence[TokenLaw]], tried: Tried
+) -> Sized:  # fmt: skip
+    """The fleet with fewer or cheaper machines, by the step that saves most, as long as everything is kept."""
+    kinds = range(len(wish.kinds))
+    while True:
+        steps = list[tuple[int, tuple[int, ...]]]()
+        for out in (kind for kind in kinds if made.counts[kind]):
+            for new in (None, *(kind for kind in kinds if kind != out)):
+                counts = tuple(n - (k == out) + (k == new) for k, n in enumerate(made.counts))
+                spent, price = _spent(wish, counts), _price(wish, counts)
+                possible = all(one.least <= n <= min(one.available, wish.options.largest) for one, n in spent)
+                if any(counts) and possible and price < made.cost_nanos:
+                    steps.append((price, counts))
+        for price, counts in sorted(steps):
+            if ask.remaining <= 0 or judge.played > wish.options.simulations:
+                return made
+            if (one := tried_fleet(wish, judge, counts, price, best, tried)) is not None:
+                made = one
+                break
+        else:
+            return made
+
+
+def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[Any, int]]:
+    """What there is of each hardware, and how many machines of it a fleet takes."""
+    of = [kind.hardware for kind in wish.kinds]
+    return [
+        (one, sum(n for name, n in zip(of, counts, strict=True) if name == hardware))
+        for hardware, one in wish.supply.items()
+    ]
+
+
+def _price(wish: Wish, counts: Sequence[int]) -> int:
+    """What a fleet costs."""
+    return sum(one.cost(count) for one, count in _spent(wish, counts))
 
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
