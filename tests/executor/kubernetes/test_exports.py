@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +189,31 @@ def test_a_server_that_makes_text_has_its_gpus_its_numbers_and_is_ready_once_it_
     assert said["model"]["ready"] == "/health"
     assert said["model"]["command"][2:] == ["org/m", "--port", "{port}", "--max-num-batched-tokens", "512"]
     assert of_kind(found, "HorizontalPodAutoscaler")["prod-w"]["minReplicas"] == 3
+
+
+FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))
+OF_CRON = {"batch/v1": ("CronJob",)}
+"""Kinds that a server of 1.20 has not in a version that it has."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (FOLDER / "kubeconfig").exists(), reason="no API server: HETPLAN_KUBERNETES names its folder")
+@pytest.mark.parametrize("scaling", ["none", "hpa", "keda"])
+def test_a_real_server_takes_them(scaling: Scaling, tmp_path: Path) -> None:
+    """All of the kinds that it has: KEDA is no part of Kubernetes, and 1.20 lacks some that 1.25 has."""
+
+    def ask(*words: str) -> str:
+        command = [str(FOLDER / "bin" / "kubectl"), "--kubeconfig", str(FOLDER / "kubeconfig"), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    known = set(ask("api-versions").split())
+    lacks = {} if "policy/v1" in known else OF_CRON
+    found = [
+        {**one, "metadata": {**one["metadata"], "namespace": "default"}}
+        for one in objects(a_day(), scaling)
+        if one["apiVersion"] in known and one["kind"] not in lacks.get(one["apiVersion"], ())
+    ]
+    assert {"Deployment", "ConfigMap", "Service"} <= {one["kind"] for one in found}
+    (tmp_path / "objects.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}))
+    said = ask("apply", "--server-side", "--dry-run=server", f"--filename={tmp_path / 'objects.json'}")
+    assert said.count("serverside-applied") == len(found), said
