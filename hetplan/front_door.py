@@ -1,4 +1,4 @@
-"""`solve`, `verify`, `simulate`: files become problems, problems become plans, plans are checked before they are seen.
+"""`solve`: files become problems, problems become plans, plans are checked before they are seen.
 
 Thread-safe and silent: no global state, nothing printed, every choice an argument.
 """
@@ -30,10 +30,9 @@ from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
-    from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "simulate", "solve", "verify"]
+__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "solve", "verified"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -102,36 +101,6 @@ def solve(
         tools=tools,
         on_event=on_event,
     )
-
-
-def verify(
-    plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-) -> Report:
-    """Recompute everything a plan promises from the inputs, with code that never saw how it was made."""
-    checked = read_plan(plan, trust_digest=True)
-    return _verify(checked, load_inputs(profile, slo, state=state, measured=measured))
-
-
-def simulate(
-    plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    **how: Any,
-) -> SimulationReport:
-    """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
-    from hetplan.simulator.simulate import simulator_of
-
-    tried = read_plan(plan, trust_digest=True)
-    how["on_event"] = logged(how.get("on_event"))
-    return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
 def choose(
@@ -224,12 +193,13 @@ def plan_for(
 def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: bool) -> Outcome:
     """The outcome after its plan was verified."""
     assert outcome.plan is not None
-    report = _verify(outcome.plan, inputs, proofs=proofs)
+    report = verified(outcome.plan, inputs, proofs=proofs)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
-def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+    """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 

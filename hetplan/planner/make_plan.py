@@ -84,7 +84,7 @@ def _planned(
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None and not sized:
         text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
-    plan = _assemble(result, inputs, *named, status, claims, solves, notices)
+    plan = _assemble(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
         interrupted=interrupted,
@@ -103,13 +103,13 @@ def _planned(
 def _assemble(
     draft: Draft,
     inputs: Inputs,
-    question: str,
-    method: Method,
+    named: tuple[str, Method],
     status: PlanStatus,
     claims: tuple[Claim, ...],
     solves: tuple[Solve, ...],
     notices: tuple[Notice, ...],
 ) -> Plan:
+    question, method = named
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
     if any(load.outcomes for worker in draft.workers for load in worker.loads):
         requires.add(OUTCOMES)

@@ -431,6 +431,9 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
     """What is claimed besides the cost: the most rate of an application, or the most quality."""
     slo = fleet.inputs.slo
     most = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
+    limit, state = slo.limits.moves, fleet.inputs.state
+    if limit is not None and state is not None and len(fleet.plan.periods) == 1 and _moves(fleet) > limit:
+        yield Violation("moves", "periods.p0", f"{_moves(fleet)} machines start, and {limit} may")
     for number, claim in enumerate(fleet.plan.claims):
         at = f"claims[{number}]"
         if claim.about == "rate_qps":
@@ -441,10 +444,24 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
             quality = _quality(fleet)
             if not _same(claim.value, quality):
                 yield Violation("claim", at, f"a quality of {claim.value:.9g}, and it is {quality:.9g}")
+        elif claim.about == "moves":
+            moves = _moves(fleet)
+            if claim.value != moves:
+                yield Violation("claim", at, f"{claim.value:g} moves, and there are {moves}")
         elif claim.about != "cost_per_hour":
             yield Violation("claim", at, f"nothing is known of {claim.about}")
         if claim.sense == "max" and claim.bound is not None and claim.bound < claim.value * (1 - SLIP):
             yield Violation("claim", at, "the bound is below the value")
+
+
+def _moves(fleet: Fleet) -> int:
+    """Machines that each application gets of each offer beyond those that the state has for it."""
+    runs: Counter[tuple[str, str]] = Counter()
+    for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
+        for app in {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps):
+            runs[app, worker.offer or ""] += worker.count
+    used = fleet.used(fleet.plan.periods[0].parts or ())
+    return sum(max(n - runs[app, offer], 0) for app, offers in used.items() for offer, n in offers.items())
 
 
 def _quality(fleet: Fleet) -> float:

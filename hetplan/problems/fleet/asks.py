@@ -17,7 +17,7 @@ __all__ = ["PARTS", "between", "of_one_variant", "question_of"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
-BETWEEN = {"rate", "quality", "cost"}
+BETWEEN = {"rate", "quality", "cost", "moves"}
 """What a fleet of one period can be planned for."""
 
 
@@ -28,7 +28,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
     terms = {term.max or term.min or "front" for term in inputs.slo.objective}
     if not inputs.slo.apps or not terms <= BETWEEN:
-        yield Obstacle("a fleet is planned for cost, rate or quality", "$.objective", 'Write [{"min": "cost"}].')
+        yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write [{"min": "cost"}].')
     for name, app in inputs.slo.apps.items():
         rate = app.demand.rate_qps
         if rate != "max" and not isinstance(rate, int | float):

@@ -7,7 +7,8 @@ some quality. A choice of one level for each application is an ordinary fleet (`
   the least quality of their answers, by their rates (of a pipeline: the mean quality of its answers);
 - the most rate is found by halving: what can be had at a rate can be had at a lower one. Where the rate of machines is
   that of a linear program, each fleet that is found says itself how much it carries, and the search goes on from there;
-- the least cost is that of the cheapest choice, of those whose bound is below it.
+- the least cost is that of the cheapest choice, of those whose bound is below it;
+- the fewest moves from what runs are those of the program of one period, which counts them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Menus, surviving
-from hetplan.problems.fleet.once import cheapest_once
+from hetplan.problems.fleet.once import cheapest_once, moves_of
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.ways import Found, settled_by
 from hetplan.problems.fleet.why import explained
@@ -148,7 +149,8 @@ def is_between(wish: Wish) -> bool:
     if wish.periods > 1:
         return False
     pools = [wish.inputs.slo.apps[app.name] for app in wish.apps if app.question == "pool"]
-    return wish.goal != "cost" or any(len(variants_of(wish.inputs.profile, app.runs)) > 1 for app in pools)
+    limited = bool(wish.running) and wish.inputs.slo.limits.moves is not None
+    return wish.goal != "cost" or limited or any(len(variants_of(wish.inputs.profile, app.runs)) > 1 for app in pools)
 
 
 def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str, Part]] | Infeasible:
@@ -156,6 +158,8 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
     between = Between(wish, part_of, ask)
     if wish.goal == "rate":
         return _most_rate(between)
+    if wish.goal == "moves":
+        return _fewest_moves(between)
     return _best_quality(between) if wish.goal == "quality" else _least_cost(between)
 
 
@@ -249,6 +253,24 @@ def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasib
     if best is None:
         return explained(_begun(between.search(order[0])))
     return replace(best[1], bound=min(least, best[0]), rounds=len(order)), best[2].menus.parts
+
+
+def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+    """The fewest machines anew, of all choices; of those the cheapest."""
+    best: tuple[float, float, Found, Search] | None = None
+    for choice in between.choices:
+        search = between.search(choice)
+        found, _ = _found(search)
+        if found is not None:
+            moves = moves_of(search.wish, found.fleet.choices)
+            if best is None or (moves, _hourly(found)) < best[:2]:
+                best = float(moves), _hourly(found), found, search
+    if best is None:
+        return explained(_begun(between.search(between.choices[0])))
+    fewest, _, found, search = best
+    note = "machines that an application gets anew, beside those that run: by the program of one period"
+    goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
+    return replace(found, goal=goal, bound=0.0), search.menus.parts
 
 
 def _hourly(found: Found) -> float:

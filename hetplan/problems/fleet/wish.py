@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults
 from hetplan.problems.fields import refuse_only
@@ -40,10 +41,11 @@ REFUSED = {
 }
 """Fields of the SLO that a fleet does not keep, beside what the questions of its parts refuse."""
 
-Goal = Literal["cost", "rate", "quality"]
+Goal = Literal["cost", "rate", "quality", "moves", "cost, then moves"]
 GOALS: Mapping[tuple[str, ...], Goal] = {
     ("cost",): "cost", ("rate",): "rate", ("rate", "cost"): "rate", ("quality",): "quality",
-    ("quality", "cost"): "quality",
+    ("quality", "cost"): "quality", ("moves",): "moves", ("moves", "cost"): "moves",
+    ("cost", "moves"): "cost, then moves",
 }  # fmt: skip
 HUGE = 10**6
 MONTH_HOURS = 730.0
@@ -111,6 +113,8 @@ class Wish:
     """What is best; more than the cost can be said of one period alone (`between`)."""
     most: str | None = None
     """The application of which the most rate is wanted."""
+    running: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Machines that run already, by application and offer; of one period alone."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -154,6 +158,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     refuse_only(inputs.slo, REFUSED, faults)
     slo = inputs.slo
     goal, most = _goal(inputs, faults)
+    running = _running(inputs, goal, faults)
     apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
     offers = tuple(_offers(inputs, faults))
     zones = sorted({offer.zone for offer in offers if offer.zone is not None})
@@ -171,7 +176,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
     situations = tuple(_situations(inputs, offers, zones))
-    return Wish(inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most)
+    return Wish(
+        inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
+    )
 
 
 def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
@@ -201,6 +208,28 @@ def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
     if goal == "quality":
         higher_is_better(inputs, faults)
     return goal, next(iter(wanted), None)
+
+
+def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[tuple[str, str], int]:
+    """What the state says of machines: whose they are, and of which offer; read where one period is planned."""
+    found: dict[tuple[str, str], int] = {}
+    if inputs.state is None:
+        if "moves" in goal:
+            why = "the fewest moves are wanted, and nothing says what runs"
+            faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
+        return found
+    if inputs.slo.horizon.periods > 1:
+        return found
+    for number, worker in enumerate(inputs.state.workers):
+        apps = {load.app for load in worker.loads if load.app is not None} or set(inputs.slo.apps)
+        if worker.offer not in inputs.profile.offers or len(apps) != 1:
+            why = "a fleet knows machines by their offer and the one application that they serve"
+            remedy = 'Write "offer" of the worker and "app" of its loads.'
+            faults.found.append(Fault(inputs.files.get("state", "state.json"), f"$.workers[{number}]", "", why, remedy))
+            continue
+        key = (next(iter(apps)), worker.offer or "")
+        found[key] = found.get(key, 0) + worker.count
+    return found
 
 
 def _bounded(inputs: Inputs, name: str, faults: Faults) -> None:

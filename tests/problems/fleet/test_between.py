@@ -144,6 +144,58 @@ def test_of_several_variants_the_cheapest_that_is_good_enough_runs() -> None:
     assert "quality" in {found.code for found in hp.verify(plan, TWO, slo).violations}
 
 
+OFFERS = ("big-a", "big-b", "small-a", "small-b")
+
+
+def running(*counts: int) -> Json:
+    load = {"app": "app0", "variant": "m"}
+    workers = [
+        {"id": name, "hardware": name[:-2], "offer": name, "count": n, "loads": [{"id": f"{name}.1", **load}]}
+        for name, n in zip(OFFERS, counts, strict=True)
+        if n
+    ]
+    return {"format": "hetplan/state/1.1", "workers": workers}
+
+
+@pytest.mark.parametrize("runs", [(1, 0, 2, 0), (0, 2, 0, 1), (0, 0, 5, 0)])
+def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, ...]) -> None:
+    slo, counts = wish(one(150.0)), list(itertools.product(range(5), range(4), range(7), range(4)))
+    fits = [n for n in counts if _carried(n[0] + n[1], n[2] + n[3], 0.5) >= 150.0 - 1e-9]
+
+    def moves(n: tuple[int, ...]) -> int:
+        return sum(max(new - old, 0) for new, old in zip(n, runs, strict=True))
+
+    def bill(n: tuple[int, ...]) -> float:
+        return round(money(n[0] + n[1], n[2] + n[3]), 6)
+
+    def best(*aims: str, **limits: int) -> tuple[float, float]:
+        outcome = hp.solve(PROFILE, {**slo, "limits": limits, "objective": [{"min": aim} for aim in aims]},
+                           state=running(*runs), options={"size": "planned", "gap": 0.0})  # fmt: skip
+        assert outcome.violations == ()
+        found = machines_of(outcome.require(), "p0")
+        machines = tuple(found.get(name, 0) for name in OFFERS)
+        return moves(machines), bill(machines)
+
+    assert best("moves", "cost") == min((moves(n), bill(n)) for n in fits)
+    least = min(bill(n) for n in fits)
+    assert best("cost", "moves") == (min(moves(n) for n in fits if bill(n) == least), least)
+    assert best("cost", "moves", moves=2)[1] == min(bill(n) for n in fits if moves(n) <= 2)
+
+
+def test_of_moves_nothing_is_said_without_a_state_and_not_by_the_plan_alone() -> None:
+    slo = {**wish(one(150.0)), "objective": [{"min": "moves"}]}
+    with pytest.raises(hp.InputError, match="--state"):
+        hp.solve(PROFILE, slo)
+    unknown = running(1, 0, 0, 0)
+    del unknown["workers"][0]["offer"]
+    with pytest.raises(hp.InputError, match="by their offer"):
+        hp.solve(PROFILE, slo, state=unknown)
+    plan = hp.solve(PROFILE, slo, state=running(0, 0, 5, 0)).require()
+    lie = plan.claims[0].model_copy(update={"value": 0.0, "bound": 0.0})
+    spoilt = with_digest(plan.model_copy(update={"claims": (lie,)}))
+    assert "claim" in {found.code for found in hp.verify(spoilt, PROFILE, slo, state=running(0, 0, 5, 0)).violations}
+
+
 REFUSALS = {
     "two of the most": (("max", "max"), None, "5", "most is wanted of app0 already"),
     "rates are given": ((5.0, 6.0), "rate", "5", "rates are given"),
