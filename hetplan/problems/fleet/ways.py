@@ -32,6 +32,8 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
 """Pools keep their shares late in their programs, and policies their tables; text has no formula."""
 MOST_RETRIES = 12
+PASSES = 4
+"""So often every application in every period is asked where prices came from groups of periods, about."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,15 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
     return list(dict.fromkeys(run.hardware for name in names for run in profile.variants[name].runs))
 
 
-def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasible:
-    """The cheapest fleet that is found, each part settled by its own question."""
+def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True) -> Found | Infeasible:
+    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is."""
     from hetplan.problems.fleet.why import explained
 
     search = Search.of(wish, parts, ask)
     each = search.over(search.same)
+    if reckoned:
+        passes = PASSES if len(each.groups) < each.wish.periods else 0
+        each.expected = wish.options.programs + passes * len(each.pairs)
     like = each.over(each.groups)
     if not like.begin():
         search.begin()
