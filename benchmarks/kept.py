@@ -23,7 +23,7 @@ from typing import Any
 
 import hetplan as hp
 from hetplan.profiles.plan import Plan
-from hetplan.serving.targets import late_share
+from hetplan.serving.strictest import late_share
 
 __all__ = ["QUESTIONS", "Instance", "Judged", "Question", "is_kept", "judge"]
 

@@ -48,9 +48,9 @@ _WHERE = {
     "load_state": "hetplan.profiles.load_one",
     "read_plan": "hetplan.profiles.read_plan",
     "robust": "hetplan.studies.robust",
-    "simulate": "hetplan.front_door",
+    "simulate": "hetplan.judging",
     "solve": "hetplan.front_door",
-    "verify": "hetplan.front_door",
+    "verify": "hetplan.judging",
     "whatif": "hetplan.studies.whatif",
     "write_plan": "hetplan.profiles.plan_file",
 }
@@ -104,7 +104,8 @@ if TYPE_CHECKING:
         PlanRejected,
         SolverFailed,
     )
-    from hetplan.front_door import simulate, solve, verify
+    from hetplan.front_door import solve
+    from hetplan.judging import simulate, verify
     from hetplan.planner.answer import Answer, Limits
     from hetplan.planner.contract import Event, Tools
     from hetplan.planner.draft import Repair

@@ -1,4 +1,4 @@
-"""`solve`, `verify`, `simulate`: files become problems, problems become plans, plans are checked before they are seen.
+"""`solve`: files become problems, problems become plans, plans are checked before they are seen.
 
 Thread-safe and silent: no global state, nothing printed, every choice an argument.
 """
@@ -16,9 +16,9 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Obstacle, OnEvent, Options, Problem, Tools, logged
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.terms import Obstacle, OnEvent, Options, Tools, logged
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
@@ -29,10 +29,10 @@ from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
-    from hetplan.simulator.report import SimulationReport
+    from hetplan.planner.contract import Problem
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "simulate", "solve", "verify"]
+__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "solve", "verified"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -101,36 +101,6 @@ def solve(
         tools=tools,
         on_event=on_event,
     )
-
-
-def verify(
-    plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-) -> Report:
-    """Recompute everything a plan promises from the inputs, with code that never saw how it was made."""
-    checked = read_plan(plan, trust_digest=True)
-    return _verify(checked, load_inputs(profile, slo, state=state, measured=measured))
-
-
-def simulate(
-    plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    **how: Any,
-) -> SimulationReport:
-    """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
-    from hetplan.simulator.simulate import simulator_of
-
-    tried = read_plan(plan, trust_digest=True)
-    how["on_event"] = logged(how.get("on_event"))
-    return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
 
 
 def choose(
@@ -223,12 +193,13 @@ def plan_for(
 def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: bool) -> Outcome:
     """The outcome after its plan was verified."""
     assert outcome.plan is not None
-    report = _verify(outcome.plan, inputs, proofs=proofs)
+    report = verified(outcome.plan, inputs, proofs=proofs)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
-def _verify(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+    """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
@@ -264,6 +235,8 @@ def _infer(inputs: Inputs) -> str:
             why=f"this fits several questions: {', '.join(fitting)}",
             remedy="Name one with --question.",
         )
+    if _between(inputs):
+        return "fleet"
     nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
     first = found[nearest][0]
     raise InputError.one(
@@ -272,6 +245,13 @@ def _infer(inputs: Inputs) -> str:
         why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
         remedy=f"{first.remedy} `hetplan questions` lists the others.",
     )
+
+
+def _between(inputs: Inputs) -> bool:
+    """Whether files that no question's own program answers are a fleet of one period."""
+    from hetplan.problems.fleet.asks import between
+
+    return not any(between(inputs))
 
 
 def _formulation(kind: type[Problem], name: str | None) -> str:

@@ -16,7 +16,8 @@ from hetplan.plugins import plugins, sound_plugins
 
 if TYPE_CHECKING:
     from hetplan.executor.target import Target
-    from hetplan.planner.contract import Obstacle, Problem, Solver, Tools
+    from hetplan.planner.contract import Problem, Solver
+    from hetplan.planner.terms import Obstacle, Tools
     from hetplan.profiles.inputs import Inputs
 
 __all__ = [
@@ -192,7 +193,7 @@ def problem(name: str) -> type[Problem]:
 
 def obstacles(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps the files from asking a question; nothing where they may, or where there is no such question."""
-    from hetplan.planner.contract import Obstacle
+    from hetplan.planner.terms import Obstacle
     from hetplan.problems.ladder import LADDER
 
     if question in LADDER:
@@ -258,7 +259,7 @@ def check_of(question: str) -> Callable[..., Any] | None:
 
 def tools_of(question: str, given: Tools | None = None) -> Tools:
     """What a question is handed: hetplan's own tools, each loaded when first called; what is given comes first."""
-    from hetplan.planner.contract import Tools
+    from hetplan.planner.terms import Tools
 
     own = {name: _on_first_call(where) for name, where in TOOLS.get(question, {}).items()}
     given = given or Tools()

@@ -6,6 +6,7 @@ no two processes compile the same.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -55,3 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda name: subprocess.run([sys.executable, "-c", COMPILE, name], check=False), KERNELS))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()

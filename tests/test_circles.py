@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "hetplan"
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node: imports are statements, so nothing else is looked at."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, part, ()):
+            yield inner
+            yield from statements(inner)
 
 
 def imported(package: Path) -> dict[str, set[str]]:
@@ -17,7 +26,7 @@ def imported(package: Path) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, file in files.items():
         found = set()
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in statements(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"

@@ -12,6 +12,7 @@ import doctest
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from hetplan import registry
 
@@ -28,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "variants"}
 """Pages whose commands take seconds each: they run with the slow tests."""
+STARTED = {*LONG_PAGES, "README"}
+"""Pages whose commands are started as a user starts them; those of the others run in the process of the tests."""
 FENCE = re.compile(
     r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -71,12 +75,22 @@ def shell(command: str, folder: Path) -> str:
     return ran.stdout
 
 
-def run_console(block: Block, folder: Path) -> None:
+def in_process(command: str) -> str:
+    """What a command of hetplan prints, without starting a process for it."""
+    from hetplan.cli.app import build_app
+
+    ran = CliRunner().invoke(build_app(), shlex.split(command)[1:], env={"COLUMNS": "120"})
+    assert ran.exit_code == 0, f"$ {command}\nexit {ran.exit_code}\n{ran.output}{ran.exception!r}"
+    return ran.stdout
+
+
+def run_console(block: Block, folder: Path, *, started: bool) -> None:
     parts = re.split(r"^\$ ", block.text, flags=re.M)
     assert not parts[0].strip(), f"line {block.line}: a console block starts with a command"
     for part in parts[1:]:
         command, _, expected = part.partition("\n")
-        printed = shell(command, folder)
+        plain = command.startswith("hetplan ") and not set("|&;<>$`*~\\\n") & set(command)
+        printed = in_process(command) if plain and not started else shell(command, folder)
         if expected.strip():
             assert printed.strip("\n") == expected.strip("\n"), f"line {block.line}: the output of {command}"
 
@@ -84,10 +98,10 @@ def run_console(block: Block, folder: Path) -> None:
 def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
     test = doctest.DocTestParser().get_doctest(block.text, names, page.name, str(page), block.line)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    told: list[str] = []
-    runner.run(test, out=told.append, clear_globs=False)
+    said: list[str] = []
+    runner.run(test, out=said.append, clear_globs=False)
     names.update(test.globs)
-    assert runner.summarize(verbose=False).failed == 0, "".join(told)
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
 
 
 def shown() -> list[Any]:
@@ -110,7 +124,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
         if block.mark == "file":
             (tmp_path / block.file).write_text(block.text)
         elif block.mark == "run" and block.language == "console":
-            run_console(block, tmp_path)
+            run_console(block, tmp_path, started=page.stem in STARTED)
         elif block.mark == "run" and block.language == "python":
             run_python(block, page, names)
         else:
@@ -173,6 +187,31 @@ def test_the_documented_commands_are_those_of_the_code() -> None:
     assert "solve" in names
     for name in names:
         assert f"`{name}" in text, f"docs/cli.md says nothing of `hetplan {name}`"
+
+
+def test_commands_that_pages_show_without_running_them_exist_with_their_options() -> None:
+    """A command for which a page has no files, or no cluster, is at least spelled as the command line takes it."""
+    from typer.main import get_command
+
+    from hetplan.cli.app import build_app
+
+    seen, wrong = 0, []
+    for page in PAGES:
+        for block in blocks(page):
+            if block.mark or block.language not in ("bash", "console", "sh", ""):
+                continue
+            for line in re.findall(r"^(?:\$ )?hetplan ([^|>&\n]*)", block.text, re.M):
+                words = shlex.split(line, comments=True)
+                command: Any = get_command(build_app())
+                while words and (inner := getattr(command, "get_command", lambda *_: None)(None, words[0])):
+                    command, words = inner, words[1:]
+                options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+                used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                seen += 1
+                if hasattr(command, "get_command") or not used <= options:
+                    wrong.append(f"{page.name}:{block.line}: hetplan {line}")
+    assert seen > 20
+    assert not wrong
 
 
 def test_every_option_of_solve_is_documented() -> None:

@@ -74,9 +74,9 @@ def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:
 
 
 def test_events_tell_what_is_going_on(slo: dict) -> None:
-    told: list[hp.Event] = []
-    hp.solve(PROFILE, slo, on_event=told.append, options=PLANNED)
-    assert any(event.what == "solve" for event in told)
+    heard: list[hp.Event] = []
+    hp.solve(PROFILE, slo, on_event=heard.append, options=PLANNED)
+    assert any(event.what == "solve" for event in heard)
 
 
 def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:

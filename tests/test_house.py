@@ -8,6 +8,8 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,12 @@ import hetplan
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hetplan"
 FILES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = sorted({file.parent for file in FILES})
 HEAVY = ("numpy", "scipy", "pandas", "torch", "ortools", "pyomo", "matplotlib", "numba", "highspy")
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "core", "manager", "helpers", "helper", "misc"}
 MOST_LINES = 700
 MOST_FUNCTION_LINES = 60
-MOST_ENTERED, MOST_ENTERED_LINES = 90, 14_400
+MOST_ENTERED, MOST_ENTERED_LINES = 90, 14_200
 """How many files the solve of README's example runs code of, and how many lines these files have."""
 
 
@@ -32,6 +35,19 @@ def module_name(file: Path) -> str:
 
 def ids(file: Path) -> str:
     return str(file.relative_to(ROOT))
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node; what is inside of expressions is left out, which takes most of the time."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, part, ()):
+            yield inner
+            yield from statements(inner)
 
 
 def loaded_by(code: str) -> set[str]:
@@ -101,20 +117,21 @@ def test_a_solve_runs_through_few_files(tmp_path: Path) -> None:
     assert sum(len(file.read_text().splitlines()) for file in entered) <= MOST_ENTERED_LINES
 
 
-@pytest.mark.parametrize("file", FILES, ids=ids)
-def test_every_public_module_says_what_it_offers(file: Path) -> None:
-    module = importlib.import_module(module_name(file))
-    assert module.__doc__, "a module says what it is"
-    defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(file.read_text()).body)
-    if not defines and not hasattr(module, "__all__"):
-        return
-    assert hasattr(module, "__all__"), f"{file} defines things but has no __all__"
-    missing = [name for name in module.__all__ if not hasattr(module, name)]
-    assert not missing, f"__all__ names what is not there: {missing}"
-    assert len(set(module.__all__)) == len(module.__all__)
+@pytest.mark.parametrize("room", ROOMS, ids=ids)
+def test_every_public_module_says_what_it_offers(room: Path) -> None:
+    for file in sorted(room.glob("*.py")):
+        module = importlib.import_module(module_name(file))
+        assert module.__doc__, f"{file}: a module says what it is"
+        defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree(file).body)
+        if not defines and not hasattr(module, "__all__"):
+            continue
+        assert hasattr(module, "__all__"), f"{file} defines things but has no __all__"
+        missing = [name for name in module.__all__ if not hasattr(module, name)]
+        assert not missing, f"{file}: __all__ names what is not there: {missing}"
+        assert len(set(module.__all__)) == len(module.__all__), file
 
 
-@pytest.mark.parametrize("file", FILES, ids=ids)
+@pytest.mark.parametrize("file", [file for file in FILES if ">>> " in file.read_text()], ids=ids)
 def test_examples_in_docstrings_hold(file: Path) -> None:
     module = importlib.import_module(module_name(file))
     result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
@@ -130,7 +147,7 @@ def test_no_function_is_long() -> None:
     """The length of a function is that of its code: a formulation's docstring may be as long as its mathematics."""
     long = {}
     for file in FILES:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in statements(tree(file)):
             if (
                 isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
                 and (lines := code_lines(node)) > MOST_FUNCTION_LINES
@@ -142,14 +159,14 @@ def test_no_function_is_long() -> None:
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     first, last = function.lineno, function.end_lineno or function.lineno
     opening = function.body[0]
-    told = 0
+    documented = 0
     if (
         isinstance(opening, ast.Expr)
         and isinstance(opening.value, ast.Constant)
         and isinstance(opening.value.value, str)
     ):
-        told = (opening.end_lineno or opening.lineno) - opening.lineno + 1
-    return last - first + 1 - told
+        documented = (opening.end_lineno or opening.lineno) - opening.lineno + 1
+    return last - first + 1 - documented
 
 
 def test_files_are_named_after_what_they_hold() -> None:
@@ -163,8 +180,10 @@ def test_only_the_command_line_prints() -> None:
     """The conformance kit may touch the streams: it listens whether an engine prints."""
     printing = []
     for file in FILES:
-        room = file.relative_to(PACKAGE).parts[0]
-        for node in ast.walk(ast.parse(file.read_text())):
+        room, text = file.relative_to(PACKAGE).parts[0], file.read_text()
+        if "print" not in text and "sys.std" not in text:
+            continue
+        for node in ast.walk(tree(file)):
             prints = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             streams = isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"}
             if (prints and room != "cli") or (streams and room not in ("cli", "testing")):

@@ -47,7 +47,7 @@ class World:
     count: float = 0.0
     asked: list[tuple[float, Mapping[str, float] | None, Plan | None]] = field(default_factory=list)
     applied: list[tuple[float, int]] = field(default_factory=list)
-    told: list[Happened] = field(default_factory=list)
+    faults: list[Happened] = field(default_factory=list)
     broken_apply: Callable[[float], bool] = lambda _now: False
     unreadable: Callable[[float], bool] = lambda _now: False
     last: Plan | None = None
@@ -96,14 +96,14 @@ class World:
     def watching(self, **how: Any) -> Watching:
         replanning = how.pop("replanning", None) or Replanning(period_s=300, hold_s=60, headroom=0.0, change=0.1)
         make = how.pop("make", self.make)
-        return Watching(make, self, replanning, clock=self, on_event=self.told.append, every_s=10, **how)
+        return Watching(make, self, replanning, clock=self, on_event=self.faults.append, every_s=10, **how)
 
     def run(self, **how: Any) -> Ended:
         once = how.pop("once", False)
         return self.watching(**how).run(threading.Event(), once=once)
 
     def events(self, what: str) -> list[Happened]:
-        return [event for event in self.told if event.what == what]
+        return [event for event in self.faults if event.what == what]
 
 
 def test_it_plans_first_for_the_demand_stated_then_follows_what_is_measured() -> None:
@@ -274,11 +274,16 @@ def test_what_has_drifted_is_a_reason_to_plan_anew_and_a_failure_waits() -> None
     world.broken_apply = lambda now: 200.0 <= now < 206.0
     service = Drifting(world, 200.0)
     watching = Watching(
-        world.make, world, Replanning(period_s=80, change=0.2), clock=world, on_event=world.told.append, service=service
+        world.make,
+        world,
+        Replanning(period_s=80, change=0.2),
+        clock=world,
+        on_event=world.faults.append,
+        service=service,
     )
     watching.run(world_cancel := threading.Event())
     assert world_cancel.is_set()
-    reasons = [(event.at_s, event.data["why"]) for event in world.told if event.what == "plan"]
+    reasons = [(event.at_s, event.data["why"]) for event in world.faults if event.what == "plan"]
     assert [why for now, why in reasons if 195 <= now <= 215] == ["accuracy has drifted"] * 3
     assert next(now for now, why in reasons if why == "accuracy has drifted") == 200.0
     assert sum(why == "accuracy has drifted" for _, why in reasons) <= 3

@@ -161,10 +161,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     def put(**questions: Any) -> None:
         for name, fits in questions.items():
             (tmp_path / f"asks_{name}.py").write_text(FIT_ALL.format(name=name, fits=fits))
-            told = tmp_path / f"asks_{name}-1.dist-info"
-            told.mkdir()
-            (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: asks-{name}\nVersion: 1\n")
-            (told / "entry_points.txt").write_text(f"[hetplan.problems]\n{name} = asks_{name}:Asks{name}\n")
+            said = tmp_path / f"asks_{name}-1.dist-info"
+            said.mkdir()
+            (said / "METADATA").write_text(f"Metadata-Version: 2.1\nName: asks-{name}\nVersion: 1\n")
+            (said / "entry_points.txt").write_text(f"[hetplan.problems]\n{name} = asks_{name}:Asks{name}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
         plugins.plugins.cache_clear()
 

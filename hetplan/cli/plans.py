@@ -80,7 +80,7 @@ def verify(
     else exit 4. PLAN may be - for stdin.
     """
     with Output("verify", as_json=as_json) as out:
-        from hetplan.front_door import verify as check_plan
+        from hetplan.judging import verify as check_plan
 
         given = plan_from(plan, warn=out.warn)
         report = check_plan(given, profiles, slo, state=state, measured=measured)

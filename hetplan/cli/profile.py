@@ -145,7 +145,8 @@ def _show_ways(out: Output, measured: Sequence[Cell]) -> None:
     if ways:
         out.people.line(
             f"measured through a router; what a query spends before it and after it is in no table: "
-            f'"network_ms_per_hop": {median(ways):.2g} in the SLO file (clients on this machine)'
+            f'"network_ms_per_hop": {median(ways):.2g} in the SLO file (of a pipeline "network_ms_once"; clients on '
+            "this machine)"
         )
 
 

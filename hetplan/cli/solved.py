@@ -10,7 +10,7 @@ from hetplan.cli.long_work import interruptible, progress
 from hetplan.cli.output import Output
 from hetplan.cli.simulation_page import show_simulation
 from hetplan.errors import InputError
-from hetplan.front_door import simulate
+from hetplan.judging import simulate
 from hetplan.planner.repairs import edited_slo
 from hetplan.profiles.plan_file import write_atomically
 

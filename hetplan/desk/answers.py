@@ -16,7 +16,8 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import claim_words
 from hetplan.drawing.svg import short
 from hetplan.errors import Fault, InputError
-from hetplan.front_door import choose, options_of, simulate, verify
+from hetplan.front_door import choose, options_of
+from hetplan.judging import simulate, verify
 from hetplan.planner.answer import Limits
 from hetplan.planner.outcome import Outcome
 from hetplan.planning_again import Planner

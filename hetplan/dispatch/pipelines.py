@@ -35,11 +35,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
+from typing import TYPE_CHECKING
 
 from hetplan.errors import InputError
-from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch_further import BackupEntry
 from hetplan.serving.choice import best_route
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Route
+    from hetplan.profiles.plan_dispatch_further import BackupEntry
 
 __all__ = [
     "FRONTEND",
@@ -141,6 +144,7 @@ class PathShares:
 
     The route is that of `serving.choice`: its `prefix` is the whole path, else the last load alone, else none.
 
+    >>> from hetplan.profiles.plan import Route
     >>> rule = PathShares([Route(node="a", to={"a1": 0.25, "a2": 0.75}), Route(prefix=("a1",), node="b", to={"b1": 1})])
     >>> rule.choose((), "a", 0.2), rule.choose((), "a", 0.3), rule.choose(("a1",), "b", 0.9)
     ('a1', 'a2', 'b1')
@@ -175,6 +179,7 @@ class PathShares:
 class Backups:
     """The backup table of one step, with what is left of it in the second under way.
 
+    >>> from hetplan.profiles.plan_dispatch_further import BackupEntry
     >>> table = [BackupEntry(to="b2", node="b", left_qps=1, latency_ms=20, quality=0.9),
     ...     BackupEntry(to="b3", node="b", left_qps=5, latency_ms=10, quality=0.7)]
     >>> backups = Backups.of(table, "b")

@@ -35,8 +35,8 @@ from hetplan.serving.steps import (
     stages_of,
     weight_of,
 )
+from hetplan.serving.strictest import strictest
 from hetplan.serving.system import Stage
-from hetplan.serving.targets import strictest
 from hetplan.serving.times import law_data
 from hetplan.serving.tokens import link_ms_per_token
 

@@ -11,11 +11,14 @@ import os
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.tls import TLS, tls_folder
 from hetplan.executor.units import Unit
+
+if TYPE_CHECKING:
+    from hetplan.executor.hosts_file import HostsFile
 
 __all__ = [
     "GUARDED",

@@ -15,10 +15,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import HostsFile
+
+if TYPE_CHECKING:
+    from hetplan.executor.hosts_file import HostsFile
 
 __all__ = [
     "TLS",

@@ -28,8 +28,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
-from hetplan.serving.law import Law, OffTable
-from hetplan.serving.loads import law_of_load, run_of, same_value
+from hetplan.serving.law import Law, OffTable, same_value
+from hetplan.serving.loads import law_of_load, run_of
 from hetplan.serving.runs import runs_on
 
 __all__ = ["LEAST_SAMPLES", "Learned", "Spell", "learned"]

@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vouched
-from hetplan.planner.contract import Engines, Event, OnEvent, Solver
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
+from hetplan.planner.terms import Event, OnEvent
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Engines, Solver
 
 __all__ = ["Asking", "Record"]
 

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.bound_tree import BoundTree, written_tree
-from hetplan.planner.contract import Problem
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
@@ -23,6 +22,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
 from hetplan.profiles.workers import Worker
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Problem
 
 __all__ = ["make_plan"]
 
@@ -82,7 +84,7 @@ def _planned(
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None and not sized:
         text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
-    plan = _assemble(result, inputs, *named, status, claims, solves, notices)
+    plan = _assemble(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
         interrupted=interrupted,
@@ -101,13 +103,13 @@ def _planned(
 def _assemble(
     draft: Draft,
     inputs: Inputs,
-    question: str,
-    method: Method,
+    named: tuple[str, Method],
     status: PlanStatus,
     claims: tuple[Claim, ...],
     solves: tuple[Solve, ...],
     notices: tuple[Notice, ...],
 ) -> Plan:
+    question, method = named
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
     if any(load.outcomes for worker in draft.workers for load in worker.loads):
         requires.add(OUTCOMES)

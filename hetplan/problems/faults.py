@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hetplan.errors import Fault, InputError
-from hetplan.planner.contract import Obstacle
+from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Faults"]

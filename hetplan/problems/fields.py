@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from hetplan.problems.faults import Faults
 from hetplan.profiles.slo import Slo
 
-__all__ = ["OF_FLEETS", "refuse", "refuse_only"]
+__all__ = ["OF_FLEETS", "ONE_STEP", "refuse", "refuse_only"]
 
 OF_FLEETS = dict.fromkeys(
     ("limits.offers", "limits.survive.spot", "limits.survive.keep", "horizon.repeats", "horizon.starts",
@@ -18,6 +18,9 @@ OF_FLEETS = dict.fromkeys(
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip
 """Fields that only the question `fleet` keeps; every other one refuses them, besides its own."""
+
+ONE_STEP = {"apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop.")}
+"""What only queries of several steps need."""
 
 
 def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:

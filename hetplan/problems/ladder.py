@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetplan.planner.contract import Obstacle
+from hetplan.planner.terms import Obstacle
 from hetplan.profiles.slo import RateRange
 from hetplan.serving.runs import variants_of
 
@@ -153,6 +153,8 @@ def _pipeline(inputs: Inputs) -> Iterator[Obstacle]:
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
+        if app.demand.rate_qps == "max":
+            yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", "Write a number.")
 
 
 def _policy(inputs: Inputs) -> Iterator[Obstacle]:
@@ -243,8 +245,15 @@ def _pool(inputs: Inputs) -> Iterator[Obstacle]:
     if len(slo.apps) != 1:
         text = f"a pool serves one application; the SLO has {len(slo.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
+    if foreign := sorted({"quality", "moves"} & {term.max or term.min or "" for term in slo.objective}):
+        text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
+        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
     for name, app in slo.apps.items():
         at, demand = f"$.apps.{name}", app.demand
+        if slo.limits.cost_per_hour is not None and isinstance(demand.rate_qps, int | float):
+            text = f"a budget and a rate ({demand.rate_qps:g} qps) are both given, and a pool is chosen for one of them"
+            remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
+            yield Obstacle(text, "$.limits.cost_per_hour", remedy)
         if app.runs is not None and app.runs.pipeline is not None:
             text = "a pool runs one model, not a pipeline"
             yield Obstacle(text, f"{at}.runs.pipeline", 'Write "variants": ["..."] in its place.', essential=True)

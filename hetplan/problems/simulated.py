@@ -15,7 +15,8 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
-from hetplan.serving.targets import late_share, response_targets
+from hetplan.serving.strictest import late_share
+from hetplan.serving.targets import response_targets
 
 __all__ = [
     "CHOSEN_AT",

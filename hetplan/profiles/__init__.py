@@ -13,7 +13,7 @@ A map of this floor, from the outside in::
       unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
     profile.py, pipelines.py, slo.py, state.py, workers.py    the models, made of fields.py
-    plan.py, plan_dispatch.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it
+    plan.py, plan_sections.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it
     tables.py          measured tables, read between their points (multilinear.py)
     schema.py          JSON Schemas
     lint.py            what `hetplan check` says of valid inputs

@@ -67,7 +67,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 class Model(BaseModel):
     """The ancestor of every section of a file: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, defer_build=True)
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,11 @@ def _load_inputs(
         warnings=tuple(dict.fromkeys(warnings)),
     )
     if measured is not None:
+        from hetplan.profiles.measured import refuse_malformed_measurements
         from hetplan.profiles.sampled import refuse_foreign_measurements
 
         refuse_foreign_measurements(inputs)
+        refuse_malformed_measurements(inputs)
     return inputs
 
 

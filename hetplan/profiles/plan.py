@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hetplan.profiles.fields import Count, Id, Later, Model, NonNegative, PositiveCount, Real
-from hetplan.profiles.plan_dispatch import MatchingDispatch, SharesDispatch
-from hetplan.profiles.plan_sections import Claim, Dispatch, Method, Notice, Promise, Remark, Route, Valid
+from hetplan.profiles.plan_sections import (
+    Claim,
+    Dispatch,
+    MatchingDispatch,
+    Method,
+    Notice,
+    Promise,
+    Remark,
+    Route,
+    SharesDispatch,
+    Valid,
+)
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 

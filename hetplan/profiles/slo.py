@@ -335,6 +335,9 @@ class App(Model):
     late: Annotated[str, AfterValidator(_late)] = "serve"
     balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
     network_ms_per_hop: Amount = 0.0
+    network_ms_once: Amount = Field(
+        default=0.0, description="between client and router, there and back, once per query"
+    )
     demand: Demand = Field(default_factory=Demand)
     lifetime_s: PositiveAmount | None = None
     deadline_s: PositiveAmount | None = Field(default=None, description="how soon a plan for this query is wanted")

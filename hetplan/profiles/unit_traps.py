@@ -132,7 +132,8 @@ def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
         for number, target in enumerate(app.latency):
             at = f"apps.{name}.latency[{number}].max_ms"
             yield from _unusual(_LATENCY, target.max_ms, at, "max_ms")
-        yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), app.network_ms_per_hop, f"apps.{name}", "")
+        for network_ms in (app.network_ms_per_hop, app.network_ms_once):
+            yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), network_ms, f"apps.{name}", "")
         for stated in _rates(app.demand.rate_qps, app.demand.history_qps):
             rates = _Usual(0.0, 1e8, "", "is this per hour or day? Rates are per second")
             yield from _unusual(rates, stated, f"apps.{name}.demand", "rate_qps")

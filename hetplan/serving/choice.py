@@ -7,9 +7,12 @@ names most outcomes (`after`), then the one that names most of the class (`when`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from hetplan.profiles.plan import Route
-from hetplan.serving.loads import same_value
+from hetplan.serving.law import same_value
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Route
 
 __all__ = ["best_route"]
 
@@ -25,6 +28,7 @@ def best_route(
 
     Outcomes, or a class, of None are not asked about.
 
+    >>> from hetplan.profiles.plan import Route
     >>> routes = [Route(prefix=("a",), when={"batch": 8}, to={"x": 1.0}), Route(to={"y": 1.0})]
     >>> [list(best_route(routes, path=("a",), at={"batch": batch}).to) for batch in (8, 9)]
     [['x'], ['y']]

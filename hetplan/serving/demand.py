@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetplan.profiles.mix import count_into_bins
-from hetplan.profiles.plan import Plan
-from hetplan.profiles.slo import App, Mix, RateRange
+from hetplan.profiles.slo import App, Mix
 
-__all__ = ["Classes", "classes_of", "offered_qps", "points_of", "stated_qps"]
+__all__ = ["Classes", "classes_of", "points_of", "stated_qps"]
 
 
 @dataclass(frozen=True)
@@ -52,26 +51,3 @@ def stated_qps(app: App) -> float | None:
     """The rate that the wish states as a number; None where it asks for the most, a range, a forecast or a series."""
     rate = app.demand.rate_qps
     return float(rate) if isinstance(rate, int | float) else None
-
-
-def offered_qps(plan: Plan, app_id: str, app: App) -> float:
-    """The rate that a plan is to be tried with: what is wished, else what the plan promises to carry.
-
-    Of a plan that promises none, the upper end of where it is valid; else the highest rate that the wish mentions.
-    """
-    stated = stated_qps(app)
-    if stated is not None:
-        return stated
-    promised = [
-        promise.value
-        for promise in plan.promises
-        if promise.app == app_id and promise.quantity == "rate_qps" and promise.relation in (">=", "=")
-    ]
-    if promised:
-        return min(promised)
-    upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
-    if upper is not None:
-        return float(upper)
-    if isinstance(app.demand.rate_qps, RateRange):
-        return app.demand.rate_qps.high
-    return max(app.demand.history_qps or (0.0,))

@@ -18,12 +18,21 @@ from typing import Any
 
 from hetplan.profiles.multilinear import Cells, OffTable
 
-__all__ = ["ORDER", "Law", "OffTable", "answering", "settings_of"]
+__all__ = ["ORDER", "Law", "OffTable", "answering", "same_value", "settings_of"]
 
 ORDER = ("mean", "p50", "p90", "p95", "p99", "max")
 """The statistics of a time, each no smaller than most times below it; `answering` goes along them."""
 
 At = Mapping[str, float]
+
+
+def same_value(one: float, other: float) -> bool:
+    """Whether two values are the same, as far as the 12 significant digits of a plan can tell."""
+    return one == other or _digits(one) == _digits(other)
+
+
+def _digits(value: float) -> str:
+    return format(float(value), ".12g")
 
 
 def answering(held: Iterable[str], wanted: str) -> str:

@@ -17,7 +17,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load, Worker
-from hetplan.serving.law import Law, settings_of
+from hetplan.serving.law import Law, same_value, settings_of
 from hetplan.serving.price import machine_price
 from hetplan.serving.runs import runs_on
 from hetplan.serving.times import law_of_table
@@ -29,7 +29,6 @@ __all__ = [
     "offer_of",
     "run_of",
     "same_point",
-    "same_value",
     "table_of",
     "worker_price",
     "written",
@@ -43,15 +42,6 @@ def same_point(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     (True, False)
     """
     return one.keys() == other.keys() and all(same_value(one[axis], other[axis]) for axis in one)
-
-
-def same_value(one: float, other: float) -> bool:
-    """Whether two values are the same, as far as the 12 significant digits of a plan can tell."""
-    return one == other or _digits(one) == _digits(other)
-
-
-def _digits(value: float) -> str:
-    return format(float(value), ".12g")
 
 
 def fitting_runs(profile: Profile, load: Load, hardware: str) -> tuple[Run, ...]:

@@ -21,8 +21,8 @@ from hetplan.serving.operators import Operator, input_bytes, is_operator, operat
 from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
+from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
-from hetplan.serving.targets import strictest_ms
 
 __all__ = ["PlannedSystem", "of_plan", "served_apps"]
 
@@ -140,6 +140,7 @@ def _app(
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
         late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
+        once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),
         tier=tiers[0] if measured and tiers else tier,
         bytes_in=input_bytes(plan, inputs, app_id),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetplan.profiles.plan_dispatch import MatchingDispatch
+    from hetplan.profiles.plan_sections import MatchingDispatch
 
 __all__ = [
     "After",
@@ -304,6 +304,7 @@ class App:
     kinds: int = 1
     late: Late = Late.SERVE
     hop_ms: float = 0.0
+    once_ms: float = 0.0
     combine: Combine = Combine.PRODUCT
     tier: str = ""
     bytes_in: float = 0.0

@@ -229,7 +229,7 @@ class WorldBuilder(RowWriter):
             sinks=_sinks(app, entries),
             late=int(app.late),
             hop=app.hop_ms,
-            slo=app.slo_ms,
+            slo=app.slo_ms - app.once_ms,
             think=app.think_ms,
             bytes=app.bytes_in,
             next=-1,

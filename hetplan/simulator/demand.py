@@ -18,7 +18,9 @@ from pydantic import ValidationError
 
 from hetplan.errors import InputError
 from hetplan.profiles.mix import count_into_bins
-from hetplan.profiles.slo import Arrivals, Mix
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.slo import App, Arrivals, Mix, RateRange
+from hetplan.serving.demand import stated_qps
 from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
 
@@ -33,6 +35,7 @@ __all__ = [
     "arrivals_named",
     "checked_trace",
     "draw_kinds",
+    "offered_qps",
     "scaled_trace",
     "seeded",
 ]
@@ -415,3 +418,26 @@ def checked_trace(trace: object, *, app: str) -> NDArray[np.float64]:
     if times[-1] <= times[0]:
         raise fault("the trace is too short: all come at one time", "Give a longer trace.", float(times[0]))
     return times
+
+
+def offered_qps(plan: Plan, app_id: str, app: App) -> float:
+    """The rate that a plan is to be tried with: what is wished, else what the plan promises to carry.
+
+    Of a plan that promises none, the upper end of where it is valid; else the highest rate that the wish mentions.
+    """
+    stated = stated_qps(app)
+    if stated is not None:
+        return stated
+    promised = [
+        promise.value
+        for promise in plan.promises
+        if promise.app == app_id and promise.quantity == "rate_qps" and promise.relation in (">=", "=")
+    ]
+    if promised:
+        return min(promised)
+    upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
+    if upper is not None:
+        return float(upper)
+    if isinstance(app.demand.rate_qps, RateRange):
+        return app.demand.rate_qps.high
+    return max(app.demand.history_qps or (0.0,))

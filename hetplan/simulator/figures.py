@@ -347,7 +347,7 @@ def figures_of(
         nan, nothing = math.nan, responses_of([])
         return AppFigures(0, nan, empty, nan, nan, nan, nan, nan, 0.0, 0.0, 0, nothing)
     served = mine["status"] == 1
-    response = np.where(served, mine["finish"] - mine["arrival"], np.inf)
+    response = np.where(served, mine["finish"] - mine["arrival"] + result.once_ms.get(app, 0.0), np.inf)
     in_time = served & (mine["finish"] <= mine["deadline"] + LATE_SLACK_MS)
     ordered = np.sort(response)
     span_s = _span_s(mine["arrival"], result.horizon_ms, part[0] + 1 == part[1])

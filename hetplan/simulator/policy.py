@@ -129,7 +129,7 @@ def simulate_policy(
     and batch, the standard deviation of the logarithm) resamples latencies around the table; without it they are the
     table's. `every_worker` runs all workers under round robin, too.
     """
-    tables = _Tables.of(form, policies)
+    tables = _Tables.of(form, policies, spread)
     traffic = _Traffic(load_qps, shape, times_s, piece_qps, piece_s, bursts)
     alone = balancing == "round_robin" and not every_worker and len(policies) == 1 and traffic.steady
     runs = []
@@ -148,7 +148,7 @@ def simulate_policy(
             which = _by_load(arrivals, np.asarray(loads_qps, dtype=float), window_s, tick_s)
         warm_s = float(arrivals[min(warm, arrivals.size - 1)]) if warm > 0 else -1.0
         count = 1 if alone else workers
-        runs.append(_run(form, tables, arrivals, count, balancing, which, tick_s, warm_s, spread, draws))
+        runs.append(_run(form, tables, _Fed(arrivals, which, tick_s, warm_s, draws), count, balancing))
     return _together(runs)
 
 
@@ -157,12 +157,25 @@ class _Tables:
     model: Integers
     batch: Integers
     most: int
+    spread: Floats
 
     @classmethod
-    def of(cls, form: QueueProcess, policies: Sequence[QueuePolicy]) -> _Tables:
+    def of(cls, form: QueueProcess, policies: Sequence[QueuePolicy], spread: Floats | None) -> _Tables:
         model = np.stack([policy.model for policy in policies]).astype(np.int64)
         batch = np.stack([policy.batch for policy in policies]).astype(np.int64)
-        return cls(model, batch, form.latency_s.shape[1])
+        still = np.zeros_like(form.latency_s)
+        return cls(model, batch, form.latency_s.shape[1], still if spread is None else spread)
+
+
+@dataclass(frozen=True)
+class _Fed:
+    """What one run is fed: when queries come, which policy holds at each tick, from when on they count, and draws."""
+
+    arrivals: Floats
+    which: Integers
+    tick_s: float
+    warm_s: float
+    draws: Floats
 
 
 @dataclass(frozen=True)
@@ -175,26 +188,15 @@ class _One:
     rates: Floats
 
 
-def _run(
-    form: QueueProcess,
-    tables: _Tables,
-    arrivals: Floats,
-    workers: int,
-    balancing: Balancing,
-    which: Integers,
-    tick_s: float,
-    warm_s: float,
-    spread: Floats | None,
-    draws: Floats,
-) -> _One:
+def _run(form: QueueProcess, tables: _Tables, fed: _Fed, workers: int, balancing: Balancing) -> _One:
     from hetplan.simulator import policy_kernels as kernels
 
+    arrivals, warm_s = fed.arrivals, fed.warm_s
     tally, served = np.zeros(7), np.zeros(form.models)
     response, rates = np.zeros(arrivals.size), np.zeros(0)
-    spreads = np.zeros_like(form.latency_s) if spread is None else spread
-    timing = (form.latency_s, spreads, draws, form.accuracy, form.slo_s)
+    timing = (form.latency_s, tables.spread, fed.draws, form.accuracy, form.slo_s)
     rows = (form.grid_s, tables.model, tables.batch, tables.most)
-    clock, counts = (which, tick_s, warm_s), (tally, served, response)
+    clock, counts = (fed.which, fed.tick_s, warm_s), (tally, served, response)
     if balancing == "shared_fifo":
         # The table's first slack column with most waiting says model and cap; it is the same everywhere.
         one_model, cap = tables.model[:, -1, 0].copy(), tables.batch[:, -1, 0].copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,8 @@ class RunResult:
     served: Mapping[str, int]
     batches: Mapping[str, int]
     prices: Mapping[str, int]
+    once_ms: Mapping[str, float] = field(default_factory=dict)
+    """What a query of an application takes beside: between client and router. Its deadline is that much earlier."""
 
 
 def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:
@@ -151,6 +153,7 @@ def result_of(
         served=total("served"),
         batches=total("batches"),
         prices={name: crew.group.price_nanos for name, crew in builder.crews.items()},
+        once_ms={name: builder.spec[name].once_ms for name in builder.apps},
     )
 
 

@@ -20,14 +20,14 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
-from hetplan.serving.demand import offered_qps
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
 from hetplan.serving.service import NOISES, NoiseName, noise_of
+from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Group, Rule, Service, System
-from hetplan.serving.targets import response_targets, strictest_ms
+from hetplan.serving.targets import response_targets
 from hetplan.simulator.control import follow_load, learning
-from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace
+from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace, offered_qps
 from hetplan.simulator.figures import (
     BATCHES,
     HIGHEST_PERCENTILE,
@@ -133,10 +133,8 @@ def simulate(
         raise InputError.one(
             file="--jobs", why="runs that are planned anew are played in this process", remedy="Leave it out."
         )
-    reports = simulate_playing(
-        playing, seeds=seeds, seed=seed, duration_s=duration_s, threads=threads, on_event=on_event, cancel=cancel,
-        elsewhere=_over(spread, plan, inputs, how) if spread is not None else None,
-    )  # fmt: skip
+    elsewhere = _over(spread, plan, inputs, how) if spread is not None else None
+    reports = simulate_playing(playing, Wanted(seeds, seed, duration_s, threads, on_event, cancel), elsewhere)
     way = None
     if inputs.state is not None and plan.actions and not _from_elsewhere(plan, inputs):
         going: dict[str, Any] = {"noise": noise, "misprediction": misprediction, "services": services}
@@ -369,22 +367,28 @@ def simulate_system(
 ) -> SimulationReport:  # fmt: skip
     """Run a system (or one per period) under its demand; `how` are the other fields of `Playing`."""
     each = [PlannedSystem(0.0, None, stages)] if isinstance(stages, System) else list(stages)
-    return simulate_playing(
-        Playing(stages=each, demands=demands, **how), seeds=seeds, seed=seed, duration_s=duration_s, threads=threads,
-        on_event=on_event, cancel=cancel,
-    )  # fmt: skip
+    wanted = Wanted(seeds, seed, duration_s, threads, on_event, cancel)
+    return simulate_playing(Playing(stages=each, demands=demands, **how), wanted)
 
 
-def simulate_playing(
-    playing: Playing, *, seeds: int, seed: int = 0, duration_s: float | None = None, threads: int = 2,
-    on_event: Callable[[Event], None] | None = None, cancel: threading.Event | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> SimulationReport:  # fmt: skip
+@dataclass(frozen=True)
+class Wanted:
+    """How many runs, from which seed, how long, on how many threads; who hears of them and may end them."""
+
+    seeds: int
+    seed: int = 0
+    duration_s: float | None = None
+    threads: int = 2
+    on_event: Callable[[Event], None] | None = None
+    cancel: threading.Event | None = None
+
+
+def simulate_playing(playing: Playing, wanted: Wanted, elsewhere: Elsewhere | None = None) -> SimulationReport:
     """Play once per seed; the report has no promises to compare with. `elsewhere` plays in place of our threads."""
-    demands = playing.demands
-    length_s = _wanted_s(demands, playing.stages, duration_s, seeds=seeds)
-    run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
-    stretches = BATCHES if seeds == 1 else 0
+    demands, duration_s = playing.demands, wanted.duration_s
+    length_s = _wanted_s(demands, playing.stages, duration_s, seeds=wanted.seeds)
+    run_seeds = tuple(seed_of(wanted.seed, number) for number in range(wanted.seeds))
+    stretches = BATCHES if wanted.seeds == 1 else 0
 
     def one(run_seed: int, length_s: float) -> Callable[[threading.Event, Callable[[float], None]], RunSummary]:
         return lambda stop, progressed: playing.run(
@@ -395,7 +399,7 @@ def simulate_playing(
         if elsewhere is not None:
             return elsewhere(run_seeds, length_s, stretches)
         jobs = [one(item, length_s) for item in run_seeds]
-        return run_all(jobs, threads=threads, on_event=on_event, cancel=cancel)
+        return run_all(jobs, threads=wanted.threads, on_event=wanted.on_event, cancel=wanted.cancel)
 
     runs = every(length_s)
     longer_s = settled_length_s(demands, length_s, runs) if playing.is_steady and duration_s is None else length_s

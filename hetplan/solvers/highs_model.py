@@ -14,13 +14,13 @@ import numpy as np
 
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
-from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.point_faults import point_faults
+from hetplan.planner.terms import Event
 from hetplan.planner.tolerances import OPTIMAL_GAP
 
 if TYPE_CHECKING:
-    from hetplan.planner.contract import OnEvent
+    from hetplan.planner.terms import OnEvent
 
 __all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word", "linear"]
 

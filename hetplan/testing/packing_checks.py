@@ -6,7 +6,7 @@ An engine need not find the best choice; one that always does says so with ``exa
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["packing_cases", "packing_checks"]
 
 
+@cache
 def packing_cases() -> list[KnownCase[Packing]]:
     """Every known case."""
     return [*_in_totals(), *_on_machines(), *_at_least_cost(), *_at_the_edge(), *_drawn()]

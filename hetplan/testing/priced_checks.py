@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ NEAR = 2e-5
 """Engines stop at a gap; the value that is called optimal may be this far, relatively, from the best."""
 
 
+@cache
 def priced_cases() -> list[KnownCase[Priced]]:
     """Every known case."""
     return [*_of_one_task(), *_of_paths(), *_of_two_trees(), *_drawn()]

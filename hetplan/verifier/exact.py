@@ -38,8 +38,8 @@ from collections.abc import Iterator, Mapping
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.plan import Action, Promise
-from hetplan.profiles.plan_dispatch import MatchingDispatch
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch, MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_sections import MatchingDispatch
 from hetplan.verifier.demand import classes_of, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed

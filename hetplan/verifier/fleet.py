@@ -20,7 +20,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
-from hetplan.profiles.slo import App, Horizon, Objective, Survive, WishLimits
+from hetplan.profiles.profile import Variant
+from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import ClaimAgain, Report, Violation, Word
@@ -64,8 +65,14 @@ class Fleet:
 
     @cached_property
     def rates(self) -> Mapping[str, tuple[float, ...]]:
-        """What each application asks for, period by period, read from the files."""
-        return {name: _rates(self.inputs, name, app) for name, app in self.inputs.slo.apps.items()}
+        """What each application asks for, period by period, read from the files; of the most, what is promised."""
+        said = {one.app: one.value for one in self.plan.promises if one.quantity == "rate_qps" and not one.situation}
+        return {
+            name: (said.get(name, math.nan),) * len(self.plan.periods)
+            if app.demand.rate_qps == "max"
+            else _rates(self.inputs, name, app)
+            for name, app in self.inputs.slo.apps.items()
+        }
 
     def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
         """Machines of each offer that these parts take, by application."""
@@ -139,6 +146,7 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     found += _demand(fleet)
     found += _machines(fleet)
     found += _money(fleet)
+    found += _wished(fleet)
     found += _failures(fleet)
     found += _promises(fleet)
     found += _changes(fleet)
@@ -202,10 +210,14 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
 
 def check_parts(fleet: Fleet) -> list[Violation]:
     """Each part by the generic check, and by that of its question, against the files for its rates."""
-    found = []
+    found = list[Violation]()
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
-        report = verify_plan(of_part(fleet.plan, name), _files(fleet.inputs, part), again, proofs=False)
+        files = _files(fleet.inputs, part)
+        if part.question == "pool":
+            found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
+            files = _one_variant(files, part)
+        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=False)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations
@@ -234,6 +246,50 @@ def _files(inputs: Inputs, part: Part) -> Inputs:
     offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
     profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})
     return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
+
+
+def _loaded(part: Part) -> list[str]:
+    return sorted({load.variant or "" for worker in part.workers for load in worker.loads})
+
+
+def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
+    """A pool runs one variant, of those that its application may run, as good as it is asked to be."""
+    loaded = _loaded(part)
+    if len(loaded) > 1:
+        yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(loaded)} are loaded")
+    for name in part.rate_qps:
+        wanted = inputs.slo.apps[name].quality
+        for one in loaded:
+            variant = inputs.profile.variants.get(one)
+            if variant is None or not _may_run(inputs.slo.apps[name], one, variant):
+                yield Violation("variant", "workers", f"{name} may not run {one}")
+            elif wanted is not None:
+                value = variant.quality.value if variant.quality is not None else math.nan
+                low, high = wanted.min, wanted.max
+                if not ((low is None or value >= low - 1e-9) and (high is None or value <= high + 1e-9)):
+                    yield Violation("quality", "workers", f"{one} has {value:g}, which {name} does not take")
+
+
+def _may_run(app: App, name: str, variant: Variant) -> bool:
+    runs = app.runs
+    if runs is None or runs.pipeline is not None:
+        return False
+    listed = runs.variants is None or name in runs.variants
+    family = runs.families is None or variant.family in runs.families
+    return listed and family and (runs.task is None or variant.task == runs.task)
+
+
+def _one_variant(inputs: Inputs, part: Part) -> Inputs:
+    """The files of a pool that say which variant was chosen; that it may be is seen to before."""
+    loaded = _loaded(part)
+    if len(loaded) != 1:
+        return inputs
+    runs = Runs(variants=(loaded[0],))
+    apps = {
+        name: app.model_copy(update={"runs": runs, "quality": None}) if name in part.rate_qps else app
+        for name, app in inputs.slo.apps.items()
+    }
+    return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
 
 
 def _demand(fleet: Fleet) -> Iterator[Violation]:
@@ -365,10 +421,66 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
     for number, claim in enumerate(plan.claims):
         if claim.about == "cost_per_hour" and not _same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
-        if claim.bound is not None and claim.bound > claim.value * (1 + SLIP):
+        if claim.sense == "min" and claim.bound is not None and claim.bound > claim.value * (1 + SLIP):
             yield Violation("claim", f"claims[{number}]", "the bound is above the value")
         if claim.vouched == "certified":
             yield Violation("proof", f"claims[{number}]", "called certified, and nothing in the plan proves it")
+
+
+def _wished(fleet: Fleet) -> Iterator[Violation]:
+    """What is claimed besides the cost: the most rate of an application, or the most quality."""
+    slo = fleet.inputs.slo
+    most = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
+    limit, state = slo.limits.moves, fleet.inputs.state
+    if limit is not None and state is not None and len(fleet.plan.periods) == 1 and _moves(fleet) > limit:
+        yield Violation("moves", "periods.p0", f"{_moves(fleet)} machines start, and {limit} may")
+    for number, claim in enumerate(fleet.plan.claims):
+        at = f"claims[{number}]"
+        if claim.about == "rate_qps":
+            rate = fleet.rates[most[0]][0] if len(most) == 1 else math.nan
+            if not _same(claim.value, rate):
+                yield Violation("claim", at, f"{claim.value:.9g} qps, and {rate:.9g} are promised")
+        elif claim.about == "quality":
+            quality = _quality(fleet)
+            if not _same(claim.value, quality):
+                yield Violation("claim", at, f"a quality of {claim.value:.9g}, and it is {quality:.9g}")
+        elif claim.about == "moves":
+            moves = _moves(fleet)
+            if claim.value != moves:
+                yield Violation("claim", at, f"{claim.value:g} moves, and there are {moves}")
+        elif claim.about != "cost_per_hour":
+            yield Violation("claim", at, f"nothing is known of {claim.about}")
+        if claim.sense == "max" and claim.bound is not None and claim.bound < claim.value * (1 - SLIP):
+            yield Violation("claim", at, "the bound is below the value")
+
+
+def _moves(fleet: Fleet) -> int:
+    """Machines that each application gets of each offer beyond those that the state has for it."""
+    runs: Counter[tuple[str, str]] = Counter()
+    for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
+        for app in {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps):
+            runs[app, worker.offer or ""] += worker.count
+    used = fleet.used(fleet.plan.periods[0].parts or ())
+    return sum(max(n - runs[app, offer], 0) for app, offers in used.items() for offer, n in offers.items())
+
+
+def _quality(fleet: Fleet) -> float:
+    """The mean over applications, by their rates, of the least quality of their answers (a pipeline's is its mean)."""
+    total = weight = 0.0
+    for name in fleet.plan.periods[0].parts or ():
+        part = fleet.parts[name]
+        for app, rate in part.rate_qps.items():
+            if part.question == "pipeline":
+                values = [one.value for one in part.promises if one.quantity == "quality" and one.app == app]
+            elif part.question in ("pool", "variants"):
+                loads = [load for worker in part.workers for load in worker.loads if load.app in (app, None)]
+                known = [fleet.inputs.profile.variants[load.variant].quality for load in loads if load.variant]
+                values = [one.value for one in known if one is not None] if all(known) else []
+            else:
+                values = []
+            if values:
+                total, weight = total + rate * min(values), weight + rate
+    return total / weight if weight else 0.0
 
 
 def _shares_of(fleet: Fleet) -> Iterator[Violation]:

@@ -229,7 +229,7 @@ class _Walk:
     def arrive(self, queries: _Queries) -> None:
         """The end of a path."""
         flow = self.flow
-        network_ms = len(queries.path) * self.app.network_ms_per_hop
+        network_ms = self.app.network_ms_once + len(queries.path) * self.app.network_ms_per_hop
         flow.worst_ms = max(flow.worst_ms, queries.ms + network_ms)
         for limit_ms, _ in self.targets:
             if queries.ms * self.divisor + network_ms > limit_ms * (1.0 + FEASIBILITY):

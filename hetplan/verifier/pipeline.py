@@ -127,7 +127,7 @@ class Paths:
         assert wish.runs.pipeline is not None
         self.pipeline = self.facts.inputs.profile.pipelines[wish.runs.pipeline]
         self.network_ms = wish.network_ms_per_hop
-        self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf"))
+        self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf")) - wish.network_ms_once
         self.divisor = slo_divisor(self.facts.plan)
         self.routes: Mapping[tuple[tuple[str, ...], str | None], Route] = {
             (route.prefix, route.node): route for route in self.facts.plan.routing[self.app]
@@ -262,7 +262,7 @@ def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
         ended[node] = (max(ms for ms, _ in starts) + longest, max(hops for _, hops in starts) + 1)
     limit = min((ms for ms, _ in response_targets(wish)), default=math.inf)
     for node, (ms, hops) in ended.items():
-        room = (limit - hops * wish.network_ms_per_hop) / slo_divisor(facts.plan)
+        room = (limit - wish.network_ms_once - hops * wish.network_ms_per_hop) / slo_divisor(facts.plan)
         if ms > room * (1.0 + 1e-9):
             text = f"step {node} ends after {ms:.6g} ms of execution, {room:.6g} ms are left"
             yield Violation("slow-path", f"routing.{app}", text)

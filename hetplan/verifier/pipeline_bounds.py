@@ -87,7 +87,9 @@ class _Priced:
         if any(entry.rate_qps > 0.0 for entry in facts.plan.unserved):
             raise NotRebuilt("some queries stay unserved")
         self.rate = facts.promised_rate(self.app) or 0.0
-        self.limit_ms = min((limit for limit, _ in response_targets(self.wish)), default=math.inf)
+        self.limit_ms = (
+            min((limit for limit, _ in response_targets(self.wish)), default=math.inf) - self.wish.network_ms_once
+        )
         self.sinks = [n for n in self.pipeline.nodes if not any(edge.from_ == n for edge in self.pipeline.edges)]
         self.seeks = claim.about == "quality"
         self.mu = 1.0 if self.seeks else max(self.prices.get("quality so far[all]", 0.0), 0.0)

@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Dispatch, Plan
-from hetplan.profiles.plan_dispatch import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
+from hetplan.profiles.plan_sections import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets

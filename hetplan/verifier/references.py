@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, get_args
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES
+from hetplan.profiles.plan_sections import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.tables import Statistic, Table

@@ -81,10 +81,10 @@ def test_a_dispatcher_that_waits_or_looks_away_is_explained_by_no_service_time(f
 
 
 def test_what_a_response_went_into() -> None:
-    told = {"ms": 20.0, "path": [{"router_ms": 6.0, "queue_ms": 0.5, "service_ms": 12.0}]}
+    said = {"ms": 20.0, "path": [{"router_ms": 6.0, "queue_ms": 0.5, "service_ms": 12.0}]}
     one = np.array([1.0])
     sent = Sent("see", one, one.astype(np.int32), one, np.array([23.0]), one.astype(np.int16), [""], one, 1)
-    found = spent(Sent(**{**vars(sent), "bodies": [json.dumps(told).encode()]})).told()
+    found = spent(Sent(**{**vars(sent), "bodies": [json.dumps(said).encode()]})).told()
     parts = {"waiting_ms": 6.5, "service_ms": 12.0, "hand_over_ms": 1.5, "beside_ms": 3.0}
     parts |= {"ways_ms": 4.5, "between_ms": 8.0}
     assert {name: one["p99"] for name, one in found.items()} == parts

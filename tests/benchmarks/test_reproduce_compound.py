@@ -18,9 +18,9 @@ from hetplan.profiles.load import load_inputs
 
 
 def test_every_figure_has_its_section() -> None:
-    told = " ".join(title for title, _ in sections(quick=True).values())
+    text = " ".join(title for title, _ in sections(quick=True).values())
     for figure in ("12", "13", "10", "11", "14", "15a", "15b", "15c", "15d", "16", "17"):
-        assert figure in told
+        assert figure in text
 
 
 def test_a_fourth_tier_only_adds_to_what_there_was() -> None:

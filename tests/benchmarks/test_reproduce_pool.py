@@ -56,10 +56,10 @@ def test_tables_name_what_is_off_with_the_papers_words() -> None:
     assert "three seeds" in text
     assert "an unknown mix" in text
     assert text.endswith("2 rows, 1 checked, 1 off\n  off: 9: rate")
-    told = json.loads(as_json(rows))
-    assert told["off"] == ["9: rate"]
-    assert told["rows"][0]["code"] == 2.2
-    assert told["rows"][1]["code_source"] is None
+    said = json.loads(as_json(rows))
+    assert said["off"] == ["9: rate"]
+    assert said["rows"][0]["code"] == 2.2
+    assert said["rows"][1]["code_source"] is None
 
 
 @pytest.mark.parametrize("module", ["rows", "chosen"])

@@ -99,9 +99,9 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
         left = {seen.name for seen in deployment.observe()}
         shown = hetplan("apply", "--undo", "--json", folder=folder)
         assert shown.returncode == 0
-        told = [json.loads(line) for line in shown.stdout.splitlines()]
-        assert told[-1]["changes"] > 0
-        assert "nothing was touched" in told[-1]["exit"]["reason"]
+        printed = [json.loads(line) for line in shown.stdout.splitlines()]
+        assert printed[-1]["changes"] > 0
+        assert "nothing was touched" in printed[-1]["exit"]["reason"]
         assert {seen.name for seen in deployment.observe()} == left
         assert deployment.unfinished() is not None
         assert hetplan("apply", "--undo", "--yes", folder=folder).returncode == 0
@@ -111,9 +111,9 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_hosts_cannot_give_is_bad_input_and_touches_nothing(folder: Path) -> None:
-    told = hetplan("apply", "large.json", "--yes", folder=folder)
-    assert told.returncode == 2
-    assert "room for 2 of them" in told.stderr
+    ran = hetplan("apply", "large.json", "--yes", folder=folder)
+    assert ran.returncode == 2
+    assert "room for 2 of them" in ran.stderr
     assert not (folder / "state" / "journal.jsonl").exists()
 
 
@@ -122,17 +122,17 @@ def test_what_cannot_be_reached_is_seven(folder: Path) -> None:
     """The command starts, and ends at once."""
     broken = HOSTS.replace('kind = "sleep"\nms = 1.0', f'kind = "command"\ncommand = ["{sys.executable}", "-c", "0"]')
     (folder / "hosts.toml").write_text(broken)
-    told = hetplan("apply", "plan.json", "--yes", folder=folder)
-    assert told.returncode == 7
-    assert "ended without an answer" in told.stderr
+    ran = hetplan("apply", "plan.json", "--yes", folder=folder)
+    assert ran.returncode == 7
+    assert "ended without an answer" in ran.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("apply",), ("apply", "plan.json", "--undo"), ("diff", "plan.json")])
 def test_words_that_make_no_sense_are_bad_usage(folder: Path, words: tuple[str, ...]) -> None:
-    told = hetplan(*words, "--json", folder=folder)
-    assert told.returncode == 2
-    assert "exit" in json.loads(told.stdout.splitlines()[-1])
+    ran = hetplan(*words, "--json", folder=folder)
+    assert ran.returncode == 2
+    assert "exit" in json.loads(ran.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
@@ -145,10 +145,10 @@ def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> N
         victim = processes_of(target, f"hetplan.executor.{word}")[0]
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda word=word, victim=victim: victim not in processes_of(target, f"hetplan.executor.{word}"))  # type: ignore[misc]
-    said = hetplan("status", "--over", "0", folder=folder)
-    assert said.returncode == 7
-    assert "does not run" in said.stderr
-    assert "no keeper watches it" in said.stderr
+    ran = hetplan("status", "--over", "0", folder=folder)
+    assert ran.returncode == 7
+    assert "does not run" in ran.stderr
+    assert "no keeper watches it" in ran.stderr
     assert hetplan("keep", folder=folder).returncode == 0
     wait_for(lambda: hetplan("status", "--over", "0", folder=folder).returncode == 0)
     units = hetplan("keep", "--systemd", str(folder), "--json", folder=folder)

@@ -74,8 +74,8 @@ def test_options(run: Callable[..., Any]) -> None:
     assert ran.code == 0
     assert "derate" in ran.out
     assert run("options", "kairos").out == ran.out, "the paper's name is an alias"
-    told = [line["option"] for line in run("options", "pool", "--json").lines if "option" in line]
-    assert all(option["meaning"] for option in told)
+    said = [line["option"] for line in run("options", "pool", "--json").lines if "option" in line]
+    assert all(option["meaning"] for option in said)
 
 
 def test_solvers(run: Callable[..., Any]) -> None:
@@ -282,10 +282,10 @@ def test_a_terminal_gets_rich_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page(stream=terminal)
     page.heading("Workers")
     page.table(("name", "count"), [("[bold]a[/bold]", 1), ("\x1b[2J", 20)], right=["count"])
-    told = terminal.getvalue()
-    assert "\x1b[" in told, "colours"
-    assert "[bold]a[/bold]" in told, "what looks like markup is text"
-    assert "\x1b[2J" not in told
+    said = terminal.getvalue()
+    assert "\x1b[" in said, "colours"
+    assert "[bold]a[/bold]" in said, "what looks like markup is text"
+    assert "\x1b[2J" not in said
 
 
 def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]) -> None:

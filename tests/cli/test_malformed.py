@@ -1,4 +1,4 @@
-"""Hundreds of malformed inputs on the command line: exit 2, every fault told with its remedy, no traceback."""
+"""Hundreds of malformed inputs on the command line: exit 2, every fault reported with its remedy, no traceback."""
 
 from __future__ import annotations
 

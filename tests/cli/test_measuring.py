@@ -141,10 +141,10 @@ def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
     ran = run(*asked("bad"), "--set", "steps=12", "--json")
     assert ran.code == 0, ran.err
     plan = json.loads((tmp_path / "plan.json").read_text())
-    told = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
+    warned = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
     for reason in ("out of memory", "no answer within 1.5 s", "not a finite number", "lacks track", "no such model"):
-        assert any(reason in text for text in told), (reason, told)
-    assert len(told) == 5
+        assert any(reason in text for text in warned), (reason, warned)
+    assert len(warned) == 5
     assert plan["dispatch"]["gate"]["knobs"]["size"] != 640
 
 

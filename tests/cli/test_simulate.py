@@ -68,9 +68,9 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
     trace.write_text("arrival_s\n" + "\n".join(f"{i / 1000:.4f}" for i in range(8000)))
     result = run("simulate", plan, PROFILE, SLO, *SHORT, "--trace", str(trace), "--json")
     assert result.exit_code == 6, result.output
-    told = last(result.stdout)
-    assert told["exit"]["code"] == 6
-    broken = [line for line in told["report"]["lines"] if line["verdict"] == "broken"]
+    printed = last(result.stdout)
+    assert printed["exit"]["code"] == 6
+    broken = [line for line in printed["report"]["lines"] if line["verdict"] == "broken"]
     # The default plan was played before it was written, so it promises percentiles too: of its stated arrivals.
     assert "slo" in [line["by"] for line in broken]
 
@@ -138,13 +138,13 @@ def test_a_picture_that_cannot_be_written_is_reported_before_the_simulation(
 
 def test_what_is_undecided_is_not_called_kept(plan: str) -> None:
     result = run("simulate", plan, PROFILE, SLO, *SHORT, "--json")
-    told = last(result.stdout)
-    undecided = [line for line in told["report"]["lines"] if line["verdict"] in ("undecided", "not-simulated")]
+    printed = last(result.stdout)
+    undecided = [line for line in printed["report"]["lines"] if line["verdict"] in ("undecided", "not-simulated")]
     assert undecided
-    assert told["exit"]["reason"] == f"nothing broken, {len(undecided)} undecided"
+    assert printed["exit"]["reason"] == f"nothing broken, {len(undecided)} undecided"
 
 
-def test_the_way_from_a_state_is_played_and_told(plan: str, tmp_path: Path) -> None:
+def test_the_way_from_a_state_is_played_and_reported(plan: str, tmp_path: Path) -> None:
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"
     state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))

@@ -44,10 +44,10 @@ def played(files: tuple[str, str], *more: str) -> dict[str, Any]:
 
 
 def test_who_plans_anew_follows_the_load(files: tuple[str, str]) -> None:
-    stands, follows = played(files), played(files, "--replan", "2")
-    late = [report["apps"]["thumbnails"]["figures"]["violations"]["value"] for report in (stands, follows)]
+    fixed, follows = played(files), played(files, "--replan", "2")
+    late = [report["apps"]["thumbnails"]["figures"]["violations"]["value"] for report in (fixed, follows)]
     assert late[1] < 0.7 * late[0]
-    assert follows["cost_per_hour"]["value"] > stands["cost_per_hour"]["value"]
+    assert follows["cost_per_hour"]["value"] > fixed["cost_per_hour"]["value"]
     assert {line["by"] for line in follows["lines"]} == {"slo"}
 
 

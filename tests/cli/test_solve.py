@@ -34,8 +34,8 @@ def test_the_plan_is_the_one_worked_out_by_hand(files: Any, run: Callable[..., A
 
 def test_the_page_tells_what_runs_what_is_promised_and_how_good_it_is(files: Any, run: Callable[..., Any]) -> None:
     out = run("solve", files.profile, files.slo).out
-    for told in ("Workers", "Promises", "How good it is", "base-od", "fluid", "verified", "optimal"):
-        assert told in out
+    for said in ("Workers", "Promises", "How good it is", "base-od", "fluid", "verified", "optimal"):
+        assert said in out
     assert "\x1b" not in out, "plain when piped"
     assert all(line == line.rstrip() for line in out.splitlines())
 
@@ -113,15 +113,15 @@ def test_a_refused_plan_leaves_an_older_one_alone_and_says_so(files: Any, run: C
 
 
 @pytest.mark.parametrize(
-    ("output", "told"), [("missing/plan.json", "there is no folder"), ("folder", "this is a folder")]
+    ("output", "printed"), [("missing/plan.json", "there is no folder"), ("folder", "this is a folder")]
 )
 def test_a_place_where_the_plan_cannot_go_is_refused_before_the_work(
-    output: str, told: str, files: Any, run: Callable[..., Any]
+    output: str, printed: str, files: Any, run: Callable[..., Any]
 ) -> None:
     (files.folder / "folder").mkdir()
     ran = run(*files.solve, "-o", files.folder / output)
     assert ran.code == 2
-    assert told in ran.err
+    assert printed in ran.err
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")
@@ -178,7 +178,7 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "said"),
     [
         (["--set", "derate"], "NAME=VALUE"),
         (["--set", "derate=lots"], "derate"),
@@ -194,11 +194,11 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
     ],
 )
 def test_a_wrong_flag_is_bad_input_with_a_remedy(
-    arguments: list[str], told: str, files: Any, run: Callable[..., Any]
+    arguments: list[str], said: str, files: Any, run: Callable[..., Any]
 ) -> None:
     ran = run("solve", files.profile, files.slo, *arguments)
     assert ran.code == 2
-    assert told in ran.err
+    assert said in ran.err
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,6 @@ def test_a_split_pool_keeps_its_instances_and_its_bases(
     [("slo_ms", 0.0), ("weight", ()), ("weight", (1.0, 0.0)), ("xi", 1.5), ("penalty", "none"), ("penalty_ms", -1.0)],
 )
 def test_bad_parameters_are_reported(field: str, value: object) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         Matching(**{"slo_ms": 100.0, "weight": (1.0,), field: value})  # type: ignore[arg-type]
-    assert told.value.faults[0].path == field
+    assert caught.value.faults[0].path == field

@@ -105,9 +105,9 @@ def test_earliest_completion_is_earliest(data: st.DataObject) -> None:
 def test_a_wrong_snapshot_is_reported(wrong: dict[str, object], field: str) -> None:
     right = {"waited_ms": [1.0, 0.0], "service_ms": [[1.0, 2.0], [1.0, 2.0]], "kind": [0, 1]}
     Snapshot.of(**right)  # type: ignore[arg-type]
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         Snapshot.of(**{**right, **wrong})  # type: ignore[arg-type]
-    assert told.value.faults[0].path == field
+    assert caught.value.faults[0].path == field
 
 
 def test_numba_is_loaded_only_by_a_decision_that_needs_it() -> None:

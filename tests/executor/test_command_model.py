@@ -21,7 +21,7 @@ for line in sys.stdin:
 """
 
 
-def answers(folder: Path, *told: Any) -> list[Result]:
+def answers(folder: Path, *said: Any) -> list[Result]:
     """What becomes of one query after the other, whose command answers its batch with these."""
     script = folder / "serve.py"
     script.write_text(ECHO)
@@ -31,7 +31,7 @@ def answers(folder: Path, *told: Any) -> list[Result]:
         model = CommandModel(made, load="w.a", knobs={}, servers=1, loop=asyncio.get_running_loop())
         await model.prepare()
         found = []
-        for one in told:
+        for one in said:
             result: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
             model.run([Query({}, one)], result.set_result)
             found += await asyncio.wait_for(result, 60.0)

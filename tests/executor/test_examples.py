@@ -19,10 +19,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def asked(client: Client, app: str, body: dict[str, Any]) -> tuple[int, Any]:
     """The answer to a query, asked again while the plan's own rule gives it up as late: the machine may stand still."""
     for _ in range(50):
-        status, told = client.post(app, body)
-        if told["outcome"] != "dropped":
+        status, said = client.post(app, body)
+        if said["outcome"] != "dropped":
             break
-    return status, told
+    return status, said
 
 
 @pytest.mark.slow
@@ -47,11 +47,11 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
         mix = wanted[app]["demand"].get("mix")
         at = dict(zip(mix["axes"], mix["bins"][0], strict=True)) if mix else {}
         for _ in range(3):
-            status, told = asked(client, app, {"at": at})
-            assert status == 200, told
+            status, said = asked(client, app, {"at": at})
+            assert status == 200, said
             loads = {load.id: load for worker in plan.workers for load in worker.loads}
-            for hop in told["path"]:
+            for hop in said["path"]:
                 assert loads[hop["load"]].app in (app, None)
                 assert loads[hop["load"]].variant == hop["variant"]
-            assert told["path"]
+            assert said["path"]
     assert not deployment.difference(plan)

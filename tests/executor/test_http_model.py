@@ -85,9 +85,9 @@ def test_a_plain_server_is_started_asked_and_ended(serve: Callable[..., tuple[De
     client.connection.request("POST", "/v1/app", b"\x00raw" * 10, {"content-type": "image/x"})
     answer = client.connection.getresponse().read()
     assert b'"40 bytes"' in answer, "what is no JSON comes as text"
-    status, told = client.post(body={"inputs": "teapot"})
-    assert (status, told["outcome"]) == (500, "failed")
-    assert "the server answered 418" in told["why"]
+    status, said = client.post(body={"inputs": "teapot"})
+    assert (status, said["outcome"]) == (500, "failed")
+    assert "the server answered 418" in said["why"]
     folder = (deployment.folder / "targets" / "here").resolve()
     deployment.down()
     assert marked(folder) == []

@@ -1,4 +1,4 @@
-"""What the keeper does for one process: a hung one is started again on its port; what it logged is told."""
+"""What the keeper does for one process: a hung one is started again on its port; what it logged is reported."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNIT = named(Unit("", "w1", 0, "cpu", "here", "box", loads=(LoadSpec("w1.a", app
 
 
 def worker(folder: Path, **config: object) -> KeptProcess:
-    told = {"unit": UNIT.as_dict(), "content": UNIT.content, "bind": "127.0.0.1", "port": 0, "cores": [], **config}
-    return KeptProcess(UNIT.name, "hetplan.executor.serving.worker", told, folder)
+    said = {"unit": UNIT.as_dict(), "content": UNIT.content, "bind": "127.0.0.1", "port": 0, "cores": [], **config}
+    return KeptProcess(UNIT.name, "hetplan.executor.serving.worker", said, folder)
 
 
 def test_a_process_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

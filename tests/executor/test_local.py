@@ -48,11 +48,11 @@ def test_a_plan_comes_up_serves_and_goes_away(deploy: Callable[..., Deployment])
     assert not deployment.observe(), "looking touches nothing"
     applied = deployment.apply(ONE)
     client = Client(applied.endpoint)
-    status, told = client.post(body={"at": {"batch": 1}})
-    assert (status, told["outcome"], told["path"][0]["variant"]) == (200, "served", "m")
-    assert told["quality"] is None, "no profile says how good it is"
+    status, said = client.post(body={"at": {"batch": 1}})
+    assert (status, said["outcome"], said["path"][0]["variant"]) == (200, "served", "m")
+    assert said["quality"] is None, "no profile says how good it is"
     assert "hetplan-quality" not in client.post(headers={"hetplan-reply": "brief"})[1]
-    assert told["path"][0]["service_ms"] >= 1.0
+    assert said["path"][0]["service_ms"] >= 1.0
     assert not deployment.difference(ONE), "what was applied is what runs"
     assert deployment.apply(ONE).steps == (), "a second time there is nothing to do"
     state = deployment.state(over_s=0.0)
@@ -135,9 +135,9 @@ def test_without_a_second_try_a_dead_worker_is_reported_as_503(deploy: Callable[
         (unit,) = deployment.observe()
         wait_for(lambda: arrived(deployment, unit.name) or asking.done())
         os.kill(worker_processes(deployment)[0], signal.SIGKILL)
-        status, told = asking.result(60.0)
+        status, said = asking.result(60.0)
     assert status == 503
-    assert (told["outcome"], told["why"]) == ("lost", "the worker died or froze")
+    assert (said["outcome"], said["why"]) == ("lost", "the worker died or froze")
 
 
 def arrived(deployment: Deployment, unit: str) -> int:
@@ -265,8 +265,8 @@ def cut_off(folder: Path, plan: Path, *, after_s: float, changes: Any = None) ->
 
 
 def was_killed(process: subprocess.Popen[str]) -> None:
-    _, told = process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL, told
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, said
 
 
 @pytest.mark.slow
@@ -426,8 +426,8 @@ def test_a_wrong_model_file_is_found_before_anything_is_touched(deploy: Callable
 @pytest.mark.slow
 def test_a_query_that_takes_too_long_is_given_back(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy(models=[{"kind": "sleep", "ms": 60_000.0}], router={"port": 0, "timeout_s": 0.3})
-    status, told = Client(deployment.apply(ONE).endpoint).post()
-    assert (status, told["outcome"], told["why"]) == (503, "lost", "no answer in time")
+    status, said = Client(deployment.apply(ONE).endpoint).post()
+    assert (status, said["outcome"], said["why"]) == (503, "lost", "no answer in time")
 
 
 @pytest.mark.slow

@@ -51,15 +51,15 @@ def test_sleep_models_leave_early_as_often_as_the_plan_says(deploy: Callable[...
     case = spoil(cascade(), {f"profile/tables/t-{name}/mean": 1.0 for name in "sbc"})
     deployment = deploy(**hosts(models=[{"kind": "sleep"}], **files(case, tmp_path)))
     client = Client(deployment.apply(plan_of(case)).endpoint)
-    told = [client.post("shop") for _ in range(400)]
-    assert {status for status, _ in told} == {200}
-    ways = [[(hop["node"], hop["load"], hop.get("outcome")) for hop in answer["path"]] for _, answer in told]
+    said = [client.post("shop") for _ in range(400)]
+    assert {status for status, _ in said} == {200}
+    ways = [[(hop["node"], hop["load"], hop.get("outcome")) for hop in answer["path"]] for _, answer in said]
     left = [way for way in ways if way == [("small", "a", "sure")]]
     on = [way for way in ways if way[0] == ("small", "a", "unsure") and way[1][0] == "large" and way[1][2] is None]
     assert len(left) + len(on) == 400
     assert len(on) == pytest.approx(120, abs=5 * (400 * 0.3 * 0.7) ** 0.5)
     quality = {("a",): 0.95, ("a", "b"): 0.85, ("a", "c"): 0.9}
-    for way, (_, answer) in zip(ways, told, strict=True):
+    for way, (_, answer) in zip(ways, said, strict=True):
         assert answer["quality"] == pytest.approx(quality[tuple(load for _, load, _ in way)])
     served = client.get("/metrics")["loads"]
     assert served["a"]["served"] == 400
@@ -77,17 +77,17 @@ def test_the_models_own_word_decides_and_a_wrong_one_is_an_error(
     ]
     deployment = deploy(**hosts(models=models, **(files(cascade(), tmp_path) if known else {})))
     client = Client(deployment.apply(plan_of(cascade())).endpoint)
-    status, told = client.post("shop", {"inputs": "sure"})
-    assert (status, [hop["node"] for hop in told["path"]]) == (200, ["small"])
-    assert told["quality"] == (0.95 if known else None)
-    status, told = client.post("shop", {"inputs": "unsure"})
-    assert (status, [hop["node"] for hop in told["path"]]) == (200, ["small", "large"])
+    status, text = client.post("shop", {"inputs": "sure"})
+    assert (status, [hop["node"] for hop in text["path"]]) == (200, ["small"])
+    assert text["quality"] == (0.95 if known else None)
+    status, text = client.post("shop", {"inputs": "unsure"})
+    assert (status, [hop["node"] for hop in text["path"]]) == (200, ["small", "large"])
     for said, named in (("maybe", "the outcome 'maybe'"), (None, "no outcome"), ("x" * 500, f"'{'x' * 63}'")):
-        status, told = client.post("shop", {"inputs": said})
-        assert (status, told["outcome"]) == (500, "failed")
-        assert told["why"].startswith("the answer of a names ")
-        assert named in told["why"]
-        assert told["why"].endswith("the plan knows sure, unsure")
+        status, text = client.post("shop", {"inputs": said})
+        assert (status, text["outcome"]) == (500, "failed")
+        assert text["why"].startswith("the answer of a names ")
+        assert named in text["why"]
+        assert text["why"].endswith("the plan knows sure, unsure")
     seen = client.get("/metrics")
     assert seen["apps"]["shop"]["failed"] == 3
     assert (seen["loads"]["a"]["served"], seen["loads"]["a"]["failed"]) == (2, 3)

@@ -15,10 +15,10 @@ import ctypes, os, struct, threading
 from hetplan.executor.serving.process import ask_for_short_turns
 
 def turn_ns():
-    told = ctypes.create_string_buffer(48)
-    if ctypes.CDLL(None).syscall({call}, 0, told, 48, 0):
+    held = ctypes.create_string_buffer(48)
+    if ctypes.CDLL(None).syscall({call}, 0, held, 48, 0):
         raise SystemExit(77)
-    return struct.unpack("IIQiIQQQ", told.raw)[5]
+    return struct.unpack("IIQiIQQQ", held.raw)[5]
 
 usual = turn_ns()
 assert ask_for_short_turns() and turn_ns() == 100_000 and os.getpriority(os.PRIO_PROCESS, 0) == {nice}

@@ -89,29 +89,29 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
     ]
     routes = [Route(node=n, to={f"w{n}.a": 1.0}) for n in nodes]
     plan = make_plan(*workers, routing={"app": routes}, dispatch={"app": {"rule": "path-shares/1", "late": "serve"}})
-    status, told = Client(deployment.apply(plan).endpoint).post()
+    status, said = Client(deployment.apply(plan).endpoint).post()
     assert status == 200
-    assert isinstance(told, dict)
-    return told
+    assert isinstance(said, dict)
+    return said
 
 
 def test_a_tree_fans_out_and_its_quality_is_the_mean_over_its_ends(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
-    told = served(deploy, tmp_path, "tree", "abc")
-    assert sorted(hop["node"] for hop in told["path"]) == ["a", "b", "b", "c"]
-    assert told["quality"] == pytest.approx((0.9 * 0.8 + 0.9 * 0.5) / 2)
-    first = told["path"][0]
+    said = served(deploy, tmp_path, "tree", "abc")
+    assert sorted(hop["node"] for hop in said["path"]) == ["a", "b", "b", "c"]
+    assert said["quality"] == pytest.approx((0.9 * 0.8 + 0.9 * 0.5) / 2)
+    first = said["path"][0]
     assert min(first["router_ms"], first["queue_ms"]) >= 0.0
-    assert first["router_ms"] + first["queue_ms"] + first["service_ms"] <= told["ms"]
+    assert first["router_ms"] + first["queue_ms"] + first["service_ms"] <= said["ms"]
 
 
 @pytest.mark.slow
 def test_a_diamond_joins_once(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
-    told = served(deploy, tmp_path, "diamond", "abcd")
-    assert [hop["node"] for hop in told["path"]].count("d") == 1
-    assert told["path"][-1]["node"] == "d"
-    assert told["quality"] == pytest.approx(0.9 * 0.8 * 0.5)
+    said = served(deploy, tmp_path, "diamond", "abcd")
+    assert [hop["node"] for hop in said["path"]].count("d") == 1
+    assert said["path"][-1]["node"] == "d"
+    assert said["quality"] == pytest.approx(0.9 * 0.8 * 0.5)
 
 
 def test_what_nobody_judged_has_no_quality(deploy: Callable[..., Deployment], tmp_path: Path) -> None:

@@ -164,10 +164,10 @@ def test_any_change_ends_where_it_should_within_the_room(
     spare: int,
 ) -> None:
     plans = [
-        make_plan(*(make_worker(name, count, variant=m, standby=extra) for name, (count, m, extra) in told.items()))
-        for told in (old, new)
+        make_plan(*(make_worker(name, count, variant=m, standby=extra) for name, (count, m, extra) in said.items()))
+        for said in (old, new)
     ]
-    most = max(sum(count + extra for count, _, extra in told.values()) for told in (old, new))
+    most = max(sum(count + extra for count, _, extra in said.values()) for said in (old, new))
     hosts = make_hosts(
         tmp_path_factory.getbasetemp(),
         hosts={"box": {"target": "here", "hardware": ["cpu"], "machines": most + spare}},

@@ -133,9 +133,9 @@ def test_wishes_and_simulated_promises_are_judged_others_reported() -> None:
     assert verdicts["fluid", "rate_qps"] is Verdict.REPORTED
     assert verdicts["no-queueing", "service_ms"] is Verdict.REPORTED
     assert not report.ok
-    told = {(line.by, line.quantity): line.simulated for line in report.lines}
-    assert told["slo", "response_ms"] == (55.0, 50.0, 60.0)
-    assert told["simulation/1", "violations"] == (0.4, 0.3, 0.5)
+    said = {(line.by, line.quantity): line.simulated for line in report.lines}
+    assert said["slo", "response_ms"] == (55.0, 50.0, 60.0)
+    assert said["simulation/1", "violations"] == (0.4, 0.3, 0.5)
     json.dumps(report.as_dict(), allow_nan=False)
 
 

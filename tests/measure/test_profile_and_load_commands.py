@@ -66,9 +66,9 @@ def test_a_profile_and_the_same_again_from_its_journal(folder: Path) -> None:
     assert any(line.get("event", {}).get("what") == "profile" for line in lines)
     first = profile.read_bytes()
     load_profile(profile)
-    code, told, _ = run("profile", folder / "measure.toml", "-o", profile)
+    code, said, _ = run("profile", folder / "measure.toml", "-o", profile)
     assert code == 0
-    assert "a         cpu-1" in told or "a " in told
+    assert "a         cpu-1" in said or "a " in said
     assert profile.read_bytes() == first
     code, _, lines = run("profile", folder / "measure.toml", "-o", profile, "--fresh", "--json")
     assert (code, lines[-1]["resumed"]) == (0, 0)
@@ -76,10 +76,10 @@ def test_a_profile_and_the_same_again_from_its_journal(folder: Path) -> None:
 
 def test_a_file_of_somebody_else_is_not_overwritten(folder: Path) -> None:
     (folder / "p.json").write_text("{}")
-    code, told, _ = run("profile", folder / "measure.toml", "-o", folder / "p.json")
+    code, said, _ = run("profile", folder / "measure.toml", "-o", folder / "p.json")
     assert code == 2
     assert (folder / "p.json").read_text() == "{}"
-    assert "--force" in told
+    assert "--force" in said
 
 
 def test_nothing_that_can_be_measured(folder: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_killed_run_loses_one_cell_at_most(folder: Path) -> None:
 def test_an_interrupted_run_writes_what_it_found(folder: Path) -> None:
     process = started(folder)
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert json.loads(told.splitlines()[-1])["cells"] >= 3
+    assert json.loads(said.splitlines()[-1])["cells"] >= 3
     table = load_profile(folder / "p.json").tables["a-cpu-1"]
     assert table.mean[0] is not None
     assert table.mean[-1] is None
@@ -205,8 +205,8 @@ def load_words(folder: Path, router: str, *more: object) -> list[object]:
 
 
 def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
-    code, told, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "inf"))
-    assert code == 0, told
+    code, said, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "inf"))
+    assert code == 0, said
     report = lines[-1]["report"]
     wish = report["lines"][0]
     assert (wish["by"], wish["quantity"], wish["promised"]) == ("slo", "response_ms", 3000)
@@ -233,18 +233,18 @@ def test_a_wish_that_is_broken_is_exit_6(planned: Path, router: str) -> None:
 
 def test_the_table_for_people_names_all_three(planned: Path, router: str) -> None:
     words = load_words(planned, router, "--simulations", "2", "--tolerance", "inf")
-    code, told, _ = run(*(word for word in words if word != "--json"))
+    code, said, _ = run(*(word for word in words if word != "--json"))
     assert code == 0
-    assert "promised" in told
-    assert "against simulation" in told
-    assert "response_ms p90" in told
+    assert "promised" in said
+    assert "against simulation" in said
+    assert "response_ms p90" in said
 
 
 def test_a_simulation_that_is_not_what_was_measured_is_exit_9(planned: Path, router: str) -> None:
     """Every reply takes 400 ms, where the profile says 5 and 10."""
     Router.after_s = 0.4
-    code, told, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "50"))
-    assert code == 9, told
+    code, said, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "50"))
+    assert code == 9, said
     assert "simulation and measurement disagree by more than 50%: rank response_ms p50" in lines[-1]["exit"]["reason"]
     assert "rank: response_ms p50" in lines[-1]["report"]["disagreeing"]
     assert lines[-1]["report"]["tolerance"] == 0.5
@@ -271,17 +271,17 @@ def test_what_cannot_work_is_said_before_the_load(planned: Path, router: str) ->
         (["--endpoint", router.replace("//", "//me:secret@")], "a name or a password"),
     ):
         began = time.monotonic()
-        code, told, _ = run(*load_words(planned, router, *more, "--duration", "20"))
-        assert code == 2, told
-        assert said in told.replace("\n", " "), told
-        assert "me:secret" not in told
+        code, text, _ = run(*load_words(planned, router, *more, "--duration", "20"))
+        assert code == 2, text
+        assert said in text.replace("\n", " "), text
+        assert "me:secret" not in text
         assert time.monotonic() - began < 15
 
 
 def test_nobody_there(planned: Path) -> None:
-    code, told, _ = run(*load_words(planned, "http://127.0.0.1:9"))
+    code, said, _ = run(*load_words(planned, "http://127.0.0.1:9"))
     assert code == 2
-    assert "refused" in told
+    assert "refused" in said
 
 
 def test_queries_like_measured_samples_are_sent_alike() -> None:
@@ -302,9 +302,9 @@ def test_a_profile_is_measured_through_a_router_that_is_started_for_it(tmp_path:
     write_model(tmp_path / "tiny.onnx")
     wish = MEASURE.replace('callable = "sleeps:load"', 'onnx = "tiny.onnx"')
     (tmp_path / "measure.toml").write_text(wish)
-    code, told, _ = run("profile", tmp_path / "measure.toml", "-o", tmp_path / "p.json")
-    assert code == 0, told
-    assert "network_ms_per_hop" in told
+    code, said, _ = run("profile", tmp_path / "measure.toml", "-o", tmp_path / "p.json")
+    assert code == 0, said
+    assert "network_ms_per_hop" in said
     profile = json.loads((tmp_path / "p.json").read_text())
     (source,) = profile["sources"].values()
     assert "through a router" in source["note"]

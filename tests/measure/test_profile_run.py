@@ -275,7 +275,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "told"),
+    ("variant", "said"),
     [
         ('callable = "measured_callables:fails"', "no such weights"),
         ('callable = "measured_callables:absent"', "no function absent"),
@@ -283,9 +283,9 @@ def test_a_command_that_times_itself(folder: Path) -> None:
         ('command = ["no-such-command-anywhere"]', "does not start"),
     ],
 )
-def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, variant: str, told: str) -> None:
+def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, variant: str, said: str) -> None:
     wish, found = measured(folder, f'{ONNX}\n[variants.bad]\ntask = "t"\n{variant}')
-    assert told in found.failed[0][1]
+    assert said in found.failed[0][1]
     assert list(profile_document(wish, found)["variants"]) == ["tiny"]
 
 

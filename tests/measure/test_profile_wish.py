@@ -1,4 +1,4 @@
-"""measure.toml: what it may say, and how its slips are told."""
+"""measure.toml: what it may say, and how its slips are reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_cells_are_every_point_of_every_variant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "said"),
     [
         ("measure/1.0", "measure/9.0", r"\$\.format"),
         ("threads = 1", "thread = 1", r"\$\.hardware\.cpu-1\.thread .*threads"),
@@ -62,9 +62,9 @@ def test_cells_are_every_point_of_every_variant(tmp_path: Path) -> None:
         ("[hardware.cpu-1]", "[hardware.cpu-1", "cannot be read"),
     ],
 )
-def test_a_slip_is_reported_with_its_place(tmp_path: Path, before: str, after: str, told: str) -> None:
+def test_a_slip_is_reported_with_its_place(tmp_path: Path, before: str, after: str, said: str) -> None:
     assert before in GOOD
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=said):
         read(tmp_path, GOOD.replace(before, after))
 
 

@@ -119,10 +119,10 @@ def test_a_command_speaks_json_lines(tmp_path: Path):
     script = tmp_path / "measure.py"
     script.write_text(COMMAND)
     trusted = tmp_path / "hosts.toml"
-    told = 'command = ["{}", "{}"]\ntimeout_s = {}\n'
+    said = 'command = ["{}", "{}"]\ntimeout_s = {}\n'
     trusted.write_text(
-        f"[evaluators.e]\n{told.format(sys.executable, script, 60)}"
-        f"[evaluators.hasty]\n{told.format(sys.executable, script, 0.5)}"
+        f"[evaluators.e]\n{said.format(sys.executable, script, 60)}"
+        f"[evaluators.hasty]\n{said.format(sys.executable, script, 0.5)}"
     )
     command, hasty = (load_evaluators(trusted)[name] for name in ("e", "hasty"))
     guarded = Guarded(command, OPERATORS, retries=0)

@@ -108,7 +108,7 @@ def test_bursts_of_alike_samples_count_for_fewer():
     """Runs of 25 alike samples, asked for far apart from one another: 40 independent ones in all."""
     order = np.array([int(f"{i:010b}"[::-1], 2) for i in range(1024)])
     order = order[order < 1000]
-    rng, wrong, told = np.random.default_rng(2), 0, []
+    rng, wrong, faults = np.random.default_rng(2), 0, []
     for _ in range(100):
         scores = np.repeat((rng.random(40) < 0.65).astype(float), 25)
         found = Seen(Rule(0.7), np.ones(1))
@@ -116,9 +116,9 @@ def test_bursts_of_alike_samples_count_for_fewer():
         wrong += found.latest.decided and found.latest.mean >= 0.7
         whole = Seen(Rule(0.7, kind="fixed"), np.ones(1))
         whole.add(np.zeros(1000, dtype=np.int64), scores[order], order)
-        told.append(whole.interval())
+        faults.append(whole.interval())
     assert wrong <= 2
-    assert sum(not low <= 0.65 <= high for low, high in told) <= 2
+    assert sum(not low <= 0.65 <= high for low, high in faults) <= 2
 
 
 def test_what_strata_have_in_common_is_no_burst():

@@ -34,10 +34,10 @@ def too_much(demand: float = 12.0) -> Milp:
 
 
 def test_the_smallest_contradiction_and_the_single_repairs(reference) -> None:
-    told = explain(too_much(demand=9.0), Asking([reference]))
+    said = explain(too_much(demand=9.0), Asking([reference]))
     # 4 machines carry 8 of 9: either one more machine and 0.5 more money, or 1 query less; only the last cures alone.
-    assert told.why
-    assert [repair.text for repair in told.repairs] == ["lower slo.rate_qps by 1 qps to 8 qps"]
+    assert said.why
+    assert [repair.text for repair in said.repairs] == ["lower slo.rate_qps by 1 qps to 8 qps"]
 
 
 def test_a_column_bound_alone(reference) -> None:
@@ -45,16 +45,16 @@ def test_a_column_bound_alone(reference) -> None:
     limit = Elastic(1.0, "slo.limits.instances.{label}", unit="machines", whole=True)
     n = m.columns("machines", ["gpu"], upper=4.0, cost=1.0, whole=True, elastic=limit)
     m.add(m.rows("demand", ["app"], lower=9.0), n, 2.0)
-    told = explain(m.build(), Asking([reference]))
-    assert [repair.to for repair in told.repairs] == [5.0]
-    assert told.repairs[0].text == "raise slo.limits.instances.gpu by 1 machines to 5 machines"
-    assert told.why == ("slo.limits.instances.gpu cannot be kept",)
+    said = explain(m.build(), Asking([reference]))
+    assert [repair.to for repair in said.repairs] == [5.0]
+    assert said.repairs[0].text == "raise slo.limits.instances.gpu by 1 machines to 5 machines"
+    assert said.why == ("slo.limits.instances.gpu cannot be kept",)
 
 
 def test_what_does_not_contradict_is_not_blamed(reference) -> None:
-    told = explain(too_much(), Asking([reference]))
-    assert not any("slo.unrelated" in one for one in told.why)
-    assert any("slo.rate_qps" in one for one in told.why)
+    text = explain(too_much(), Asking([reference]))
+    assert not any("slo.unrelated" in one for one in text.why)
+    assert any("slo.rate_qps" in one for one in text.why)
 
 
 def test_without_knobs_it_says_so(reference) -> None:

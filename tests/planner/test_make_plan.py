@@ -92,7 +92,7 @@ def test_a_linear_programs_bound_is_certified_with_its_proof_in_the_plan(referen
 
 @pytest.mark.parametrize("worst_at", [0, 1, 2])
 def test_the_log_of_a_family_speaks_for_its_worst_member(reference, worst_at: int) -> None:
-    """Of three programs one is infeasible, wherever it stands; of three that are optimal one has the widest gap."""
+    """Of three programs one is infeasible, wherever it is; of three that are optimal one has the widest gap."""
 
     class Family(Toy):
         def decide(self, ask: Any) -> Draft | Infeasible:

@@ -18,15 +18,15 @@ def group(name: str, count: int, *, variant: str = "m", offer: str | None = None
 
 
 def test_replacements_come_up_before_what_they_replace_goes_down() -> None:
-    told = [(a.do, a.worker or a.load, a.count) for a in transition((group("old", 2),), (group("new", 3),))]
-    assert told == [("start", "new", 3), ("load", "new.a", None), ("stop", "old", 2)]
+    said = [(a.do, a.worker or a.load, a.count) for a in transition((group("old", 2),), (group("new", 3),))]
+    assert said == [("start", "new", 3), ("load", "new.a", None), ("stop", "old", 2)]
 
 
 def test_a_tight_stock_is_kept_turn_by_turn() -> None:
     offers = {"o": Offer(hardware="gpu", price_per_hour="1", stock=3)}
     running, wanted = (group("old", 2, offer="o"),), (group("new", 2, variant="n", offer="o"),)
-    told = [(a.do, a.worker or a.load, a.count) for a in transition(running, wanted, offers=offers)]
-    assert told == [
+    said = [(a.do, a.worker or a.load, a.count) for a in transition(running, wanted, offers=offers)]
+    assert said == [
         ("start", "new", 1),
         ("load", "new.a", None),
         ("stop", "old", 1),

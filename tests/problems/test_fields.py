@@ -263,6 +263,7 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.late": _app("late", "drop"),
     "apps.*.balancing": _app("balancing", "shortest_queue"),
     "apps.*.network_ms_per_hop": lambda files: put(files.app, "network_ms_per_hop", HIGH[files.question]),
+    "apps.*.network_ms_once": lambda files: put(files.app, "network_ms_once", HIGH[files.question]),
     "apps.*.demand.rate_qps": _rate,
     "apps.*.demand.history_qps": _instead({"history_qps": [70.0, 75.0]}),
     "apps.*.demand.series": _instead({"series": [70.0]}),

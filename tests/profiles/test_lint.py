@@ -127,9 +127,9 @@ def test_a_sound_pair_has_no_findings() -> None:
     ],
 )
 def test_findings(change: Any, code: str, at: str, says: str) -> None:
-    told = {(kind, place): text for kind, place, text in found(change)}
-    assert (code, at) in told
-    assert says in told[code, at]
+    said = {(kind, place): text for kind, place, text in found(change)}
+    assert (code, at) in said
+    assert says in said[code, at]
 
 
 def clear_needs(profile: dict[str, Any]) -> None:
@@ -154,8 +154,8 @@ def test_better_quality_dominates_among_variants_of_a_task_whatever_their_order(
             run = {"hardware": "big", "latency": table}
             profile["variants"][name] = {"task": "rank", "quality": {"value": quality}, "runs": [run]}
 
-    told = [(code, at) for code, at, _ in found(change) if code == "W-dominated"]
-    assert told == [("W-dominated", "variants.worse.runs[0]")]
+    said = [(code, at) for code, at, _ in found(change) if code == "W-dominated"]
+    assert said == [("W-dominated", "variants.worse.runs[0]")]
 
 
 def test_prices_per_share_are_no_prices_of_machines() -> None:

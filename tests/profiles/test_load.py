@@ -183,10 +183,10 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
         "apps.rank.latency[0].max_ms",
         "apps.faces.demand",
     ]
-    told = {at: text for _, at, text in warnings}
-    assert "month" in told["offers.c5n-od.price_per_hour"]
-    assert "seconds" in told["apps.rank.latency[0].max_ms"]
-    assert "MiB" in told["hardware.g4dn.provides.gpu_mem_gib"]
+    warned = {at: text for _, at, text in warnings}
+    assert "month" in warned["offers.c5n-od.price_per_hour"]
+    assert "seconds" in warned["apps.rank.latency[0].max_ms"]
+    assert "MiB" in warned["hardware.g4dn.provides.gpu_mem_gib"]
 
 
 STATE = {

@@ -55,8 +55,8 @@ def test_malformed(name: str, folder: Path) -> None:
         assert len(str(fault)) < 700
         assert fault.path.startswith("$") or any(word in what for word in WHOLE_FILE)
     # What goes missing in the profile may show in the SLO only.
-    told = {Path(fault.file).name for fault in caught.value.faults}
-    assert told == {f"{kind}.json"} or kind == "profile"
+    found = {Path(fault.file).name for fault in caught.value.faults}
+    assert found == {f"{kind}.json"} or kind == "profile"
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str,
     slo["apps"]["faces"]["runs"] = {"variants": ["rn51"]}
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
-    told = {fault.path: fault for fault in caught.value.faults}
-    assert set(told) == {
+    found = {fault.path: fault for fault in caught.value.faults}
+    assert set(found) == {
         "$.variants.rn50.quality.value",
         "$.variants.yolo-n.runs[0].latency",
         "$.apps.rank.latency[0].max_ms",
         "$.apps.faces.runs.variants[0]",
     }
-    assert 'Did you mean "yn-g4dn"?' in told["$.variants.yolo-n.runs[0].latency"].remedy
-    assert 'Did you mean "rn50"?' in told["$.apps.faces.runs.variants[0]"].remedy
-    assert told["$.apps.rank.latency[0].max_ms"].remedy == "Write 350 without quotes."
+    assert 'Did you mean "yn-g4dn"?' in found["$.variants.yolo-n.runs[0].latency"].remedy
+    assert 'Did you mean "rn50"?' in found["$.apps.faces.runs.variants[0]"].remedy
+    assert found["$.apps.rank.latency[0].max_ms"].remedy == "Write 350 without quotes."
 
 
 def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo: dict[str, Any]) -> None:
@@ -160,8 +160,8 @@ def test_remedies(change: Any, path: str, hint: str, profile: dict[str, Any], sl
     change(profile, slo)
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
-    told = {fault.path: fault.remedy for fault in caught.value.faults}
-    assert hint in told[path]
+    found = {fault.path: fault.remedy for fault in caught.value.faults}
+    assert hint in found[path]
 
 
 json_values = st.recursive(
@@ -234,8 +234,8 @@ def test_a_missing_reference_reads_as_a_sentence(profile: dict[str, Any], near: 
     profile["offers"]["another"] = {"hardware": near, "price_per_hour": "1"}
     with pytest.raises(InputError) as caught:
         load_profile(profile)
-    (told,) = [fault for fault in caught.value.faults if fault.path == "$.offers.another.hardware"]
-    assert told.remedy.startswith(remedy)
+    (found,) = [fault for fault in caught.value.faults if fault.path == "$.offers.another.hardware"]
+    assert found.remedy.startswith(remedy)
 
 
 @pytest.mark.parametrize("number", [1e-300, 1e-16, 1e16, 1e308])

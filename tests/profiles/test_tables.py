@@ -126,9 +126,9 @@ def test_clamp_takes_the_border_and_marks_it() -> None:
 def test_refuse_names_the_table_the_point_and_the_remedy() -> None:
     with pytest.raises(InputError) as caught:
         line().named("yn-g4dn", file="a.json").read([{"batch": 8}, {"batch": 16}])
-    told = str(caught.value)
-    assert told.startswith("a.json: $.tables.yn-g4dn: batch 16 is outside the table (batch 1 to 8)")
-    assert '"clamp" or "linear"' in told
+    text = str(caught.value)
+    assert text.startswith("a.json: $.tables.yn-g4dn: batch 16 is outside the table (batch 1 to 8)")
+    assert '"clamp" or "linear"' in text
 
 
 def test_a_name_is_no_part_of_the_content() -> None:

@@ -141,8 +141,8 @@ class _Drawn(random.Random):
 
 def by_router(plan: Plan, inputs: Inputs) -> Walked:
     """The same from the table that the router is given, by its own steps and choosers."""
-    told = Background(inputs.profile, inputs.slo).app(plan, "x")
-    steps, luck = Steps(told["nodes"]), _Drawn()
+    text = Background(inputs.profile, inputs.slo).app(plan, "x")
+    steps, luck = Steps(text["nodes"]), _Drawn()
     loads = {load.id: load for worker in plan.workers for load in worker.loads}
     lanes = {
         node: [SimpleNamespace(name=one.id, open=True) for one in loads.values() if one.node == node]
@@ -153,7 +153,7 @@ def by_router(plan: Plan, inputs: Inputs) -> Walked:
         for node in steps.nodes
     }
     found: Walked = {
-        "late": told["late"].upper(), "deadline": told["slo_ms"], "combine": told["combine"].upper(),
+        "late": text["late"].upper(), "deadline": text["slo_ms"], "combine": text["combine"].upper(),
     }  # fmt: skip
 
     def walk(node: str, query: QueryState, kind: int, path: tuple[str, ...], said: tuple[Any, ...]) -> None:

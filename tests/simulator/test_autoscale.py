@@ -38,14 +38,14 @@ def documents(load_s):
     return profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.5}, "apps": apps}
 
 
-def played(load_s, series, *, told=None, **how):
+def played(load_s, series, *, said=None, **how):
     profile, slo = documents(load_s)
     planner = hp.Planner(profile)
     first = planner.plan(slo, question="variants").require()
 
     def plan_for(rates, now):
-        if told is not None:
-            told.append(dict(rates))
+        if said is not None:
+            said.append(dict(rates))
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
 
     return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2, **how)
@@ -70,13 +70,13 @@ def test_loading_is_felt_and_paid_for():
 
 
 def test_who_waits_goes_on_asking():
-    told = []
+    said = []
     # A burst shorter than loading takes: what was asked for is not sent away before it has come.
-    played({"a": 9.0}, {"a": [40.0, 300.0, 40.0, 40.0]}, told=told)
-    most = max(range(len(told)), key=lambda k: told[k]["a"])
-    assert told[most]["a"] > 250
-    assert all(rates["a"] >= 250 for rates in told[12:18])
-    assert told[-1]["a"] < 80
+    played({"a": 9.0}, {"a": [40.0, 300.0, 40.0, 40.0]}, said=said)
+    most = max(range(len(said)), key=lambda k: said[k]["a"])
+    assert said[most]["a"] > 250
+    assert all(rates["a"] >= 250 for rates in said[12:18])
+    assert said[-1]["a"] < 80
 
 
 def test_a_load_that_stays_changes_nothing():

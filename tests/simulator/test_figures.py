@@ -230,8 +230,8 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     report = simulate(plan, inputs, seeds=2, duration_s=5000.0)
     (kept,) = report.lines
     assert kept.verdict is Verdict.KEPT
-    told = replace(report, warnings=(("W-percentile-open", "apps.rank", "few long queues"),))
-    assert [line.verdict for line in lines_of(plan, inputs, told)] == [Verdict.UNDECIDED]
+    warned = replace(report, warnings=(("W-percentile-open", "apps.rank", "few long queues"),))
+    assert [line.verdict for line in lines_of(plan, inputs, warned)] == [Verdict.UNDECIDED]
     elsewhere = replace(report, warnings=(("W-percentile-open", "apps.other", "few long queues"),))
     assert lines_of(plan, inputs, elsewhere) == report.lines
     promise = Promise(
@@ -240,7 +240,7 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     )  # fmt: skip
     promising = plan.model_copy(update={"promises": (promise,)})
     assert lines_of(promising, inputs, report)[-1].verdict is Verdict.KEPT
-    assert lines_of(promising, inputs, told)[-1].verdict is Verdict.UNDECIDED
+    assert lines_of(promising, inputs, warned)[-1].verdict is Verdict.UNDECIDED
 
 
 def test_too_much_load_is_reported(queues: Any) -> None:
@@ -263,7 +263,7 @@ def test_verdicts() -> None:
 
 
 def test_runs_go_on_in_order_and_tell_how_far_they_are() -> None:
-    told = []
+    said = []
 
     def job(number: int) -> Any:
         def work(stop: threading.Event, share: Any) -> int:
@@ -274,11 +274,11 @@ def test_runs_go_on_in_order_and_tell_how_far_they_are() -> None:
 
         return work
 
-    assert run_all([job(n) for n in range(5)], threads=2, on_event=lambda event: told.append(event.done)) == list(
+    assert run_all([job(n) for n in range(5)], threads=2, on_event=lambda event: said.append(event.done)) == list(
         range(5)
     )
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    assert said == sorted(said)
+    assert said[-1] == 1.0
     assert [seed_of(1, n) for n in range(2)] == [1000003, 1000004]
 
 
@@ -350,7 +350,7 @@ def test_intervals_stay_where_figures_can_be(queues: Any) -> None:
     assert app.figures["violations"].high <= 1.0
 
 
-def test_runs_near_capacity_are_longer_or_told(queues: Any) -> None:
+def test_runs_near_capacity_are_longer_or_named(queues: Any) -> None:
     demand = AppDemand("ask", 0, 96.0, Arrivals(), 100.0, 90.0)
     usual = run_length_s(90.0, rate_qps=96.0, slo_ms=100.0, arrivals=Arrivals())
     found = simulate_system(queues.system(1), [demand], seeds=2, noise="exponential")

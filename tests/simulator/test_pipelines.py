@@ -34,12 +34,15 @@ def state_of(plan: Plan) -> dict:
 
 
 def test_the_front_end_waits_for_every_branch() -> None:
-    """25 ms at a, then 100 ms at b and 50 ms at c side by side: an answer after 125 ms, each hop 2 ms more."""
+    """25 ms at a, then 100 ms at b and 50 ms at c side by side: an answer after 125 ms, each hop 2 ms more, and the way
+    to the client 7 ms once.
+    """
     profile, slo = loki_by_hand.two_sinks(1)
-    slo["apps"]["x"]["network_ms_per_hop"] = 2.0
+    slo["apps"]["x"] |= {"network_ms_per_hop": 2.0, "network_ms_once": 7.0}
     plan = fluid(profile, slo).require()
     figures = simulate(plan, load_inputs(profile, slo), duration_s=30.0, **EVEN).apps["x"].figures
-    assert figures["mean_ms"].value == pytest.approx(129.0)
+    assert figures["mean_ms"].value == pytest.approx(136.0)
+    assert next(one.value for one in plan.promises if one.quantity == "service_ms") == pytest.approx(136.0)
     assert figures["accuracy"].value == pytest.approx(1.0)
 
 

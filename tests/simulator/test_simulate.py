@@ -63,10 +63,10 @@ def test_a_broken_percentile_fails_the_plan_though_its_promise_was_fluid(plans: 
     ],
 )
 def test_promises_that_a_simulation_made_are_judged(plans: Any, promise: dict[str, Any], verdict: Verdict) -> None:
-    told = {"app": "rank", "model": "simulation/1", **promise}
-    report = simulate(*plans.pool(rate=90.0, promises=[told]), seeds=3)
+    said = {"app": "rank", "model": "simulation/1", **promise}
+    report = simulate(*plans.pool(rate=90.0, promises=[said]), seeds=3)
     assert report.lines[-1].verdict is verdict
-    reported = simulate(*plans.pool(rate=90.0, promises=[{**told, "model": "fluid"}]), seeds=3)
+    reported = simulate(*plans.pool(rate=90.0, promises=[{**said, "model": "fluid"}]), seeds=3)
     assert reported.lines[-1].verdict is Verdict.REPORTED
 
 
@@ -170,12 +170,12 @@ def test_a_failure_shows_in_the_timeline(plans: Any) -> None:
 
 
 def test_the_report_is_plain_json_and_the_same_every_time(plans: Any) -> None:
-    told = [
+    said = [
         json.dumps(simulate(*plans.pool(), seeds=2, duration_s=60.0).as_dict(), allow_nan=False, sort_keys=True)
         for _ in range(2)
     ]
-    assert told[0] == told[1]
-    read = json.loads(told[0])
+    assert said[0] == said[1]
+    read = json.loads(said[0])
     assert next(iter(simulate(*plans.pool(), seeds=2, duration_s=60.0).as_dict())) == "format"
     assert read["format"] == "hetplan/simulation/1.0"
     assert set(read["apps"]["rank"]["percentiles_ms"]) == {"50", "90", "95", "99"}
@@ -379,12 +379,12 @@ def test_every_rule_of_the_engine_is_a_code_of_the_kernels() -> None:
 
 @pytest.mark.parametrize("promised", [49.4, 5000.0])
 def test_a_rate_above_the_one_played_is_not_called_kept(plans: Any, promised: float) -> None:
-    told = {"app": "rank", "quantity": "rate_qps", "relation": ">=", "value": promised, "model": "simulation/1"}
-    report = simulate(*plans.pool(rate=30.0, promises=[told]), seeds=2)
+    said = {"app": "rank", "quantity": "rate_qps", "relation": ">=", "value": promised, "model": "simulation/1"}
+    report = simulate(*plans.pool(rate=30.0, promises=[said]), seeds=2)
     assert report.lines[-1].verdict is Verdict.NOT_SIMULATED
     assert report.lines[-1] in report.undecided
     assert "W-rate-not-played" in [code for code, _, _ in report.warnings]
-    played = simulate(*plans.pool(rate="max", promises=[told | {"value": 30.0}]), seeds=2)
+    played = simulate(*plans.pool(rate="max", promises=[said | {"value": 30.0}]), seeds=2)
     assert played.lines[-1].verdict is Verdict.KEPT
     assert not played.warnings
 

@@ -43,7 +43,7 @@ def test_ctrl_c(name: str) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             run.wait(timeout=0.6)
         run.send_signal(signal.SIGINT)
-        told, _ = run.communicate(timeout=120)
+        said, _ = run.communicate(timeout=120)
     finally:
         run.kill()
-    assert told == "interrupted\n"
+    assert said == "interrupted\n"

@@ -33,27 +33,27 @@ def case(request: pytest.FixtureRequest, engine: Solver) -> MilpCase:
     return case
 
 
-def told(engine: Solver, case: MilpCase, lie: str) -> tuple[Answer, Certificate]:
+def said(engine: Solver, case: MilpCase, lie: str) -> tuple[Answer, Certificate]:
     answer = Lying(engine, lie).solve(case.form, Limits())
     return answer, certify(case.form, answer)
 
 
 @pytest.mark.parametrize("lie", ["infeasible-point", "wrong-value", "false-bound"])
 def test_found_out(engine: Solver, case: MilpCase, lie: str) -> None:
-    _, certificate = told(engine, case, lie)
+    _, certificate = said(engine, case, lie)
     assert not certificate.sound
 
 
 def test_a_fraction_is_found_out(engine: Solver, case: MilpCase) -> None:
     if case.form.pure_lp:
         pytest.skip("nothing must be whole")
-    _, certificate = told(engine, case, "fractional-point")
+    _, certificate = said(engine, case, "fractional-point")
     assert any("whole" in fault for fault in certificate.faults)
 
 
 @pytest.mark.parametrize("lie", ["false-infeasible", "forged-ray"])
 def test_a_false_infeasible_is_never_certified(engine: Solver, case: MilpCase, lie: str) -> None:
-    answer, certificate = told(engine, case, lie)
+    answer, certificate = said(engine, case, lie)
     assert answer.status is Status.INFEASIBLE
     assert certificate.infeasible is Vouched.CLAIMED
 
@@ -65,7 +65,7 @@ def test_a_false_infeasible_is_refuted_by_a_start_that_holds(engine: Solver, cas
 
 
 def test_a_false_optimum_shows_where_there_are_duals_and_is_a_claim_elsewhere(engine: Solver, case: MilpCase) -> None:
-    answer, certificate = told(engine, case, "false-optimal")
+    answer, certificate = said(engine, case, "false-optimal")
     if answer.status is not Status.OPTIMAL:
         pytest.skip("it never claims an optimum")
     assert certificate.value is not None

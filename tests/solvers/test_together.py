@@ -33,7 +33,7 @@ def test_all_engines_work_together(order: str) -> None:
         [sys.executable, "-c", PROGRAM, ",".join(modules), order], capture_output=True, text=True, timeout=120
     )
     assert run.returncode == 0, run.stderr
-    told = [line.split("|") for line in run.stdout.splitlines()]
-    assert {value for _, case, value in told if case == "a knapsack"} == {"48.0"}
-    assert {value for _, case, value in told if case == "optimum of a maximum"} == {"36.0"}
-    assert len({engine for engine, _, _ in told}) >= 2
+    printed = [line.split("|") for line in run.stdout.splitlines()]
+    assert {value for _, case, value in printed if case == "a knapsack"} == {"48.0"}
+    assert {value for _, case, value in printed if case == "optimum of a maximum"} == {"36.0"}
+    assert len({engine for engine, _, _ in printed}) >= 2

@@ -225,5 +225,5 @@ def test_late_queries_are_treated_as_is_wished(case: str):
         wanted = documents["slo"]["apps"][app].get("late", "serve")
         other = "drop" if wanted == "serve" else "serve"
         assert rule.get("late", "serve") == wanted
-        told = f"dispatch.{app}: late queries: {other}, the wish says {wanted} [dispatch]"
-        assert told in texts(documents, {f"plan/dispatch/{app}/late": other})
+        said = f"dispatch.{app}: late queries: {other}, the wish says {wanted} [dispatch]"
+        assert said in texts(documents, {f"plan/dispatch/{app}/late": other})

@@ -13,7 +13,7 @@ import pytest
 
 import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES, forgeries, inputs_of, noticed, plan_of
-from hetplan.front_door import verify
+from hetplan.judging import verify
 from hetplan.profiles.plan_meaning import meaning_of
 from hetplan.verifier.exact import WARNINGS
 

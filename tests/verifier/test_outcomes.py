@@ -52,8 +52,8 @@ def test_late_ends_of_one_step_add_up_over_its_outcomes() -> None:
         options = {"violation_tolerance": 1.0}
         case = spoil(cascade(), {"slo/apps/shop/latency/0": wish, "plan/method/options": options})
         plan, inputs = read(case)
-        told = [found.text for found in verify_plan(plan, inputs).violations if found.code == "latency"]
-        assert [text.startswith(f"a share of {late} up to step") for text in told] == ([True] if late else [])
+        said = [found.text for found in verify_plan(plan, inputs).violations if found.code == "latency"]
+        assert [text.startswith(f"a share of {late} up to step") for text in said] == ([True] if late else [])
 
 
 WORKER = "plan/workers/0/loads/0/outcomes"

@@ -120,6 +120,8 @@ SPOILT = [
     ("c takes longer than b", {f"{TIMES}c/mean/0": 20.01, "plan/workers/3/count": 9}, LATE),
     ("d takes longer", {f"{TIMES}d/mean/1": 8.01}, LATE),
     ("three hops take longer", {"slo/apps/x/network_ms_per_hop": 2.01}, LATE),
+    ("the way to the client takes longer", {"slo/apps/x/network_ms_once": 0.01}, LATE),
+    ("the way to the client, shorter hops", {"slo/apps/x/network_ms_once": 3, "slo/apps/x/network_ms_per_hop": 1}, ""),
     ("the hops take nothing", {"slo/apps/x/network_ms_per_hop": 0, f"{TIMES}d/mean/1": 11}, ""),
     ("steps in the middle are late as well", {"slo/apps/x/latency/0/max_ms": 50}, f"{LATE}; {LATE}"),
     ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/x/latency/0/max_ms": 44}, ""),

@@ -93,6 +93,8 @@ TREE = [
     ("a limit on something else", {"slo/apps/cars/latency/0/of": "ttft"}, ""),
     ("the way takes longer", {"slo/apps/cars/network_ms_per_hop": 14.01}, LATE),
     ("the way takes just as long", {"slo/apps/cars/network_ms_per_hop": 13.99}, ""),
+    ("the way to the client takes longer", {"slo/apps/cars/network_ms_once": 24.01}, LATE),
+    ("the way to the client takes just as long", {"slo/apps/cars/network_ms_once": 23.99}, ""),
     ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/cars/latency/0/max_ms": 40},
      ""),
     ("nothing is kept for queueing, too late", {"plan/method/options/slo_divisor": DROP,

@@ -111,7 +111,7 @@ def served(plan: Plan, **serve: int) -> Plan:
     return with_workers(plan, loads=tuple(load.model_copy(update={"serve": Serve(**serve)}) for load in worker.loads))
 
 
-def told(plan: Plan, **figures: float) -> Expected | None:
+def said(plan: Plan, **figures: float) -> Expected | None:
     expected = plan.policies["a"][0].expected
     return expected and expected.model_copy(update=figures)
 
@@ -271,7 +271,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
     "another monotone": ("late are served", lambda plan: by_option(plan, monotone="optimistic"), []),
     "fitted rates are not recomputed": (
         "the shortest queue",
-        lambda plan: by_option(with_table(plan, expected=told(plan, goodput=0.1)), rates="fitted"),
+        lambda plan: by_option(with_table(plan, expected=said(plan, goodput=0.1)), rates="fitted"),
         [],
     ),
     "more workers than is recomputed": ("late are served", lambda plan: with_workers(plan, count=2001), []),

@@ -64,9 +64,9 @@ def test_more_may_wait_than_the_table_reaches() -> None:
     assert expected is not None
     assert expected.queue_p50 == 5
     fewer = with_table(plan, expected=expected.model_copy(update={"queue_p50": 4}))
-    (told,) = check(fewer, inputs)
-    assert (told.code, told.at) == ("policy-expected", TABLE)
-    assert told.text.startswith("queue_p50 4: a share of ")
+    (said,) = check(fewer, inputs)
+    assert (said.code, said.at) == ("policy-expected", TABLE)
+    assert said.text.startswith("queue_p50 4: a share of ")
 
 
 def table_of(plan: Plan, figure: str) -> float:

@@ -1,4 +1,4 @@
-"""Whatever stands in a plan file of whichever question: it does not read, or its check ends with a report."""
+"""Whatever is in a plan file of whichever question: it does not read, or its check ends with a report."""
 
 import copy
 from collections.abc import Callable

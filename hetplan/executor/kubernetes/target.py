@@ -134,7 +134,7 @@ class Kubernetes:
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Shrink the groups, or delete those of which nothing is left; their pods drain by their own grace period."""
         there = self._there(acting=True)
-        limit_s = drain_s + self.settings.leave_s + self.hosts.limits.call_s
+        limit_s = self._leaving_s(drain_s)
         for name, group in there.groups.items():
             left = group.without(names)
             if left.replicas == group.replicas:
@@ -163,10 +163,10 @@ class Kubernetes:
                 else:
                     why = troubles_of([*pods, there.deployments[name]])
                     found[unit] = UnitHealth(False, why=why or "its pod is not there yet")
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            counters = pool.map(self._counters, ready.values())
-            found |= {unit: UnitHealth(True, loads=loads) for unit, loads in zip(ready, counters, strict=True)}
-        return found
+        answers = self.kubectl.raws([self._at(pod, "metrics") for pod in ready.values()])
+        return found | {
+            unit: UnitHealth(True, loads=_counters(answer)) for unit, answer in zip(ready, answers, strict=True)
+        }
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """The routes in their ConfigMap, which the router's pods follow; a rolling update where they are to be others,
@@ -242,7 +242,7 @@ class Kubernetes:
     def down(self, *, drain_s: float) -> None:
         """Delete all that carries the deployment's label, and wait until its pods are gone."""
         self._may_change()
-        limit_s = drain_s + self.settings.leave_s + self.hosts.limits.call_s
+        limit_s = self._leaving_s(drain_s)
         self.kubectl.delete_all(self._all_kinds, selector=selector(self.manifests.instance), limit_s=limit_s)
         if self.manifests.keys is None:
             # An earlier hosts.toml may have named a token; who may not touch secrets has none here.
@@ -317,8 +317,8 @@ class Kubernetes:
         except Away:
             # Nothing can be taken back without an API server; the next apply finishes it, or undo does.
             raise
-        except TargetFailed:
-            self._take_back(changed, there)
+        except TargetFailed as error:
+            self._take_back(changed, there, error)
             raise
         keep = {manifest["metadata"]["name"] for manifest in made}
         self._prune(there, keep, changed, selector(self.manifests.instance, "worker"))
@@ -379,16 +379,25 @@ class Kubernetes:
             why = "somebody else changed it after it was looked at. See the difference again (hetplan diff), then apply"
             raise TargetRefused(self.name, name, why)
 
-    def _take_back(self, changed: Mapping[str, Group], before: ClusterState) -> None:
+    def _take_back(self, changed: Mapping[str, Group], before: ClusterState, failure: TargetFailed) -> None:
         """After a failed change: the objects that were there are applied again as they were, with their image and all
-        that an older hosts.toml said; what is new goes. Others report the failure.
+        all that an older hosts.toml said; what is new goes. Others report the failure; where it cannot be taken back,
+        `TargetFailed` says both.
         """
-        there = self._there()
-        for name in changed:
-            if name in before.groups:
-                self._apply(before.former(name), about=name)
-            else:
-                self._delete(there.objects_of(name), limit_s=self.hosts.limits.drain_s, about=name)
+        try:
+            there = self._there()
+            for name in changed:
+                if name in before.groups:
+                    self._apply(before.former(name), about=name)
+                else:
+                    self._delete(there.objects_of(name), limit_s=self._leaving_s(self.hosts.limits.drain_s), about=name)
+        except TargetFailed as error:
+            why = f"{failure.cause}; what was begun is still there: {error.cause}"
+            raise TargetFailed(self.name, failure.about, why) from None
+
+    def _leaving_s(self, drain_s: float) -> float:
+        """The longest that a pod may take to end."""
+        return drain_s + self.settings.leave_s + self.hosts.limits.call_s
 
     def _roll_all(self, changed: Mapping[str, Group], *, limit_s: float) -> None:
         """Wait for all groups side by side; each of the waves of a roll may take as long as one pod may."""
@@ -492,14 +501,6 @@ class Kubernetes:
             return False
         return same_template(there.deployments[name], self._made(group, there)[-1])
 
-    def _counters(self, pod: str) -> Mapping[str, Mapping[str, float]]:
-        try:
-            answer = self.kubectl.raw(self._at(pod, "metrics"), about=pod)
-        except TargetFailed:
-            return {}
-        loads = answer.get("loads", {}) if isinstance(answer, dict) else {}
-        return {load: dict(counters) for load, counters in loads.items() if isinstance(counters, dict)}
-
     def _until_gone(self, name: str, most: int, *, limit_s: float) -> None:
         marks = selector(self.manifests.instance, "worker", name)
         self._wait(
@@ -518,6 +519,12 @@ class Kubernetes:
 
 
 _KEPT = "hetplan/kept-objects/1.0"
+
+
+def _counters(answer: Any) -> Mapping[str, Mapping[str, float]]:
+    """What a pod counts, per load; nothing where it did not answer."""
+    loads = answer.get("loads", {}) if isinstance(answer, dict) else {}
+    return {load: dict(counters) for load, counters in loads.items() if isinstance(counters, dict)}
 
 
 def _not_asked_for(there: ClusterState, name: str, pods: Sequence[Json]) -> bool:

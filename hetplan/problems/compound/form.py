@@ -30,7 +30,8 @@ from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import stated_qps
-from hetplan.serving.targets import response_targets, strictest
+from hetplan.serving.strictest import strictest
+from hetplan.serving.targets import response_targets
 
 __all__ = [
     "Asked",

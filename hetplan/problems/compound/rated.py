@@ -21,7 +21,7 @@ from hetplan.problems.compound.search import Stage, sized_anew
 from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.serving.targets import late_share
+from hetplan.serving.strictest import late_share
 
 __all__ = ["kept"]
 

@@ -44,6 +44,7 @@ REFUSED = {
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
+    "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
     "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
     "apps.*.demand.history_qps": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
     "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),

@@ -25,8 +25,9 @@ x_aop           `Choice.machines`               whole machines that a uses in p
 
 A machine serves one application, and keeps it when others fail.
 
-The files, in the order in which they are used: `question` (the door), `wish` (reading), `alike` (zones and periods
-that are alike), `menus` (the cheapest machines of one application), `master` (limits and prices), `search` (prices,
-menus and the bound), `descent` and `whole` (whole machines), `ways` (the conversation), `bill`, `draft` (the plan),
-`why` (no plan, and what would give one).
+The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
+`alike` (zones and periods that are alike), `menus` (the cheapest machines of one application), `master` (limits and
+prices), `search` (prices, menus and the bound), `descent` and `whole` (whole machines), `ways` (the conversation),
+`bill`, `draft` (the plan), `why` (no plan, and what would give one). One period alone: `once` (exactly), `between`
+(other wishes than the cost).
 """

@@ -97,7 +97,7 @@ def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever,
         tried.append(("spot", "spot machines too", replace(wish, commits=False)))
     levers, before = [], None
     for name, about, less in tried:
-        other = searched(less, parts, ask)
+        other = searched(less, parts, ask, reckoned=False)
         cost = None
         if isinstance(other, Found):
             cost = cost_of(less, other.fleet) / (less.hours * less.periods)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported
@@ -88,12 +89,20 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     return Draft(
         workers=(),
         promises=tuple(promises),
-        reported=(Reported("cost_per_hour", "min", "problem", value=mean, bound=bound, vouched="claimed", note=note),),
+        reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
         warnings=tuple(_warnings(kept.kept)),
         sections=sections,
     )
+
+
+def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
+    """What the plan claims: the least cost; where something else was wished, that, and the least cost at it."""
+    cost = Reported("cost_per_hour", "min", "problem", value=mean, bound=bound, vouched="claimed", note=note)
+    if found.goal is None:
+        return (cost,)
+    return (found.goal, replace(cost, scope="restriction", note="of the machines for that alone"))
 
 
 def _running(found: Found, p: int) -> dict[str, tuple[str, int]]:

@@ -49,11 +49,19 @@ class FleetQuestion:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question."""
+        from hetplan.planner.draft import Infeasible
         from hetplan.problems.fleet.bill import levers_of
         from hetplan.problems.fleet.draft import drafted
-        from hetplan.problems.fleet.ways import Found, parts_of, searched
+        from hetplan.problems.fleet.ways import Found, part_of, parts_of, searched
 
-        wish, parts = self.wish, parts_of(self.wish, self.tools)
+        wish = self.wish
+        if wish.periods == 1:
+            from hetplan.problems.fleet.between import answered, is_between
+
+            if is_between(wish):
+                best = answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
+                return best if isinstance(best, Infeasible) else drafted(best[0], (), best[1])
+        parts = parts_of(wish, self.tools)
         found = searched(wish, parts, ask)
         if not isinstance(found, Found):
             return found

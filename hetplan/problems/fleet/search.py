@@ -40,6 +40,7 @@ MIXTURE = 40
 """So many choices of an application in a period are mixed where prices came from groups of periods."""
 REFINED = 1
 """At least so many rounds of prices over all periods after those over groups of them, which need not be as near."""
+ALMOST = 0.99
 MIXED = 0.5
 """How much of the prices of the best bound goes into the next ones, at first."""
 
@@ -81,6 +82,8 @@ class Search:
     """The prices of rows that gave the best bound."""
     lifted: bool = False
     """Whether its prices came from groups of its periods."""
+    expected: int = 0
+    """About how many programs the whole search asks; 0: nobody reckons how far it is."""
 
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
@@ -127,7 +130,7 @@ class Search:
             return self
         wish = grouped(self.wish, groups)
         menus = replace(self.menus, wish=wish)
-        return Search(wish, self.ask, menus, limits=self.limits)
+        return Search(wish, self.ask, menus, limits=self.limits, expected=self.expected)
 
     def lowest(self) -> Floats:
         """The least that a machine of each offer can cost per hour: prices that no purchase undercuts."""
@@ -235,6 +238,11 @@ class Search:
         return served + limits + float(undercut.sum()), self.known > before
 
     @property
+    def done(self) -> float | None:
+        """How far the search is, in programs of one application: from it the time that is left is reckoned."""
+        return min(self.menus.asked / self.expected, ALMOST) if self.expected else None
+
+    @property
     def known(self) -> int:
         """How many choices there are in all menus."""
         return sum(len(one) for one in self.menus.found.values())
@@ -263,7 +271,8 @@ class Search:
                 if fresh:
                     break
             self.rounds += 1
-            self.ask.note(Event("fleet", detail=f"round {self.rounds}", value=found.value, bound=self.bound))
+            said = f"round {self.rounds}"
+            self.ask.note(Event("fleet", detail=said, value=found.value, bound=self.bound, done=self.done))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
             enough = self.rounds >= last or (not self.lifted and self.menus.asked >= wish.options.programs)
             if not fresh or closed or (enough and found.missing <= FEW):
@@ -283,7 +292,7 @@ class Search:
         self.rounds, self.lifted = other.rounds, True
         if bound > self.bound or self.best is None:
             self.bound, self.best = max(self.bound, bound), duals
-        self.ask.note(Event("fleet", detail="all periods", bound=self.bound))
+        self.ask.note(Event("fleet", detail="all periods", bound=self.bound, done=self.done))
 
     @cached_property
     def bare(self) -> Relaxed:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search
@@ -19,7 +19,7 @@ from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
-__all__ = ["Found", "parts_of", "searched"]
+__all__ = ["Found", "part_of", "parts_of", "searched", "settled_by"]
 
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
 PLANNED: Mapping[str, Mapping[str, Any]] = {
@@ -32,6 +32,8 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
 """Pools keep their shares late in their programs, and policies their tables; text has no formula."""
 MOST_RETRIES = 12
+PASSES = 4
+"""So often every application in every period is asked where prices came from groups of periods, about."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,17 @@ class Found:
     parts: Mapping[tuple[str, int], PlanPart]
     bound: float
     rounds: int
+    goal: Reported | None = None
+    """What is best in place of the least cost, where that was wished."""
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     """Each application as a part, by its question."""
-    return {app.name: _part(wish, app, tools) for app in wish.apps}
+    return {app.name: part_of(wish, app, tools) for app in wish.apps}
 
 
-def _part(wish: Wish, app: Application, tools: Tools) -> Part:
+def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
+    """An application as a part, by its question."""
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
     sizes: Mapping[str, Mapping[str, Any]] = {"planned": PLANNED, "estimated": ESTIMATED}.get(options.size, {})
@@ -96,12 +101,15 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
     return list(dict.fromkeys(run.hardware for name in names for run in profile.variants[name].runs))
 
 
-def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasible:
-    """The cheapest fleet that is found, each part settled by its own question."""
+def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True) -> Found | Infeasible:
+    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is."""
     from hetplan.problems.fleet.why import explained
 
     search = Search.of(wish, parts, ask)
     each = search.over(search.same)
+    if reckoned:
+        passes = PASSES if len(each.groups) < each.wish.periods else 0
+        each.expected = wish.options.programs + passes * len(each.pairs)
     like = each.over(each.groups)
     if not like.begin():
         search.begin()
@@ -119,7 +127,7 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasi
         fleet = best_fleet(search, each, like, relaxed)
         if fleet is None:
             return explained(search)
-        settled, refused = _settled(search, fleet)
+        settled, refused = settled_by(search, fleet)
         if not refused:
             return Found(wish, fleet, settled, search.bound, search.rounds)
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
@@ -128,7 +136,8 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | Infeasi
     return Infeasible(why=("machines that carry the rates by their rows do not settle into plans",), proved=False)
 
 
-def _settled(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
+def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
+    """Each application in each period as its own question plans it, after each failure too; and who was refused."""
     wish, done, refused = search.wish, {}, {}
     for app, p in search.pairs:
         choice = fleet.choices[app.name, p]

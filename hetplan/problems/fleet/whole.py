@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.master import add_machines
@@ -90,6 +91,7 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
     committed = min(tried, key=lambda one: one[0])[1]
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
     for turn in range(POLISHES + 1):
+        search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.bound, done=each.done))
         down = Descent(each, each.hourly())
         found = down.found(committed)
         if found is None:

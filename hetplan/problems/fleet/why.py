@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.answer import Status
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain
-from hetplan.planner.forms.milp import Builder
-from hetplan.problems.fleet.master import add_machines
-from hetplan.problems.fleet.menus import Choice, Menus, add_part
+from hetplan.problems.fleet.menus import Choice, Menus
+from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish
 
@@ -110,28 +108,11 @@ def _most(can: Callable[[float], bool]) -> float:
 def _period(search: Search, p: int) -> Infeasible | None:
     """One period with all its applications: None where it has a fleet."""
     wish = search.wish
-    while True:
-        m = Builder("min", name=f"period p{p}")
-        _, _, cover = add_machines(m, wish, search.limits, [p], whole=True, stocked=False)
-        columns = {}
-        for app in wish.apps:
-            x = search.menus.columns(m, app, stocked=False)
-            m.add(cover[p], x, -1.0)
-            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
-            columns[app.name] = x
-        form = m.build()
-        answer = search.ask(form, gap=0.01, about=f"p{p} by itself")
-        if answer.status is Status.INFEASIBLE:
-            found = explain(form, search.ask)
-            load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
-            when = ", ".join(situation.name for situation in wish.situations)
-            first = f"p{p} ({load}) cannot be had, in these situations: {when}"
-            return replace(found, why=(first, *found.why))
-        if answer.point is None:
-            return None
-        held = [
-            search.menus.holds(app, wish.rate(app, p), tuple(int(n) for n in np.rint(answer.point[columns[app.name]])))
-            for app in wish.apps
-        ]
-        if all(held):
-            return None
+    once = asked_once(search, p, stocked=False, gap=0.01)
+    if not once.impossible:
+        return None
+    found = explain(once.form, search.ask)
+    load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
+    when = ", ".join(situation.name for situation in wish.situations)
+    first = f"p{p} ({load}) cannot be had, in these situations: {when}"
+    return replace(found, why=(first, *found.why))

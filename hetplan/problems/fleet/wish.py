@@ -6,27 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Fault
+from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults
 from hetplan.problems.fields import refuse_only
+from hetplan.problems.fleet.asks import PARTS, question_of
 from hetplan.problems.fleet.options import FleetOptions
-from hetplan.problems.ladder import LADDER
+from hetplan.problems.metrics import higher_is_better
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.serving.price import machine_price, times
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
 
 __all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "read_wish"]
-
-PARTS = ("llm", "pool", "pipeline", "variants", "policy")
-"""Questions that can be parts of a fleet."""
 
 REFUSED = {
     "change.slack": ("parts keep room by options of their own", "Set option headroom instead."),
@@ -42,6 +41,12 @@ REFUSED = {
 }
 """Fields of the SLO that a fleet does not keep, beside what the questions of its parts refuse."""
 
+Goal = Literal["cost", "rate", "quality", "moves", "cost, then moves"]
+GOALS: Mapping[tuple[str, ...], Goal] = {
+    ("cost",): "cost", ("rate",): "rate", ("rate", "cost"): "rate", ("quality",): "quality",
+    ("quality", "cost"): "quality", ("moves",): "moves", ("moves", "cost"): "moves",
+    ("cost", "moves"): "cost, then moves",
+}  # fmt: skip
 HUGE = 10**6
 MONTH_HOURS = 730.0
 
@@ -104,6 +109,12 @@ class Wish:
     """The same machines in all periods: planned as one."""
     only: Mapping[str, str] = field(default_factory=dict)
     """The one hardware that an application may use."""
+    goal: Goal = "cost"
+    """What is best; more than the cost can be said of one period alone (`between`)."""
+    most: str | None = None
+    """The application of which the most rate is wanted."""
+    running: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Machines that run already, by application and offer; of one period alone."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -146,9 +157,8 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""
     refuse_only(inputs.slo, REFUSED, faults)
     slo = inputs.slo
-    for number, term in enumerate(slo.objective):
-        if term.min != "cost":
-            faults.in_slo(f"$.objective[{number}]", "a fleet is planned at least cost", 'Write [{"min": "cost"}].')
+    goal, most = _goal(inputs, faults)
+    running = _running(inputs, goal, faults)
     apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
     offers = tuple(_offers(inputs, faults))
     zones = sorted({offer.zone for offer in offers if offer.zone is not None})
@@ -166,7 +176,70 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
     situations = tuple(_situations(inputs, offers, zones))
-    return Wish(inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0)
+    return Wish(
+        inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
+    )
+
+
+def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
+    """What is best, and the application of which the most is wanted."""
+    slo = inputs.slo
+    terms = tuple(term.max or term.min or "front" for term in slo.objective)
+    wanted = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
+    known: dict[tuple[str, ...], Goal] = {(): "rate" if wanted else "cost", **GOALS}
+    if terms not in known:
+        listed = "cost, or of one period the most quality or rate"
+        faults.in_slo("$.objective", f"a fleet is planned for {listed}", 'Write [{"min": "cost"}].')
+        return "cost", None
+    goal = known[terms]
+    if slo.horizon.periods > 1 and (goal != "cost" or wanted):
+        at = "$.objective" if terms and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
+        faults.in_slo(at, "several periods are planned at least cost", 'Write [{"min": "cost"}], and rates.')
+    if len(wanted) > 1:
+        at = f"$.apps.{wanted[1]}.demand.rate_qps"
+        faults.in_slo(at, f"the most is wanted of {wanted[0]} already", "Write a number.", value="max")
+    if wanted and goal != "rate":
+        faults.in_slo("$.objective", f"{goal} needs rates, and the most is wanted of {wanted[0]}",
+                      'Write [{"max": "rate"}], or a number as rate_qps.')  # fmt: skip
+    if goal == "rate" and not wanted:
+        faults.in_slo("$.objective", "the rates are given", 'Write "rate_qps": "max" of one application.')
+    if wanted and slo.limits.cost_per_hour is None:
+        _bounded(inputs, wanted[0], faults)
+    if goal == "quality":
+        higher_is_better(inputs, faults)
+    return goal, next(iter(wanted), None)
+
+
+def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[tuple[str, str], int]:
+    """What the state says of machines: whose they are, and of which offer; read where one period is planned."""
+    found: dict[tuple[str, str], int] = {}
+    if inputs.state is None:
+        if "moves" in goal:
+            why = "the fewest moves are wanted, and nothing says what runs"
+            faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
+        return found
+    if inputs.slo.horizon.periods > 1:
+        return found
+    for number, worker in enumerate(inputs.state.workers):
+        apps = {load.app for load in worker.loads if load.app is not None} or set(inputs.slo.apps)
+        if worker.offer not in inputs.profile.offers or len(apps) != 1:
+            why = "a fleet knows machines by their offer and the one application that they serve"
+            remedy = 'Write "offer" of the worker and "app" of its loads.'
+            faults.found.append(Fault(inputs.files.get("state", "state.json"), f"$.workers[{number}]", "", why, remedy))
+            continue
+        key = (next(iter(apps)), worker.offer or "")
+        found[key] = found.get(key, 0) + worker.count
+    return found
+
+
+def _bounded(inputs: Inputs, name: str, faults: Faults) -> None:
+    """Without a budget, stock says how much there is."""
+    for offer in inputs.profile.offers.values():
+        most = inputs.slo.limits.instances.get(offer.hardware, (0, None))[1]
+        if offer.stock is None and most is None and not inputs.slo.limits.resources:
+            why = f"the most rate of {name} is wanted, and neither a budget nor stock limits it"
+            faults.in_slo("$.limits.cost_per_hour", why, 'Write "cost_per_hour", or "stock" of each offer.')
+            return
 
 
 def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Application:
@@ -178,29 +251,22 @@ def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Applica
         rates = demand.series
     elif isinstance(demand.rate_qps, int | float):
         rates = (float(demand.rate_qps),) * periods
+    elif demand.rate_qps == "max":
+        rates = (1.0,) * periods
     else:
         why = "a rate in each period"
         faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
         rates = (1.0,) * periods
-    question = app.question or _inferred(inputs, name, max(max(rates), 1e-9), faults)
+    question = app.question
+    if question is None:
+        found = question_of(inputs, name, max(max(rates), 1e-9))
+        if isinstance(found, Obstacle):
+            (faults.in_profile if found.file == "profile" else faults.in_slo)(found.path, found.why, found.remedy)
+        question = found if isinstance(found, str) else PARTS[0]
     if question not in PARTS:
         why = f"one of {', '.join(PARTS)}"
         faults.in_slo(f"{at}.question", why, "Name one of these, or leave it out.", value=question)
     return Application(name, question, tuple(float(rate) for rate in rates))
-
-
-def _inferred(inputs: Inputs, name: str, rate: float, faults: Faults) -> str:
-    """The most specific question that the application's own files ask."""
-    own = inputs_of_part(inputs, {name: rate})
-    found = {question: LADDER[question](own) for question in PARTS if question != "policy"}
-    for question, obstacles in found.items():
-        if not obstacles:
-            return question
-    nearest = min(found, key=lambda one: (sum(o.essential for o in found[one]), len(found[one])))
-    first = found[nearest][0]
-    say = faults.in_profile if first.file == "profile" else faults.in_slo
-    say(first.path, f"{name} fits no question. The nearest is {nearest}, but {first.why}", first.remedy)
-    return nearest
 
 
 def _rates_of_trace(inputs: Inputs, name: str, app: App, faults: Faults) -> tuple[float, ...]:

@@ -4,7 +4,9 @@ First each type alone: which chunk and how many sequences let one instance carry
 order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
 linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
 dropped; others are played longer, with several limits of the router and chunks. The first that keeps everything on
-fresh draws, one-sided at 95%, is the plan.
+fresh draws, one-sided at 95%, is the plan. Where that takes too many simulations (limits that only fleets several times
+the bound keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a
+plan, but not every fleet below it was looked at.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
@@ -47,11 +49,16 @@ FEW, HOPELESS, NEAR, MOST_WAYS = 800, 4.0, 2.0, 8
 MORE_DRAWS = (1, 2)
 """The draw by which a way to run a fleet is chosen may be a lucky or an unlucky one: these are looked at, too."""
 MOST_CONFIRMED = 3
+MOST_LARGER = 4
+"""A fleet that is scaled up is tried in so many sizes, from the first that one draw does not rule out."""
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
 MOST_LISTED = 300_000
 MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
+WALKED, WALKED_BRIEFLY = 0.6, 0.1
+"""After this part of the simulations the walk upward in price ends: briefly where any fleet will do."""
+NO_BOUND = 1e-9
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
 
@@ -161,8 +168,10 @@ def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
     return [found[place][1] for place in order]
 
 
-def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | None, Tried]:
-    """The cheapest fleet that keeps every limit, above a bound on the price; and what was done to find it."""
+def sized(
+    wish: Wish, judge: Judge, ask: Ask, bound: float, *, cheapest: bool = True
+) -> tuple[Sized | None, Tried]:  # fmt: skip
+    """The cheapest fleet that keeps every limit, above a bound on the price, or any; and what was done to find it."""
     tried = Tried()
     ask.note(Event("simulate", "each type alone: chunk and sequences"))
     best = [tuned(wish, judge, number) for number in range(len(wish.kinds))]
@@ -170,17 +179,22 @@ def sized(wish: Wish, judge: Judge, ask: Ask, bound: float) -> tuple[Sized | Non
     for number in range(len(wish.kinds)):
         cuts.learn(np.eye(len(wish.kinds))[number] + 0.02)
     cuts.learn(np.ones(len(wish.kinds)))
-    low, budget = bound * (1.0 - 1e-9), wish.budget_nanos
-    end = GIVE_UP * bound if budget is None else budget / NANO + 0.5 / NANO
+    low, budget = bound * (1.0 - 1e-9) if bound > NO_BOUND else 0.0, wish.budget_nanos
+    prices = [wish.supply[kind.hardware].cost(1) / NANO for kind in wish.kinds]
+    # Where next to nothing is asked for, the bound is, too: one machine of each type is looked at all the same.
+    end = max(GIVE_UP * bound, sum(prices) + 0.5 / NANO) if budget is None else budget / NANO + 0.5 / NANO
     while low < end:
-        high = min(low * STEP, end)
+        high = min(max(low * STEP, min((price for price in prices if price), default=end)), end)
         counts, cost, whole = _listed(wish, low, high)
         tried.complete &= whole
         tried.listed += len(counts)
         for row, price in _in_turn(wish, cuts, counts, cost, tried):
-            if ask.remaining <= 0 or judge.played > wish.options.simulations:
+            if ask.remaining <= 0:
                 tried.complete = False
                 return None, tried
+            if judge.played > wish.options.simulations * (WALKED if cheapest else WALKED_BRIEFLY):
+                tried.complete = False
+                return _scaled(wish, judge, ask, (low, end), best, tried, cheapest=cheapest), tried
             made = tried_fleet(wish, judge, row, price, best, tried)
             if made is not None:
                 return made, tried
@@ -192,7 +206,8 @@ def _in_turn(
     wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
-    order = np.lexsort((-cuts.carried(counts), cost)) if len(counts) else np.zeros(0, dtype=np.int64)
+    free = counts[:, [not wish.supply[kind.hardware].cost(1) for kind in wish.kinds]].sum(axis=1)
+    order = np.lexsort((-cuts.carried(counts), free, cost)) if len(counts) else np.zeros(0, dtype=np.int64)
     for place in order:
         row = counts[place]
         if float(cuts.carried(row[None, :])[0]) < wish.rate_qps:
@@ -275,6 +290,103 @@ def _ways(
     return list(found.values())
 
 
+def _scaled(
+    wish: Wish, judge: Judge, ask: Ask, between: tuple[float, float], best: Sequence[Sequence[TokenLaw]],
+    tried: Tried, *, cheapest: bool,
+) -> Sized | None:  # fmt: skip
+    """Each type alone, pairs at equal cost and the nearest fleet so far, as large as they have to be: the cheapest.
+
+    How large is found by halving, on one draw; the cheapest are confirmed, each a little larger where it has to be.
+    Then machines are taken out, or replaced by cheaper ones, one by one, as long as everything is kept.
+    """
+    ask.note(Event("simulate", "mixes of types, scaled up"))
+    best_laws = [mine[0] for mine in best]
+    units = np.eye(len(wish.kinds), dtype=np.int64)
+    each = np.array([max(_price(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
+    alone = [k for k, kind in enumerate(wish.kinds) if wish.supply[kind.hardware].available]
+    mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
+    if tried.nearest is not None:
+        mixes.append(np.array(tried.nearest[1].counts, dtype=np.float64))
+    hoped = list[tuple[int, tuple[int, ...], list[tuple[int, ...]]]]()
+    for mix in mixes:
+        ladder = _ladder(wish, mix / float(mix @ each), *between)
+        if (first := _first_kept(wish, judge, ladder, best_laws)) is not None:
+            hoped.append((_price(wish, ladder[first]), ladder[first], ladder[first : first + MOST_LARGER]))
+    for _, _, larger in sorted(hoped)[:MOST_CONFIRMED]:
+        for counts in larger:
+            if ask.remaining > 0 and (made := tried_fleet(wish, judge, counts, _price(wish, counts), best, tried)):
+                return _smaller(wish, judge, ask, made, best, tried) if cheapest else made
+    return None
+
+
+def _ladder(wish: Wish, mix: NDArray[np.float64], low: float, high: float) -> list[tuple[int, ...]]:
+    """A mix that costs 1 in larger and larger amounts from one price to another, as far as machines can be had."""
+    found = dict[tuple[int, ...], None]()
+    while low <= high:
+        counts = tuple(int(n) for n in np.ceil(mix * low - 1e-6))
+        spent = _spent(wish, counts)
+        if any(count > min(one.available, wish.options.largest) for one, count in spent):
+            break
+        if all(count >= one.least for one, count in spent):
+            found[counts] = None
+        low *= STEP
+    return list(found)
+
+
+def _first_kept(wish: Wish, judge: Judge, ladder: list[tuple[int, ...]], laws: Sequence[TokenLaw]) -> int | None:
+    """The first of fleets, each larger than the one before, that keeps all limits on one draw; None where none does."""
+
+    def keeps(place: int) -> bool:
+        fleets = (fleet_of(wish, ladder[place], laws, theta) for theta in THETAS)
+        return any(judge.excess(judge.once(one, seed=0, count=wish.options.requests)) <= 1.0 for one in fleets)
+
+    if not ladder or not keeps(len(ladder) - 1):
+        return None
+    low, high = -1, len(ladder) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def _smaller(
+    wish: Wish, judge: Judge, ask: Ask, made: Sized, best: Sequence[Sequence[TokenLaw]], tried: Tried
+) -> Sized:  # fmt: skip
+    """The fleet with fewer or cheaper machines, by the step that saves most, as long as everything is kept."""
+    kinds = range(len(wish.kinds))
+    while True:
+        steps = list[tuple[int, tuple[int, ...]]]()
+        for out in (kind for kind in kinds if made.counts[kind]):
+            for new in (None, *(kind for kind in kinds if kind != out)):
+                counts = tuple(n - (k == out) + (k == new) for k, n in enumerate(made.counts))
+                spent, price = _spent(wish, counts), _price(wish, counts)
+                possible = all(one.least <= n <= min(one.available, wish.options.largest) for one, n in spent)
+                if any(counts) and possible and price < made.cost_nanos:
+                    steps.append((price, counts))
+        for price, counts in sorted(steps):
+            if ask.remaining <= 0 or judge.played > wish.options.simulations:
+                return made
+            if (one := tried_fleet(wish, judge, counts, price, best, tried)) is not None:
+                made = one
+                break
+        else:
+            return made
+
+
+def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[Any, int]]:
+    """What there is of each hardware, and how many machines of it a fleet takes."""
+    of = [kind.hardware for kind in wish.kinds]
+    return [
+        (one, sum(n for name, n in zip(of, counts, strict=True) if name == hardware))
+        for hardware, one in wish.supply.items()
+    ]
+
+
+def _price(wish: Wish, counts: Sequence[int]) -> int:
+    """What a fleet costs."""
+    return sum(one.cost(count) for one, count in _spent(wish, counts))
+
+
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
     """The fleet that the program says; chunks as long as an iteration of one may take, within the limit per token."""
     counts, place = list[int](), 0
@@ -298,8 +410,7 @@ def dearest(wish: Wish, bound: float) -> list[Sized]:
     top = wish.budget_nanos if wish.budget_nanos is not None else round(GIVE_UP * bound * NANO)
     found = []
     for kind, one in zip(wish.kinds, np.eye(len(wish.kinds), dtype=np.int64), strict=True):
-        supply = wish.supply[kind.hardware]
-        counts = one * min(supply.available, wish.options.largest, _most_for(supply, top))
+        counts = one * _most_of(wish, kind, top)
         for size in CHUNKS if counts.any() and kind.engine.role == "mixed" else ():
             laws = [law.limited(min(size, law.most_tokens), law.most_seqs) for law in wish.laws]
             found.append(Sized(tuple(int(n) for n in counts), tuple(laws), THETAS[0], top))
@@ -313,7 +424,7 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
     rows, spent, whole = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64), True
     for kind in kinds:
         place, supply = hardwares.index(kind.hardware), wish.supply[kind.hardware]
-        most = min(supply.available, wish.options.largest, _most_for(supply, top))
+        most = _most_of(wish, kind, top)
         made = np.arange(most + 1)
         rows = np.concatenate([np.repeat(rows, most + 1, axis=0), np.tile(made, len(rows))[:, None]], axis=1)
         spent = np.repeat(spent, most + 1, axis=0)
@@ -326,6 +437,16 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
     least = np.array([wish.supply[hardware].least for hardware in hardwares])
     kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
     return rows[kept], cost[kept], whole
+
+
+def _most_of(wish: Wish, kind: Kind, top: int) -> int:
+    """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
+    supply = wish.supply[kind.hardware]
+    most = min(supply.available, wish.options.largest, _most_for(supply, top))
+    if supply.cost(1) or not most:
+        return most
+    busy_ms = np.average(kind.law.busy_ms(kind.law.work(wish.demand.requests)), weights=wish.demand.weight)
+    return min(most, math.ceil(GIVE_UP * wish.rate_qps * float(busy_ms) / 1000.0) + 1)
 
 
 def _most_for(supply: Any, top: int) -> int:

@@ -143,7 +143,7 @@ def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized
             return True
     if (near and not hoped) or (rich and _as_many_as_wanted(wish)):
         return False
-    return sized(wish, other, ask, bound)[0] is not None
+    return sized(wish, other, ask, bound, cheapest=False)[0] is not None
 
 
 def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:

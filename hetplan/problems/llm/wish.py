@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -37,6 +37,7 @@ from hetplan.serving.tokens import (
 __all__ = ["REFUSED", "Kind", "Supply", "Wish", "read_wish"]
 
 REFUSED = {
+    **ONE_STEP,
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),

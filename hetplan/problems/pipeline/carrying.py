@@ -206,13 +206,16 @@ def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
 
 def slo_ms_of(problem: Pipelines, tree: Tree, sink: int, ms: float) -> float:
     """The limit on response under which a path of this execution time is in time."""
-    return ms * problem.options.slo_divisor + len(tree.path(sink)) * problem.hop_ms(tree.app)
+    return ms * problem.options.slo_divisor + problem.network_ms(tree.app, len(tree.path(sink)))
 
 
 def with_limit(problem: Pipelines, tree: Tree, slo_ms: float) -> Tree:
     """The pipeline under another limit on response."""
-    network, room = problem.hop_ms(tree.app), slo_ms * (1 + 1e-12)
-    limits = {sink: (room - len(tree.path(sink)) * network) / problem.options.slo_divisor for sink in tree.sinks}
+    room, steps = slo_ms * (1 + 1e-12), {sink: len(tree.path(sink)) for sink in tree.sinks}
+    limits = {
+        sink: (room - problem.network_ms(tree.app, count)) / problem.options.slo_divisor
+        for sink, count in steps.items()
+    }
     return without_dominated(replace(tree, limit_ms=limits))
 
 

@@ -269,10 +269,9 @@ def _backups(
 
 def _promises(problem: Pipelines, found: Solved, number: int, rate: float) -> list[Promise]:
     tree, levels = found.forest[number]
-    network = problem.hop_ms(tree.app)
     shares = [np.where(n > NO_SHARE, n, 0.0) for n in found.shares[number]]
     longest = (found.longest_ms or {}).get(tree.app) or max(
-        float(levels[s].ms[shares[s] > 0].max()) + network * len(tree.path(s)) for s in tree.sinks
+        float(levels[s].ms[shares[s] > 0].max()) + problem.network_ms(tree.app, len(tree.path(s))) for s in tree.sinks
     )
     basis = None if problem.options.headroom > 0 else "servers are filled to the brim: no room for queueing"
     return [

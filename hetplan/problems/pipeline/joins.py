@@ -142,8 +142,8 @@ def _limits(problem: Pipelines, tree: Tree, edges: Edges) -> list[float]:
     hops = [1] * len(tree.tasks)
     for u, v in sorted(edges, key=lambda edge: edge[1]):
         hops[v] = max(hops[v], hops[u] + 1)
-    slo, network = problem.stated_ms(tree.app), problem.hop_ms(tree.app)
-    return [(slo - n * network) / problem.options.slo_divisor for n in hops]
+    slo = problem.stated_ms(tree.app)
+    return [(slo - problem.network_ms(tree.app, n)) / problem.options.slo_divisor for n in hops]
 
 
 def _with_room(tree: Tree, edges: Edges, problem: Pipelines) -> Tree:
@@ -298,4 +298,4 @@ def _longest(problem: Pipelines, tree: Tree, edges: Edges, shares: Sequence[np.n
     ended = list(took)
     for u, v in sorted(edges, key=lambda edge: edge[1]):
         ended[v] = max(ended[v], ended[u] + took[v])
-    return max(ended)
+    return max(ended) + problem.network_ms(tree.app, 0)

@@ -25,7 +25,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together
-from hetplan.serving.targets import late_share
+from hetplan.serving.strictest import late_share
 
 __all__ = ["estimated", "kept"]
 

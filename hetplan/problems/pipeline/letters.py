@@ -37,7 +37,7 @@ from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Worker
-from hetplan.serving.targets import strictest_ms
+from hetplan.serving.strictest import strictest_ms
 
 __all__ = ["Pipelines"]
 
@@ -119,6 +119,10 @@ class Pipelines:
     def stated_ms(self, app: str) -> float:
         """The limit on response that the user states."""
         return strictest_ms(self.inputs.slo.apps[app])
+
+    def network_ms(self, app: str, steps: int) -> float:
+        """What the network takes of a query on a path of so many steps."""
+        return self.inputs.slo.apps[app].network_ms_once + steps * self.hop_ms(app)
 
     def hop_ms(self, app: str) -> float:
         """What the network takes per step."""

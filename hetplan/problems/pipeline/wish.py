@@ -28,7 +28,7 @@ from hetplan.profiles.slo import App, RateRange
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, table_of
-from hetplan.serving.targets import limit_ms, strictest, strictest_ms
+from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
 from hetplan.serving.times import statistic_of
 
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
@@ -216,7 +216,8 @@ class _Reader:
         """H: what the execution times of a path may sum to."""
         left = limit_ms(self.app, hops)
         if left <= 0:
-            network, slo = hops * self.app.network_ms_per_hop, strictest_ms(self.app)
+            slo = strictest_ms(self.app)
+            network = slo - left
             self.faults.in_slo(
                 f"$.apps.{self.name}.network_ms_per_hop",
                 f"the network alone takes {network:g} ms of the limit of {slo:g} ms",

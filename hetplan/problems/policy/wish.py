@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -24,7 +24,7 @@ from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
 from hetplan.serving.loads import law_of_run, table_of, written
 from hetplan.serving.runs import at_of, runs_on, variants_of
-from hetplan.serving.targets import limit_ms, strictest
+from hetplan.serving.strictest import limit_ms, strictest
 from hetplan.serving.times import statistic_of
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 REFUSED = {
+    **ONE_STEP,
     "limits.cost_per_hour": ("a policy is for given workers, whatever they cost", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.resources": ("a policy is for given workers, whatever they hold", "Say how many: instances."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from hetplan.dispatch.parts import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.letters import Counts, Matrix, Pool
-from hetplan.problems.pool.rated import Chosen, Rated, Simulated
+from hetplan.problems.pool.rated import Chosen, Rated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
-from hetplan.profiles.plan_dispatch import EarliestDispatch, ThresholdDispatch
+from hetplan.profiles.plan_sections import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import at_of
+
+if TYPE_CHECKING:
+    from hetplan.problems.pool.valued import Simulated
 
 __all__ = ["cost_promise", "draft", "worker_groups"]
 

@@ -29,8 +29,9 @@ from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, Simulated, backed, rate_at, rates_of
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, rates_of
 from hetplan.problems.pool.size import lower_bound, tolerant
+from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate
 from hetplan.problems.simulated import CONFIRMED, FRESH, SEARCHED, Played, check_simulator, plan_to_simulate, play
 from hetplan.problems.waiting import all_busy

@@ -45,7 +45,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.contract import Tools
+from hetplan.planner.terms import Tools
 from hetplan.problems.pool.machines import Column, Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hetplan.planner.contract import Options, Size
+from hetplan.planner.terms import Options, Size
 from hetplan.profiles.fields import wrong
 
 __all__ = [

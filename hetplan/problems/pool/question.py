@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
@@ -26,6 +26,9 @@ from hetplan.problems.pool.options import (
 from hetplan.problems.pool.wish import read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
 
 __all__ = ["PoolQuestion"]
 

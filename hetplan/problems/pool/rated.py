@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported
 from hetplan.problems.pool.counts import flows
 from hetplan.problems.pool.form import at_counts, fluid_at, read_shares
@@ -19,13 +16,16 @@ from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
+    from hetplan.problems.pool.valued import Simulated
+
 __all__ = [
     "GAP",
     "MOST_PROGRAMS",
     "SAME_RATE",
     "Chosen",
     "Rated",
-    "Simulated",
     "backed",
     "carried",
     "holds",
@@ -44,9 +44,6 @@ SAME_RATE = 1e-6
 MOST_PROGRAMS = 100_000
 """Above this many configurations, solving one program each is the wrong tool."""
 
-SPREADS = 3.0
-"""A promise is so many standard deviations of the seeds below their mean, so that new seeds keep it."""
-
 KEPT = 0.5
 """A class of which less than this is left was on types that are not there."""
 
@@ -59,38 +56,6 @@ class Rated:
     lam: float
     share: Matrix
     answer: Answer[Any]
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
-
-    No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
-    target leaves, a pool may be seen to carry a little more.
-    """
-
-    per_seed: tuple[float, ...]
-    model: Literal["simulation/1", "measured"] = "simulation/1"
-    at_most: float = math.inf
-    threshold: float | None = None
-
-    @property
-    def median(self) -> float:
-        """The middle of the seeds."""
-        return float(median(self.per_seed))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The least and the most of the seeds."""
-        return min(self.per_seed), max(self.per_seed)
-
-    @property
-    def promised(self) -> float:
-        """The rate that also other seeds may be expected to reach."""
-        if len(self.per_seed) == 1:
-            return min(self.per_seed[0], self.at_most)
-        spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
-        return max(0.0, min(*self.per_seed, spread_below, self.at_most))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.problems.pool.counts import point_of, start
 from hetplan.problems.pool.draft import draft
@@ -20,9 +19,12 @@ from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, holds, rate_at
 
-__all__ = ["chosen_by", "planned", "worth_merging"]
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
 
-Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
+    Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
+
+__all__ = ["chosen_by", "planned", "worth_merging"]
 
 SLIPS = (0.0, 2e-6, 2e-5)
 """By how much budget and rate are tightened, in turn, until whole counts keep them exactly; the first is the rule."""

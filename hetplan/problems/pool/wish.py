@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.mix import AboveLargestBin
@@ -21,6 +21,7 @@ from hetplan.serving.targets import Target, response_targets
 __all__ = ["REFUSED", "Wish", "read_wish"]
 
 REFUSED = {
+    **ONE_STEP,
     "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
     "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Growth,
@@ -40,12 +40,13 @@ from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
-from hetplan.serving.targets import limit_ms
+from hetplan.serving.strictest import limit_ms
 from hetplan.serving.times import statistic_of
 
 __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
+    **ONE_STEP,
     "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
     "horizon.periods": ("one period is planned", "Plan each period by itself."),

@@ -13,8 +13,8 @@ from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.target import Kubernetes
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
-from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_sections import SharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 
 

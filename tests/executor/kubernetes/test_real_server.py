@@ -161,3 +161,25 @@ def test_a_life_in_a_real_cluster(server: Server, tmp_path: Path) -> None:
     assert mine.observe() == ()
     assert server.objects("leases") == []
     assert server.objects("poddisruptionbudgets") == []
+
+
+def test_a_quota_is_the_reason_that_is_given(server: Server, tmp_path: Path) -> None:
+    server.ask("create", "quota", "few", "--hard=pods=3")
+    until = time.monotonic() + 60
+    while "hard" not in server.objects("resourcequotas")[0].get("status", {}):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    target = server.target(tmp_path)
+    with pytest.raises(TargetFailed, match=r"exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"):
+        target.start(units(5), limit_s=1)
+    assert target.observe() == ()
+
+
+def test_many_answers_come_through_one_kubectl(server: Server, tmp_path: Path) -> None:
+    answers = server.target(tmp_path).kubectl.raws([*["/version"] * 20, "/no-such-path"])
+    assert {one["major"] for one in answers[:-1]} == {server_version(server)}
+    assert answers[-1] is None
+
+
+def server_version(server: Server) -> str:
+    return str(json.loads(server.ask("get", "--raw=/version"))["major"])

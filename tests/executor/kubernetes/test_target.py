@@ -144,6 +144,19 @@ def test_a_failed_start_leaves_nothing_of_what_it_began(target: Make, cluster: A
     assert cluster.objects == before
 
 
+def test_a_failure_that_cannot_be_taken_back_says_both(target: Make, cluster: Any) -> None:
+    """Else a quota is only seen as a deletion that took too long; a pod that leaves has its time to."""
+    cluster.play(
+        unready={"prod-w1": {"reason": "Pending", "message": "exceeded quota: few"}},
+        fail={"delete": "timed out waiting"},
+    )
+    with pytest.raises(TargetFailed, match=r"exceeded quota: few.*still there.*timed out waiting"):
+        target().start(units(2), limit_s=60)
+    (deleted,) = [call["words"] for call in cluster.calls if call["words"][0] == "delete"]
+    limit_s = int(next(word for word in deleted if word.startswith("--timeout=")).strip("-timeou=s"))
+    assert limit_s > target().settings.leave_s
+
+
 def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(2), limit_s=60)

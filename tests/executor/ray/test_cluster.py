@@ -22,8 +22,8 @@ from hetplan.executor.ray import Ray
 from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
-from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_sections import SharesDispatch
 from hetplan.profiles.workers import Load, Worker
 
 pytestmark = [

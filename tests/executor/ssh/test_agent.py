@@ -18,14 +18,14 @@ UNIT = named(Unit("", "w1", 0, "t4", "far", "box", loads=(LoadSpec("w1.a", varia
 
 
 class Memory:
-    """A target that runs nothing and remembers what it was told."""
+    """A target that runs nothing and remembers what it was asked for."""
 
     kind = "memory"
 
     def __init__(self, setting: Setting | None = None) -> None:
         self.setting = setting
         self.name = setting.name if setting is not None else "far"
-        self.told: list[Any] = []
+        self.asked: list[Any] = []
         self.units: dict[str, Unit] = {}
         self.routes: Mapping[str, Any] | None = None
         self.closed = False
@@ -37,7 +37,7 @@ class Memory:
         return tuple(Seen(u.name, u.content, "ready", Endpoint("far", 9), u) for u in self.units.values())
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
-        self.told.append(("start", limit_s))
+        self.asked.append(("start", limit_s))
         self.units |= {unit.name: unit for unit in units}
         return {unit.name: Endpoint("far", 9) for unit in units}
 
@@ -45,7 +45,7 @@ class Memory:
         raise TargetFailed(self.name, units[0].name, "the model file is damaged")
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
-        self.told.append(("stop", list(names), drain_s))
+        self.asked.append(("stop", list(names), drain_s))
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         return {name: UnitHealth(True, loads={"w1.a": {"served": 3}}) for name in names}
@@ -78,7 +78,7 @@ def test_every_call_reaches_the_target_and_its_answer_comes_back() -> None:
     assert seen_from(ask(target, "observe")["reply"]) == target.observe()
     assert healths_from(ask(target, "health", names=["x"])["reply"]) == target.health(["x"])
     ask(target, "stop", names=["x"], drain_s=2)
-    assert target.told == [("start", 7), ("stop", ["x"], 2)]
+    assert target.asked == [("start", 7), ("stop", ["x"], 2)]
     ask(target, "route", routes={"apps": {}}, limit_s=3)
     assert ask(target, "routed")["reply"] == {"apps": {}}
 
@@ -110,8 +110,8 @@ def hello(tmp_path: Path, **changed: Any) -> dict[str, Any]:
         "targets": {"far": {"kind": "local"}},
         "hosts": {"box": {"target": "far", "hardware": "t4", "machines": 1}},
     }
-    told = {"call": "hello", "hetplan": __version__, "name": "far", "deployment": "prod", "folder": str(tmp_path / "f")}
-    return {**told, "settings": {}, "hosts": hosts, **changed}
+    said = {"call": "hello", "hetplan": __version__, "name": "far", "deployment": "prod", "folder": str(tmp_path / "f")}
+    return {**said, "settings": {}, "hosts": hosts, **changed}
 
 
 def test_the_agent_answers_line_by_line_and_lets_go_at_the_end(tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_another_version_and_a_missing_hello_are_refused(tmp_path: Path) -> None
 
 
 def test_bad_hosts_are_reported_not_raised(tmp_path: Path) -> None:
-    told = talk(tmp_path, hello(tmp_path, hosts={"targets": {}}), {"call": "observe"})
-    assert "InputError" in told[0]["failed"]["why"]
-    assert "failed" in told[1]
+    said = talk(tmp_path, hello(tmp_path, hosts={"targets": {}}), {"call": "observe"})
+    assert "InputError" in said[0]["failed"]["why"]
+    assert "failed" in said[1]

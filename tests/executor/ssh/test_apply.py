@@ -17,8 +17,8 @@ from hetplan.executor.local import Local
 from hetplan.executor.ssh.target import SshTarget
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
-from hetplan.profiles.plan_dispatch import SharesDispatch
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_sections import SharesDispatch
 from hetplan.profiles.workers import Load, Worker
 
 KINDS: dict[str, Any] = {"local": Local, "ssh": SshTarget}
@@ -74,9 +74,9 @@ def served(deployment: Deployment, queries: int) -> set[str]:
     found = set()
     for _ in range(queries):
         with urllib.request.urlopen(f"{deployment.endpoint()}/v1/rank", data=b"{}", timeout=60) as answer:
-            told = json.loads(answer.read())
-        assert told["outcome"] == "served"
-        found.add(told["path"][0]["unit"].split("-")[0])
+            said = json.loads(answer.read())
+        assert said["outcome"] == "served"
+        found.add(said["path"][0]["unit"].split("-")[0])
     return found
 
 
@@ -85,10 +85,10 @@ def test_a_host_that_vanishes_during_an_apply_is_named_and_the_next_apply_finish
 ) -> None:
     deployment.apply(plan(1, 1))
     assert served(deployment, 10) == {"w1", "w2"}
-    told: list[Progress] = []
+    heard: list[Progress] = []
 
     def cut_at_the_first_step(progress: Progress) -> None:
-        told.append(progress)
+        heard.append(progress)
         if progress.kind == "step" and progress.number == 1:
             sshd.stop()
 
@@ -96,7 +96,7 @@ def test_a_host_that_vanishes_during_an_apply_is_named_and_the_next_apply_finish
         deployment.apply(plan(2, 2), on_event=cut_at_the_first_step)
     assert "target far" in str(failed.value)
     assert f"127.0.0.1 port {sshd.port} cannot be reached" in str(failed.value)
-    assert [progress.kind for progress in told][:2] == ["step", "failed"]
+    assert [progress.kind for progress in heard][:2] == ["step", "failed"]
     assert served(deployment, 10) == {"w1", "w2"}, "queries go on through what runs, on the lost machine too"
     sshd.start()
     assert deployment.unfinished() is not None

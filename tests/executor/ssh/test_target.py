@@ -133,9 +133,9 @@ def test_model_files_are_looked_for_where_they_lie_there(
 def test_what_is_seen_there_is_what_was_wanted_here(tmp_path: Path) -> None:
     places = FilePlaces(str(tmp_path), "/srv/shop")
     unit = named(Unit("", "w1", 0, "t4", "far", "box", loads=(onnx(tmp_path / "m.onnx"), onnx(Path("/opt/m.onnx")))))
-    told = places.sent(unit)
-    assert [load.model["path"] for load in told.loads] == ["/srv/shop/m.onnx", "/opt/m.onnx"]
-    seen = places.seen(Seen(unit.name, told.content, "ready", unit=told))
+    said = places.sent(unit)
+    assert [load.model["path"] for load in said.loads] == ["/srv/shop/m.onnx", "/opt/m.onnx"]
+    seen = places.seen(Seen(unit.name, said.content, "ready", unit=said))
     assert (seen.unit, seen.content) == (unit, unit.content)
     assert places.seen(Seen("x", "sha256:00", "ready")).content == "sha256:00"
 
@@ -146,11 +146,11 @@ def test_a_host_that_is_gone_is_named_and_found_again(make: Callable[..., SshTar
     sshd.stop()
     with pytest.raises(TargetFailed) as failed:
         target.start(asked, limit_s=120)
-    told = str(failed.value)
-    assert "target far" in told
-    assert asked[1].name in told
-    assert f"127.0.0.1 port {sshd.port} cannot be reached" in told
-    assert "refused" in told
+    text = str(failed.value)
+    assert "target far" in text
+    assert asked[1].name in text
+    assert f"127.0.0.1 port {sshd.port} cannot be reached" in text
+    assert "refused" in text
     assert len(marked(far(sshd))) == 2, "what ran goes on running"
     sshd.start()
     target.start(asked, limit_s=120)

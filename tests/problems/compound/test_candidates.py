@@ -110,7 +110,7 @@ def test_nothing_limits_what_has_no_total():
     assert outcome.claims[0].gap == 0
 
 
-def test_an_application_without_worth_is_left_out_and_told_why():
+def test_an_application_without_worth_is_left_out_with_its_reason():
     outcome = hp.solve(PROFILE, wish({"q": {"candidates": [candidate(a=1)], "weight": 0}}, resources={"a": 1}))
     assert outcome.plan.unserved[0].why == "it is worth nothing"
 

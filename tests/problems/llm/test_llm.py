@@ -12,6 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
+from hetplan.problems.llm import size as search
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.options import LlmOptions
@@ -90,6 +91,34 @@ def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
     best = [[kind.law] for kind in wish.kinds]
     assert tried_fleet(wish, judge, (2, 2), 1, best, Tried()) is not None
+
+
+def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No walk upward in price at all: the plan keeps everything, says what was not looked at, and is hardly dearer."""
+    profile, slo = texts.profile(), texts.slo(30.0)
+    exact = cost_of(solved(profile, slo))
+    monkeypatch.setattr(search, "WALKED", 0.0)
+    outcome = solved(profile, slo)
+    assert exact <= cost_of(outcome) <= 1.15 * exact
+    assert outcome.plan.extensions["llm"]["search"]["complete"] is False
+    assert "not every fleet below it was looked at" in outcome.plan.model_dump_json()
+    profile["offers"]["big-od"]["stock"], profile["offers"]["small-od"]["stock"] = 0, 30
+    scarce = solved(profile, slo)
+    assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why
+
+
+@pytest.mark.parametrize(
+    ("rate", "price", "stock", "fleet"),
+    [(1e-6, "4", None, {"small": 1}), (20.0, "0", None, {"big": 1}), (60.0, "0", 1, {"big": 1, "small": 2})],
+    ids=["next to nothing", "for free", "one for free"],
+)
+def test_fleets_whose_bound_is_nothing_are_found(
+    rate: float, price: str, stock: int | None, fleet: dict[str, int]
+) -> None:
+    profile = texts.profile()
+    profile["offers"]["big-od"].update({"price_per_hour": price} | ({} if stock is None else {"stock": stock}))
+    outcome = solved(profile, texts.slo(rate), requests=800)
+    assert {worker.hardware: worker.count for worker in outcome.require().workers} == fleet
 
 
 def test_rows_bound_what_simulation_serves() -> None:

@@ -25,8 +25,8 @@ def test_the_plan_names_turns_and_simulator_and_router_take_them(plan):
     inputs = load_inputs(*FILES)
     ways = [way for route in of_plan(plan, inputs)[0].system.routes for way in route.ways]
     assert {way.inner for way in ways} == {Inner.ROUND_ROBIN}
-    told = Background(profile=inputs.profile, slo=inputs.slo).app(plan, "cameras")
-    assert told["balancing"] == "round_robin"
+    said = Background(profile=inputs.profile, slo=inputs.slo).app(plan, "cameras")
+    assert said["balancing"] == "round_robin"
 
 
 @pytest.mark.slow

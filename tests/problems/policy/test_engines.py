@@ -133,10 +133,10 @@ def test_rows_in_several_blocks_of_memory(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_family_on_threads_is_the_family_one_by_one() -> None:
     forms = [random_process(seed) for seed in range(6)]
-    told: list[str] = []
-    several = QueueStructured().solve_all(forms, Limits(threads=3), on_event=lambda event: told.append(event.detail))
+    said: list[str] = []
+    several = QueueStructured().solve_all(forms, Limits(threads=3), on_event=lambda event: said.append(event.detail))
     assert [a.value for a in several] == [solve(form).value for form in forms]
-    assert sorted(told) == sorted(form.name for form in forms)
+    assert sorted(said) == sorted(form.name for form in forms)
 
 
 def test_limits() -> None:

@@ -25,13 +25,13 @@ def test_tables_that_fail_in_bursts_are_not_chosen_for_what_they_give_in_calm() 
     """Any batches are better under the arrivals stated, by a little, and far worse in bursts."""
     asked: list[dict[str, Any]] = []
 
-    def told(form: Any, policies: Any, **how: Any) -> Any:
+    def said(form: Any, policies: Any, **how: Any) -> Any:
         asked.append(how)
         run = simulate_policy(form, policies, **{**how, "queries": 2_000})
         worse = 0.1 if form.batching.value == "variable" and "piece_qps" in how else 0.0
         return replace(run, goodput=run.goodput - worse)
 
-    tools = Tools(extra={"simulate_policy": told})
+    tools = Tools(extra={"simulate_policy": said})
     (table,) = solve(*files(rate_qps=300.0), tools=tools).require().policies["a"]
     assert table.batching == "max"
     bursts = [how["piece_qps"] for how in asked if how.get("piece_qps") is not None]
@@ -108,14 +108,14 @@ def test_a_load_that_cannot_be_kept_in_time_is_no_plan() -> None:
 @pytest.mark.parametrize("better", ["round_robin", "shortest_queue"])
 @pytest.mark.parametrize("open_", [True, False])
 def test_where_the_wish_leaves_it_open_the_better_balancing_is_taken(open_: bool, better: str) -> None:
-    def told(form: Any, policies: Any, **how: Any) -> Any:
+    def said(form: Any, policies: Any, **how: Any) -> Any:
         run = simulate_policy(form, policies, **{**how, "queries": 2_000})
         return replace(run, goodput=run.goodput - (0.0 if how["balancing"] == better else 0.05))
 
     profile, slo = files(rate_qps=300.0)
     if open_:
         del slo["apps"]["a"]["balancing"]
-    outcome = solve(profile, slo, tools=Tools(extra={"simulate_policy": told}))
+    outcome = solve(profile, slo, tools=Tools(extra={"simulate_policy": said}))
     assert outcome.violations == ()
     assert outcome.require().dispatch["a"].balancing == (better if open_ else "round_robin")
 

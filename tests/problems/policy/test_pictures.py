@@ -70,8 +70,8 @@ def test_an_svg_is_drawn_to_the_scale_of_time() -> None:
     drawn = [box for box in root.iter(f"{SVG}rect") if box.find(f"{SVG}title") is not None]
     first = [(float(b.get("x", 0)), float(b.get("width", 0)), b.findtext(f"{SVG}title")) for b in drawn[:3]]
     assert first == [(0, 100, "drop the oldest"), (100, 200, "slow on 1 of 1"), (300, 4, "fast on 1 of 1")]
-    told = {text.text for text in root.iter(f"{SVG}text")}
-    assert {"a < b", "fast", "slow", "fewer than wait", "drop the oldest"} <= told
+    said = {text.text for text in root.iter(f"{SVG}text")}
+    assert {"a < b", "fast", "slow", "fewer than wait", "drop the oldest"} <= said
 
 
 def test_models_have_colours_of_their_own() -> None:

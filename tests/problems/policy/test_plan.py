@@ -351,7 +351,7 @@ def test_an_accuracy_that_no_model_has_is_lowered_to_what_is_reached() -> None:
     assert solve(profile, slo, batching="max").exit_code == 3
 
 
-def test_overload_is_planned_and_told() -> None:
+def test_overload_is_planned_and_reported() -> None:
     plan = planned(*files(rate_qps=3000.0), size="simulated")
     (table,) = plan.policies["a"]
     assert table.overload

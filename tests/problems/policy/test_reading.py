@@ -1,4 +1,4 @@
-"""What the files say: tables repaired, faults told with place and remedy, what makes them a policy question."""
+"""What the files say: tables repaired, faults reported with place and remedy, what makes them a policy question."""
 
 from typing import Any
 
@@ -37,20 +37,20 @@ def faults(profile: Any, slo: Any, formulation: str = "per-query", **options: An
 
 
 def test_missing_batches_lie_on_the_regression() -> None:
-    values, told = repair(np.array([1.0, 2.0, 4.0]), np.array([10.0, 13.0, 18.0]), queue_max=5, monotone="safe")
+    values, said = repair(np.array([1.0, 2.0, 4.0]), np.array([10.0, 13.0, 18.0]), queue_max=5, monotone="safe")
     slope, level = np.polyfit([1, 2, 4], [10, 13, 18], 1)
     assert values[2] == pytest.approx(3 * slope + level)
     assert values[4] == pytest.approx(5 * slope + level)
     assert values[5] > values[4]
-    assert told == ["batch 3 filled by regression"]
+    assert said == ["batch 3 filled by regression"]
 
 
 @pytest.mark.parametrize(("monotone", "wanted"), [("safe", [10, 14, 14, 16]), ("optimistic", [10, 12, 12, 16])])
 def test_falling_latencies(monotone: str, wanted: list[float]) -> None:
     batches, measured = np.arange(1.0, 5.0), np.array([10.0, 14.0, 12.0, 16.0])
-    values, told = repair(batches, measured, queue_max=4, monotone=monotone)
+    values, said = repair(batches, measured, queue_max=4, monotone=monotone)
     assert values[:4].tolist() == wanted
-    assert monotone in told[0]
+    assert monotone in said[0]
     with pytest.raises(ValueError, match="batch 3 takes less"):
         repair(batches, measured, queue_max=4, monotone="error")
 
@@ -234,9 +234,9 @@ def test_falling_latencies_may_be_refused() -> None:
 
 def test_all_faults_at_once() -> None:
     profile, slo = files()
-    told = [spoil(profile, slo) for spoil in (no_quality, unknown_late, diurnal)]
+    said = [spoil(profile, slo) for spoil in (no_quality, unknown_late, diurnal)]
     text = faults(profile, slo)
-    assert all(words in text for words in told)
+    assert all(words in text for words in said)
 
 
 def test_bursts_may_be_planned_without() -> None:

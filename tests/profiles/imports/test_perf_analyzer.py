@@ -64,7 +64,7 @@ def test_a_column_of_batches_is_the_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "said"),
     [
         ("", "Inferences/Second"),
         ("a,b\n1,2\n", "Concurrency"),
@@ -74,8 +74,8 @@ def test_a_column_of_batches_is_the_axis() -> None:
     ],
     ids=["empty", "other columns", "no latency", "no number", "negative"],
 )
-def test_what_cannot_be_read_is_reported(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_read_is_reported(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
         convert_text(text, file="perf.csv")
 
 

@@ -98,7 +98,7 @@ def test_two_machines_are_two_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "said"),
     [
         ([], "at least one result"),
         ({"mean": 1}, "request_throughput"),
@@ -109,8 +109,8 @@ def test_two_machines_are_two_runs() -> None:
     ],
     ids=["none", "another file", "nothing completed", "no model", "negative", "no tokens"],
 )
-def test_what_cannot_be_read_is_reported(result: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_read_is_reported(result: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
         convert_results(result)
 
 

@@ -247,9 +247,9 @@ def test_noise_may_be_given_directly() -> None:
     ],
 )
 def test_bad_input_is_reported(wrong: dict[str, object], field: str) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         rate(**wrong)
-    assert told.value.faults[0].path == field
+    assert caught.value.faults[0].path == field
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,9 @@ def test_bad_input_is_reported(wrong: dict[str, object], field: str) -> None:
     ],
 )
 def test_bad_conditions_are_reported(wrong: dict[str, object], field: str) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         Conditions(**wrong)  # type: ignore[arg-type]
-    assert told.value.faults[0].path == field
+    assert caught.value.faults[0].path == field
 
 
 def test_bad_tables_and_rules_are_reported() -> None:

@@ -1,0 +1,82 @@
+"""What problems, engines and the front door hand one another: events, options, obstacles, tools.
+
+Whoever writes a problem or an engine finds them in `contract.py`, beside the protocols.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Event", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
+
+Size = Literal["planned", "estimated", "simulated", "auto"]
+"""Option `size` of every question."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth showing while work goes on; `value` and `bound` are in the form's own terms."""
+
+    what: str
+    detail: str = ""
+    value: float | None = None
+    bound: float | None = None
+    done: float | None = None
+    seconds: float = 0.0
+
+
+OnEvent = Callable[[Event], None]
+
+
+def logged(on_event: OnEvent | None) -> OnEvent | None:
+    """The same, and beside each event a record of the logger ``hetplan`` (INFO), where anybody listens to it."""
+    logger = logging.getLogger("hetplan")
+    if not logger.isEnabledFor(logging.INFO):
+        return on_event
+
+    def both(event: Event) -> None:
+        logger.info("%s: %s", event.what, event.detail, extra={"event": event})
+        if on_event is not None:
+            on_event(event)
+
+    return both
+
+
+class Options(BaseModel):
+    """The ancestor of a question's typed options; every field has a default and a description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One thing in the files that keeps them from asking a question: a field that is missing or in the way.
+
+    `essential`: what makes the question the one it is; without it the files ask another one. `ambiguous`: the
+    files may as well ask another question, so this one is answered only where it is named.
+    """
+
+    why: str
+    path: str = "$.apps"
+    remedy: str = "Change the file, or name a question with --question."
+    essential: bool = False
+    ambiguous: bool = False
+    file: Literal["slo", "profile", "state"] = "slo"
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the front door hands to a problem that may not import it: callables, all optional.
+
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` for
+    what a question alone needs, by name: its simulator, a place to keep what is done.
+    """
+
+    simulate: Callable[..., Any] | None = None
+    evaluate: Callable[..., Any] | None = None
+    extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

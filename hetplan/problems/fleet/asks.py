@@ -1,0 +1,61 @@
+"""Which question plans each application; and whether files that no other question answers are a fleet of one period."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hetplan.planner.contract import Obstacle
+from hetplan.problems.fleet.fits import obstacles
+from hetplan.problems.ladder import LADDER
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan_periods import inputs_of_part
+from hetplan.profiles.slo import Runs
+from hetplan.serving.runs import variants_of
+
+__all__ = ["PARTS", "between", "of_one_variant", "question_of"]
+
+PARTS = ("llm", "pool", "pipeline", "variants", "policy")
+"""Questions that can be parts of a fleet."""
+BETWEEN = {"rate", "quality", "cost", "moves"}
+"""What a fleet of one period can be planned for."""
+
+
+def between(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps files of one period, which no question's own program answers, from being a fleet."""
+    yield from obstacles(inputs)
+    if not inputs.profile.offers:
+        yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
+    terms = {term.max or term.min or "front" for term in inputs.slo.objective}
+    if not inputs.slo.apps or not terms <= BETWEEN:
+        yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write [{"min": "cost"}].')
+    for name, app in inputs.slo.apps.items():
+        rate = app.demand.rate_qps
+        if rate != "max" and not isinstance(rate, int | float):
+            yield Obstacle(f"{name} states no rate", f"$.apps.{name}.demand", 'Write "rate_qps".')
+        elif isinstance(found := question_of(inputs, name, 1.0), Obstacle):
+            yield found
+
+
+def question_of(inputs: Inputs, name: str, rate: float) -> str | Obstacle:
+    """The most specific question that the application's own files ask; one variant may be chosen for a pool."""
+    own = inputs_of_part(inputs, {name: rate})
+    own = replace(own, slo=own.slo.model_copy(update={"objective": ()}))
+    found = {question: LADDER[question](own) for question in PARTS if question != "policy"}
+    for question, why in found.items():
+        if not why:
+            return question
+    app = own.slo.apps[name]
+    names = variants_of(own.profile, app.runs) if app.runs is not None and app.runs.pipeline is None else []
+    if len(names) > 1 and not any(LADDER["pool"](of_one_variant(own, name, one)) for one in names):
+        return "pool"
+    nearest = min(found, key=lambda one: (sum(o.essential for o in found[one]), len(found[one])))
+    first = found[nearest][0]
+    return replace(first, why=f"{name} fits no question. The nearest is {nearest}, but {first.why}")
+
+
+def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
+    """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
+    slo = inputs.slo
+    app = slo.apps[name].model_copy(update={"runs": Runs(variants=(variant,)), "quality": None})
+    return replace(inputs, slo=slo.model_copy(update={"apps": {**slo.apps, name: app}}))

@@ -1,0 +1,133 @@
+"""One period, exactly: all applications' rows and all limits in one program, asked until its machines hold.
+
+In one period no prices are needed: where the rows of a part allow machines that do not carry the rate, the part says
+why, and the program is asked again with what it said. Where machines run already, a *move* is a machine that an
+application gets anew: ``sum (x_ao - running_ao)+``, limited by `limits.moves`, or what is least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.problems.fleet.master import add_machines
+from hetplan.problems.fleet.menus import Choice, add_part
+from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.wish import Wish
+
+__all__ = ["Once", "asked_once", "cheapest_once", "moves_of"]
+
+MOVE = 1e5
+"""What a move weighs beside a cost per hour, where the fewest are wanted: more than any fleet's cost."""
+SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Once:
+    """The program of one period, its answer, and the fleet that it gives: None where there is none."""
+
+    form: Milp
+    answer: Answer[NDArray[np.float64]]
+    fleet: Fleet | None
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the engine says that there is no such fleet."""
+        return self.answer.status is Status.INFEASIBLE
+
+
+@dataclass(frozen=True)
+class _Columns:
+    committed: NDArray[np.int64]
+    rented: NDArray[np.int64]
+    apps: Mapping[str, NDArray[np.int64]]
+
+
+def asked_once(
+    search: Search, p: int, *, stocked: bool = True, gap: float = 0.0, still: bool = False, most: float = np.inf
+) -> Once:
+    """The cheapest machines of one period; without `stocked` stock is a row, so that what is in the way is named.
+
+    `still`: the fewest moves first. `most`: what it may cost per hour.
+    """
+    wish = search.wish
+    while True:
+        form, columns = _form(search, p, stocked=stocked, still=still, most=most)
+        search.menus.counted[0] += 1
+        answer = search.ask(form, gap=gap, about=f"p{p} by itself")
+        if answer.status is Status.INFEASIBLE or answer.point is None:
+            return Once(form, answer, None)
+        taken = {app.name: _whole(answer.point[columns.apps[app.name]]) for app in wish.apps}
+        held = [search.menus.holds(app, wish.rate(app, p), taken[app.name]) for app in wish.apps]
+        if all(held):  # each is asked, so that each says what its rows lacked
+            choices = {(name, p): Choice(machines) for name, machines in taken.items()}
+            committed, rented = _whole(answer.point[columns.committed]), _whole(answer.point[columns.rented])
+            return Once(form, answer, Fleet(committed, choices, (rented,)))
+
+
+def cheapest_once(search: Search) -> Once:
+    """The cheapest fleet of a wish with one period, or the one of the fewest moves, or one and then the other."""
+    goal = search.wish.goal
+    found = asked_once(search, 0, still=goal == "moves")
+    if goal != "cost, then moves" or found.fleet is None:
+        return found
+    again = asked_once(search, 0, still=True, most=_hourly(search, found.fleet) + SAME)
+    return found if again.fleet is None else replace(found, fleet=again.fleet)
+
+
+def moves_of(wish: Wish, choices: Mapping[tuple[str, int], Choice]) -> int:
+    """Machines that applications get anew, of those that run."""
+    return sum(
+        max(count - wish.running.get((name, offer.name), 0), 0)
+        for (name, _), choice in choices.items()
+        for offer, count in zip(wish.offers, choice.machines, strict=True)
+    )
+
+
+def _hourly(search: Search, fleet: Fleet) -> float:
+    wish = search.wish
+    ahead = sum(n * (o.committed or 0.0) for n, o in zip(fleet.committed, wish.offers, strict=True) if n)
+    return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
+
+
+def _form(search: Search, p: int, *, stocked: bool, still: bool, most: float) -> tuple[Milp, _Columns]:
+    wish, m = search.wish, Builder("min", name=f"period p{p}")
+    committed, rented, cover = add_machines(m, wish, search.limits, [p], whole=True, stocked=stocked)
+    columns = {}
+    for app in wish.apps:
+        x = search.menus.columns(m, app, stocked=stocked)
+        m.add(cover[p], x, -1.0)
+        add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
+        columns[app.name] = x
+    if wish.running:
+        _moved(m, search, columns, MOVE if still else 0.0)
+    if most < np.inf:
+        pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
+        row = m.rows("what the cheapest cost", ["all"], upper=most)
+        m.add(row, committed, pay)
+        m.add(row, rented[p], wish.prices)
+    return m.build(), _Columns(committed, rented[p], columns)
+
+
+def _moved(m: Builder, search: Search, columns: Mapping[str, NDArray[np.int64]], cost: float) -> None:
+    """Columns for what each application gets anew, and the row of how much that may be."""
+    wish, limit = search.wish, search.wish.inputs.slo.limits.moves
+    names = [offer.name for offer in wish.offers]
+    give = Elastic(1.0, "slo.limits.moves", whole=True, unit="machines")
+    top = np.inf if limit is None else float(limit)
+    moved = m.rows("moves", ["all"], upper=top, elastic=None if limit is None else give)
+    for app, x in columns.items():
+        anew = m.columns(f"new machines of {app}", names, cost=cost)
+        m.add(moved, anew, 1.0)
+        row = m.rows(f"moving {app}", names, lower=[-float(wish.running.get((app, name), 0)) for name in names])
+        m.add(row, anew, 1.0)
+        m.add(row, x, -1.0)
+
+
+def _whole(counts: NDArray[np.float64]) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.rint(counts))

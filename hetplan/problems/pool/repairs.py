@@ -1,0 +1,81 @@
+"""What would make a pool possible: a longer limit, more tolerance, machines let in, a larger budget.
+
+And how money and counts are written in these sentences.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.pool.letters import Counts, Pool, Vector
+from hetplan.problems.repairs import change
+from hetplan.profiles.fields import NANO, money_text
+
+__all__ = ["counted", "cover_costs", "let_in", "looser_target", "money", "more_budget", "more_tolerance"]
+
+
+def money(pool: Pool, nanos: int) -> str:
+    """``$0.5260``, or ``EUR 0.5260``."""
+    currency = pool.inputs.slo.limits.currency
+    return f"{'$' if currency == 'USD' else currency + ' '}{nanos / NANO:.4f}"
+
+
+def looser_target(pool: Pool, k: int, least: Vector) -> Repair:
+    """The least limit that leaves late no more than the allowed share; with none allowed, max over s of min over t."""
+    order = np.argsort(-least)
+    reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
+    target = pool.wish.targets[k]
+    to = float(least[order[int(np.argmax(reached))]]) + target.hop_ms
+    at = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].max_ms"
+    return change(at, target.max_ms, to, "ms")
+
+
+def more_tolerance(pool: Pool, share: float) -> Repair:
+    """Let the share of queries that is late everywhere be late."""
+    at = "options.violation_tolerance"
+    text = f"raise {at} to {share:.4g}, the share of those queries"
+    target = pool.wish.targets[-1]
+    if share > target.left:
+        place = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].percentile"
+        text += f", and lower {place} to {100 * (1 - share):.6g} at most"
+    return Repair(at, "raise", share - pool.eps, share, "share", text)
+
+
+def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list[Repair]:
+    """Types of which the limits, or what there is to be had, allow none; first those that serve all these classes.
+
+    Whether one helps alone, or with a longer limit beside it, is found by trying.
+    """
+    repairs = []
+    for t in sorted(set(range(len(pool.types))) - set(to_be_had), key=lambda t: not pool.timely[late, t].all()):
+        kind = pool.types[t]
+        more = f": {kind.hardware} serves them in time" if pool.timely[late, t].all() else ""
+        if kind.most == 0:
+            at = f"slo.limits.instances.{kind.hardware}[1]"
+            repairs.append(change(at, 0, 1, "instances", more=more))
+        empty = [pool.columns[o].offer for o in pool.offers_of(t) if pool.columns[o].stock == 0]
+        repairs += [change(f"profile.offers.{offer}.stock", 0, 1, "instances", more=more) for offer in empty]
+    return repairs
+
+
+def cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasible:
+    """The cheapest pool that carries any rate is over the budget."""
+    cost = pool.cost(cover)
+    needs = f"needs {money(pool, cost)}, budget {money_text(budget)}"
+    why = f"the cheapest pool that serves every class in time ({counted(pool, cover)}) {needs}"
+    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, budget),))
+
+
+def more_budget(pool: Pool, cost: int, budget: int) -> Repair:
+    """Raise the budget to this cost."""
+    at = "slo.limits.cost_per_hour"
+    text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
+    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.inputs.slo.limits.currency, text)
+
+
+def counted(pool: Pool, counts: Counts) -> str:
+    """``3 t4, 2 cpu16``."""
+    return ", ".join(f"{count} {name}" for count, name in zip(counts, pool.column_names, strict=True) if count)
