@@ -118,6 +118,33 @@ def test_matching_sends_what_the_rule_decides(batches: list[float], busy: list[b
     assert len(chooser) == len(batches) - len(decided)
 
 
+class ByKernel(MatchingChooser):
+    """Every decision by the kernel."""
+
+    def _in_order(self, *_: Any) -> None:
+        return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 4), st.lists(st.tuples(st.sampled_from([1.0, 4.0, 8.0]), st.floats(0.0, 300.0)), max_size=9))
+def test_idle_workers_of_one_type_get_what_the_kernel_would_give_them(
+    count: int, came: list[tuple[float, float]]
+) -> None:
+    """Alike and different queries, timely and late ones, fewer and more than there are workers."""
+    now, chosen = monotonic(), []
+    central_choosers.monotonic = lambda: now  # type: ignore[attr-defined]
+    for kind in (MatchingChooser, ByKernel):
+        sent, lanes = Sent(), [lane("a", f"a{number}", ms=(1.0, 150.0)) for number in range(count)]
+        chooser = kind(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+        for batch, ago_ms in sorted(came, key=lambda one: -one[1]):
+            chooser.place(task(batch, arrived_s=now - ago_ms / 1e3))
+        chooser.settle()
+        chosen.append(
+            [(one.unit, [(each.query.at["batch"], each.entered_s) for each in tasks]) for one, tasks in sent.pairs]
+        )
+    assert chosen[0] == chosen[1]
+
+
 def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
     lanes = [lane("slow", f"s{i}", ms=(8.0, 90.0)) for i in range(4)]
     lanes += [lane("fast", f"f{i}", hardware="gpu", ms=(4.0, 30.0)) for i in range(2)]

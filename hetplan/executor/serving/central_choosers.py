@@ -169,31 +169,30 @@ class MatchingChooser(_Central):
         if self._drop is not None:
             self._drop(self.waiting, self.lanes)
         count = len(self.lanes)
-        any_idle = False
-        for number, lane in enumerate(self.lanes):
-            if lane.idle:
-                self._ends[number] = IDLE
-                any_idle = True
-            else:
-                self._ends[number] = 1e3 * lane.due_s
+        idle = [lane.idle for lane in self.lanes]
         queries = min(len(self.waiting), 2 * count)
-        if not any_idle or not queries:
+        if not queries or not any(idle):
             return
         now = monotonic()
-        tasks = [self.waiting[k] for k in range(queries)]
-        for k, task in enumerate(tasks):
-            self._arrived[k] = 1e3 * task.query.arrived_s
-            self._rows[k] = self._times.row(task)
+        tasks = list(islice(self.waiting, queries))
+        rows = [self._times.row(task) for task in tasks]
         if self._rows_known != len(self._times.service_ms):
             self._rows_known = len(self._times.service_ms)
             self._predicted = np.ascontiguousarray(self._times.service_ms[:, self._columns])
-        self._match(1e3 * now, queries, self._predicted)
+        mates = self._in_order(rows, tasks, 1e3 * now) if len(self._first) == 2 and all(idle) else None
+        if mates is None:
+            for k, task in enumerate(tasks):
+                self._arrived[k] = 1e3 * task.query.arrived_s
+                self._rows[k] = rows[k]
+            for number, lane in enumerate(self.lanes):
+                self._ends[number] = IDLE if idle[number] else 1e3 * lane.due_s
+            self._match(1e3 * now, queries, self._predicted)
+            mates = self._mates[:queries].tolist()
         sent = False
-        for k, task in enumerate(tasks):
-            mate = int(self._mates[k])
-            if mate >= 0 and self._ends[mate] == IDLE:
+        for task, row, mate in zip(tasks, rows, mates, strict=False):
+            if mate >= 0 and idle[mate]:
                 lane = self.lanes[mate]
-                lane.due_s = now + float(self._predicted[self._rows[k], self._kind[mate]]) / 1e3
+                lane.due_s = now + float(self._predicted[row, self._kind[mate]]) / 1e3
                 task.lane = lane
                 sent = True
         if sent:
@@ -205,6 +204,18 @@ class MatchingChooser(_Central):
             for task in tasks:
                 if task.lane is not None:
                     self._send(task.lane, [task])
+
+    def _in_order(self, rows: Sequence[int], tasks: Sequence[Task], now_ms: float) -> Sequence[int] | None:
+        """Where all workers are idle and of one type: what the kernel would say, without asking it; None where queries
+        are too many and too different for that. Each query costs the same on every worker, so the oldest go in turn.
+        """
+        count = len(self.lanes)
+        if len(tasks) > count:
+            oldest_ms = 1e3 * min(task.query.arrived_s for task in tasks)
+            alike = all(row == rows[0] for row in rows)
+            if not (alike and float(self._predicted[rows[0], 0]) + (now_ms - oldest_ms) <= self._costs[2]):
+                return None
+        return range(min(len(tasks), count))
 
     def _match(self, now_ms: float, queries: int, predicted: Any) -> None:
         seen = Seen(

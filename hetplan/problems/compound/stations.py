@@ -155,7 +155,7 @@ class _Stations:
         part = part / np.maximum(self.often, 1e-300)
         self.mean = (part * took).sum(axis=0)
         second = (part * took**2).sum(axis=0)
-        self.spread = np.where(self.mean > 0, second / np.maximum(self.mean, 1e-300) ** 2 - 1.0, 0.0).clip(0.0)
+        self.spread = np.where(self.mean > 0, second / np.maximum(self.mean**2, 1e-300) - 1.0, 0.0).clip(0.0)
         copies = -(-form.queries // len(rows))
         self.weight = np.tile(weight / copies, copies)
         self.many = Runs(

@@ -245,3 +245,32 @@ def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: di
         assert again is not None
         assert promised(again, "cost_per_hour") == pytest.approx(promised(plan, "cost_per_hour"))
         assert hp.verify(again, PROFILE, later, measured={"apps": {"q": [judged]}}).ok
+
+
+def at_a_rate(rate: float) -> dict[str, Any]:
+    wish = slo()
+    wish["apps"]["q"]["demand"] = {"rate_qps": rate}
+    return wish
+
+
+def test_few_queries_are_passed_on_by_calls_and_many_to_replicas(measured: dict[str, Any]) -> None:
+    found = {}
+    for rate in (0.5, 10):
+        plan = hp.solve(PROFILE, at_a_rate(rate), measured=measured, options={"size": "estimated"}).require()
+        assert hp.verify(plan, PROFILE, at_a_rate(rate), measured=measured).ok
+        found[rate] = plan.dispatch["q"]
+    assert found[0.5].placement["large"] == "acme"
+    assert found[10].placement["large"] == "pool"
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measured: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(measured))
+    for entry in entries(document):
+        count = entry["samples"]
+        entry["runs"]["seconds"]["large"], entry["runs"]["bytes"]["large"] = [None] * count, [0.0] * count
+        entry |= {"mean": 0.9, "passes": True, "verdict": "pass", "seconds": {**entry["seconds"], "large": 0.0}}
+    plan = hp.solve(PROFILE, at_a_rate(10), measured=document, options={"size": "estimated"}).require()
+    large = [load.instances * worker.count for worker in plan.workers for load in worker.loads if load.node == "large"]
+    assert sum(large) <= 1
+    assert hp.verify(plan, PROFILE, at_a_rate(10), measured=document).ok
