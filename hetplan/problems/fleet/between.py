@@ -262,12 +262,14 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     top = HUGE if budget is None else int(ROOM * budget / NANO / max(float(wish.prices.min()), 1e-9)) + 1
     roomy = {offer.name: top for offer in wish.offers}
     stock = {offer.name: min(offer.stock, top) for offer in wish.offers}
+    machines, least = (0,) * len(wish.offers), list[float]()
     for held in (roomy, stock) if budget is not None else (stock,):
         search.menus.counted[0] += 1
         most = {h: (0, sum(held[wish.offers[n].name] for n in wish.on(h))) for h in part.hardware}
         plan = part.asked(part.files(wish.rate(app, 0), most, held))
         if isinstance(plan, str):
             return None, ""
+        least = [claim.bound for claim in plan.claims if claim.about == "cost_per_hour" and claim.bound is not None]
         counts = Counter[str]()
         for worker in plan.workers:
             counts[worker.offer or ""] += worker.count + worker.standby
@@ -281,8 +283,7 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     parts, refused = settled_by(search, fleet)
     if refused:
         return None, next(iter(refused.values()))
-    least = [claim.bound for claim in plan.claims if claim.about == "cost_per_hour" and claim.bound is not None]
-    return Found(wish, fleet, parts, min([*least, cost]) * wish.length(0) if least else 0.0, 1), ""
+    return Found(wish, fleet, parts, min(least, default=0.0) * wish.length(0), 1), ""
 
 
 def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:

@@ -151,6 +151,7 @@ def test_of_several_variants_the_cheapest_that_is_good_enough_runs() -> None:
     assert "quality" in {found.code for found in hp.verify(plan, TWO, slo).violations}
 
 
+@pytest.mark.slow
 def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     profile: Json = {
         "format": "hetplan/profile/1.3",
