@@ -68,9 +68,6 @@ LOST = ((0.0,), (0.0, 0.15, 0.3))
 MANY = 600
 """Of more configurations than these no servers are exchanged: it took longer and found nothing better."""
 
-FEW_STEPS = 5
-"""A pipeline of more steps than these is better served by exchange, where it is alone on few servers."""
-
 MOST_STATES = 12_000_000
 """Above so many states of one pipeline the oracle would take longer than the program it spares."""
 
@@ -260,10 +257,10 @@ def _whole_servers(
     best: Solved | None = None
     if is_crowded(problem, trees):
         # With more configurations than servers most are not in use, and an engine spends its time on which.
-        many = sum(task.size for tree in trees for task in tree.tasks) > MANY
-        if not many and (len(trees) > 1 or max(len(tree.tasks) for tree in trees) > FEW_STEPS):
+        few = sum(task.size for tree in trees for task in tree.tasks) <= MANY
+        if few and (len(trees) > 1 or ask.limits.seconds is not None):
             best = exchanged(problem, ask, trees)
-            if best is not None and best.mode == "accuracy":
+            if best is not None and best.mode == "accuracy" and (len(trees) > 1 or ask.remaining == 0.0):
                 return best
         for lost in LOST:
             best = _better(problem, best, _whole_at(problem, ask, _in_use(problem, ask, trees, lost), gap))
