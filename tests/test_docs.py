@@ -189,6 +189,31 @@ def test_the_documented_commands_are_those_of_the_code() -> None:
         assert f"`{name}" in text, f"docs/cli.md says nothing of `hetplan {name}`"
 
 
+def test_commands_that_pages_show_without_running_them_exist_with_their_options() -> None:
+    """A command for which a page has no files, or no cluster, is at least spelled as the command line takes it."""
+    from typer.main import get_command
+
+    from hetplan.cli.app import build_app
+
+    seen, wrong = 0, []
+    for page in PAGES:
+        for block in blocks(page):
+            if block.mark or block.language not in ("bash", "console", "sh", ""):
+                continue
+            for line in re.findall(r"^(?:\$ )?hetplan ([^|>&\n]*)", block.text, re.M):
+                words = shlex.split(line, comments=True)
+                command: Any = get_command(build_app())
+                while words and (inner := getattr(command, "get_command", lambda *_: None)(None, words[0])):
+                    command, words = inner, words[1:]
+                options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+                used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                seen += 1
+                if hasattr(command, "get_command") or not used <= options:
+                    wrong.append(f"{page.name}:{block.line}: hetplan {line}")
+    assert seen > 20
+    assert not wrong
+
+
 def test_every_option_of_solve_is_documented() -> None:
     from typer.main import get_command
 

@@ -154,6 +154,18 @@ def test_the_more_specific_question_wins() -> None:
     assert asked(profile, slo) == "policy"
 
 
+def test_machines_at_a_price_are_no_policy() -> None:
+    """Who states a budget chooses machines; who has them and wants a policy is told that the budget is in the way."""
+    profile, slo = files("variants/")
+    slo["limits"] = {"instances": {"cpu": [0, 9], "gpu": [0, 4]}, "cost_per_hour": "9"}
+    slo["apps"] = {"faces": slo["apps"]["faces"] | {"runs": {"task": "classify"}}}
+    assert asked(profile, slo) == "variants"
+    profile, slo = files("policy/")
+    slo["limits"]["cost_per_hour"] = "9"
+    with pytest.raises(hp.InputError, match=r"cost_per_hour.*whatever they cost"):
+        asked(profile, slo)
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Install packages with a question each: a module and its metadata, as pip leaves them."""

@@ -131,8 +131,10 @@ def inputs(
     return whole, wish({"x": app("p", demand(tree, servers, utilisation), slo_ms)}, servers=servers_of(servers))
 
 
-def shared_cluster(seeds: tuple[int, ...] = (1, 2, 3, 4), *, slo_ms: float = 300.0) -> tuple[Json, Json]:
-    """Four trees of five tasks on 2000 servers, each with the demand that 500 would have at 1.5."""
+def shared_cluster(
+    seeds: tuple[int, ...] = (1, 2, 3, 4), *, servers: int = 2000, each: int = 500, slo_ms: float = 300.0
+) -> tuple[Json, Json]:
+    """Trees of five tasks on one cluster, each with the demand that `each` servers alone would have at 1.5."""
     parts = {f"p{seed}": (make(T5, seed), _part(make(T5, seed), f"p{seed}")) for seed in seeds}
     whole = cluster(
         [profile for _, (profile, _) in parts.values()],
@@ -140,5 +142,5 @@ def shared_cluster(seeds: tuple[int, ...] = (1, 2, 3, 4), *, slo_ms: float = 300
         SPEEDS,
     )
     del whole["sources"]
-    apps = {f"x{name}": app(name, demand(tree, 500, 1.5), slo_ms) for name, (tree, _) in parts.items()}
-    return whole, wish(apps, servers={"a": 1000, "b": 600, "c": 400})
+    apps = {f"x{name}": app(name, demand(tree, each, 1.5), slo_ms) for name, (tree, _) in parts.items()}
+    return whole, wish(apps, servers=servers_of(servers))

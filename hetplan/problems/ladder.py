@@ -163,6 +163,10 @@ def _policy(inputs: Inputs) -> Iterator[Obstacle]:
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
         yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
+    if slo.limits.cost_per_hour is not None:
+        text = "a policy is for given workers, whatever they cost"
+        own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
+        yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
     if not slo.limits.instances:
         text = "a policy is for given workers: limits.instances names none"
         yield Obstacle(text, "$.limits.instances", 'Write {"HARDWARE": [1, 8]}.')
@@ -179,10 +183,14 @@ def _policy(inputs: Inputs) -> Iterator[Obstacle]:
         if demand.trace is None and (demand.rate_qps is None or demand.rate_qps == "max"):
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.demand.{_amount(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
-        plain = not isinstance(demand.rate_qps, RateRange) and app.balancing is None and app.violations is None
-        if not terms and plain and len(variants_of(inputs.profile, app.runs)) < 2:
+        if not terms and not _is_of_a_policy(app) and len(variants_of(inputs.profile, app.runs)) < 2:
             text = f"{name} has one model and states neither balancing nor violations"
             yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
+
+
+def _is_of_a_policy(app: App) -> bool:
+    """Whether an application says what only a policy is asked."""
+    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.violations is not None
 
 
 def _amount(app: App) -> str:

@@ -76,7 +76,7 @@ def replay(
     for which, counts in enumerate(parts):
         mine, layout = queries.part(which, len(parts)), _Layout.of(counts, chosen, pool.base)
         answered, by = np.full(mine.bins.size, np.nan), np.full(mine.bins.size, -1, dtype=np.int64)
-        outcome = _loop(pool, chosen, layout, mine, overheads or Overheads(), allowed, answered, by)
+        outcome = _loop(pool, chosen, layout, mine, overheads or Overheads(), allowed, (answered, by))
         response_ms[which :: len(parts)] = answered
         served_by[which :: len(parts)] = np.where(by >= 0, np.asarray(layout.order)[by], -1)
         late, served, end_ms = late + outcome[0], served + outcome[1], max(end_ms, outcome[2])
@@ -98,9 +98,9 @@ def _loop(
     queries: Queries,
     overheads: Overheads,
     allowed: int,
-    response_ms: Floats,
-    served_by: Integers,
+    into: tuple[Floats, Integers],
 ) -> tuple[int, int, float]:
+    """Play the queries; their response times, and who served each, are written `into` two columns."""
     from hetplan.simulator import pool_kernels
 
     # Where instances fetch queries, an overhead keeps the instance itself; in queues at instances it does not.
@@ -110,7 +110,7 @@ def _loop(
     if isinstance(rule, Earliest):
         believed = layout.table(queries.predicted_ms, extra_ms)
         way = (overheads.lead_ms, overheads.tail_ms)
-        return pool_kernels.run_earliest(*given, believed, layout.kind, *way, *judged, response_ms, served_by)
+        return pool_kernels.run_earliest(*given, believed, layout.kind, *way, *judged, *into)
     if isinstance(rule, Matching):
         from hetplan.dispatch.matching_kernels import scratch
 
@@ -118,9 +118,7 @@ def _loop(
         weight = np.asarray(rule.weight, dtype=np.float64)[order]
         costs = (weight, rule.late_cost()[order], rule.limit_ms, rule.merges)
         room = scratch(layout.kind.size, 2 * layout.kind.size)
-        return pool_kernels.run_matching(
-            *given, believed, layout.first, layout.kind, costs, *judged, room, response_ms, served_by
-        )
+        return pool_kernels.run_matching(*given, believed, layout.first, layout.kind, costs, *judged, room, *into)
     if isinstance(rule, Threshold):
         small = (np.asarray(pool.sizes) <= rule.threshold).astype(np.int64)
         group, bounds = small[queries.bins], layout.first[[0, 1, -1]]
@@ -130,7 +128,7 @@ def _loop(
         raise InputError.one(
             file="simulation", path="rule", value=rule.name, why="has no fast path", remedy="Use the general engine."
         )
-    return pool_kernels.run_queues(*given, layout.kind, group, bounds, *judged, response_ms, served_by)
+    return pool_kernels.run_queues(*given, layout.kind, group, bounds, *judged, *into)
 
 
 def simulate_pool(

@@ -572,11 +572,6 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     return float(math.floor(bound + 1e-9 * max(1.0, bound))) if whole else bound
 
 
-def inputs_limit_cost(facts: Facts) -> bool:
-    """Whether the wish limits the cost."""
-    return facts.inputs.slo.limits.cost_per_hour is not None
-
-
 def _room(inputs: Inputs, name: str) -> float | None:
     """How much there is of what demands take; None where nothing limits it."""
     stated, machines = inputs.slo.limits.resources.get(name), _machine_count(inputs, name)

@@ -510,6 +510,36 @@ def _way(reading: Reading) -> Iterator[Violation]:
             yield Violation("variants-end", f"workers.{held.worker.id}.loads.{name}", text)
 
 
+def _words(reading: Reading) -> Iterator[Violation]:
+    """What is loaded is called by what runs now: more of a variant, another one of its architecture, or a new one."""
+    if reading.inputs.state is None:
+        return
+    variants = reading.inputs.profile.variants
+
+    def family(held: Held) -> str:
+        name = held.load.variant or ""
+        return (variants[name].family if name in variants else None) or name
+
+    there = {held.load.variant for held in reading.now}
+    serves = {held.load.variant for held in reading.now if held.qps}
+    families, serving = ({family(held) for held in reading.now if held.qps or not strict} for strict in (False, True))
+    new = {held.load.id: held for held in reading.then}
+    for action in reading.plan.actions:
+        held = new.get(action.load or "")
+        if held is None:
+            continue
+        # What runs and serves nobody may or may not have been counted: either word is right then.
+        wrong = {
+            "replicate": held.load.variant not in there,
+            "upgrade": held.load.variant in serves or family(held) not in families,
+            "downgrade": held.load.variant in serves or family(held) not in families,
+            "load": held.load.variant in serves or family(held) in serving,
+        }
+        if wrong.get(action.do, False):
+            text = f"{action.load} is to {action.do}: that is not what {held.load.variant} is beside what runs now"
+            yield Violation("variants-word", f"actions.{action.id}", text)
+
+
 def _number(at: str) -> int:
     tail = at.rpartition(".")[2]
     return int(tail) if tail.isdigit() else 0
@@ -519,4 +549,4 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
     reading = Reading(plan, inputs)
     found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
-    return [*found, *_way(reading)]
+    return [*found, *_words(reading), *_way(reading)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,48 @@ def compared(machines: list[slow_tokens.Machine], sizes: np.ndarray, arrival: np
     rule = "round-robin/1" if in_turn else "least-work/1"
     fast = played(TokenFleet(groups, 20.0, rule=rule, **how), arrival, Requests.of(sizes), gaps=True)  # type: ignore[arg-type]
     return slow, fast
+
+
+def crommelin(load: float, at: float) -> float:
+    """How many service times a request waits at most, of so many in 100, where one is served at a time (M/D/1)."""
+
+    def known(t: float) -> float:
+        terms = (
+            (-1.0) ** k * math.exp(load * (t - k) + k * math.log(max(load * (t - k), 1e-300)) - math.lgamma(k + 1.0))
+            for k in range(int(t) + 1)
+        )
+        return (1.0 - load) * math.fsum(terms)
+
+    low, high = 0.0, 20.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if known(middle) >= at / 100.0 else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize("load", [0.5, 0.7])
+def test_requests_alike_one_at_a_time_wait_as_in_crommelins_formula(load: float) -> None:
+    """p50 and p95 of TTFT; a time per token that is the law's."""
+    law, count, random = law_of([(4.0, 0.05, 0.0, 0.0, 0.0)], most_seqs=1), 300_000, np.random.default_rng(3)
+    each = 9.0 + 19 * 4.05
+    requests = Requests.of([(100, 20)] * count)
+    found = played(TokenFleet((Group(law, 1),), 20), np.cumsum(random.exponential(each / load, count)), requests)
+    for at in (50.0, 95.0):
+        assert np.percentile(found.ttft_ms, at) == pytest.approx(9.0 + each * crommelin(load, at), rel=0.02)
+        assert np.percentile(found.tpot_ms, at) == pytest.approx(4.05)
+
+
+def test_sequences_that_share_a_machine_take_longer_by_its_load_alone() -> None:
+    """Where an iteration is as long as its sequences are many, they share it evenly: o b / (1 - load) on the mean."""
+    law, count, random = law_of([(0.0, 0.5, 0.0, 0.0, 0.0)], most_seqs=4096), 60_000, np.random.default_rng(4)
+    outputs = random.choice([60, 400], count, p=[0.8, 0.2])
+    requests = Requests.of(np.stack([np.ones(count), outputs], axis=1))
+    arrival = np.cumsum(random.exponential(outputs.mean() * 0.5 / 0.6, count))
+    found = played(TokenFleet((Group(law, 1),), 100), arrival, requests)
+    for output in (60, 400):
+        mine = found.response_ms[outputs == output]
+        assert mine.mean() == pytest.approx(output * 0.5 / 0.4, rel=0.03)
+        assert found.tpot_ms[outputs == output].mean() == pytest.approx(0.5 / 0.4, rel=0.03)
 
 
 @pytest.mark.parametrize("seed", range(12))

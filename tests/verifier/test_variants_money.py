@@ -59,7 +59,7 @@ def priced() -> Json:
             "actions": [
                 {"id": 1, "do": "replicate", "load": "v1", "count": 1},
                 {"id": 2, "do": "load", "load": "w1"},
-                {"id": 3, "do": "load", "load": "v2"},
+                {"id": 3, "do": "replicate", "load": "v2"},
                 {"id": 4, "do": "load", "load": "u1"},
             ],
             "promises": [

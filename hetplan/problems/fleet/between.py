@@ -13,24 +13,28 @@ some quality. A choice of one level for each application is an ordinary fleet (`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import floor, log10
 
+import numpy as np
+
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.asks import of_one_variant
-from hetplan.problems.fleet.menus import Menus, surviving
+from hetplan.problems.fleet.menus import Choice, Menus, surviving
 from hetplan.problems.fleet.once import cheapest_once, moves_of
-from hetplan.problems.fleet.search import Search
+from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Found, settled_by
 from hetplan.problems.fleet.why import explained
-from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.parts import Cone
+from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import QualityTarget
 from hetplan.serving.runs import variants_of
 
@@ -44,6 +48,8 @@ DIGITS = 6
 """A rate is said in so many digits, rounded down."""
 LARGEST = 1e7
 LEAST = 2.0**-10
+ROOM = 4.0
+"""So many times the machines that the budget buys may be asked for, when it is asked what they would cost."""
 EXACT = 1e-5
 """So little more is asked for first, where machines said themselves how much they carry."""
 
@@ -224,6 +230,8 @@ def _mean(wish: Wish, qualities: Sequence[float | None]) -> float:
 
 def _found(search: Search) -> tuple[Found | None, str]:
     """The cheapest fleet of a search with all its parts settled, or why there is none."""
+    if is_alone(search):
+        return _alone(search)
     once = cheapest_once(search)
     if once.fleet is None:
         return None, "" if once.impossible else "the engine found no machines in its time"
@@ -231,6 +239,51 @@ def _found(search: Search) -> tuple[Found | None, str]:
     if refused:
         return None, next(iter(refused.values()))
     return Found(search.wish, once.fleet, parts, once.answer.bound or 0.0, 1), ""
+
+
+def is_alone(search: Search) -> bool:
+    """Whether one application's own question says what is cheapest: nothing but stock and a budget limits it."""
+    wish, limits = search.wish, search.wish.inputs.slo.limits
+    (part, *others) = search.menus.parts.values()
+    free = not (limits.offers or limits.resources or limits.instances or limits.only_listed or wish.running)
+    quotas = any(zone.quota for zone in wish.inputs.profile.zones.values())
+    bought = any(offer.committed is not None for offer in wish.offers)
+    return isinstance(part, Table) and not others and len(wish.situations) == 1 and free and not quotas and not bought
+
+
+def _alone(search: Search) -> tuple[Found | None, str]:
+    """The cheapest machines of one application, asked of its question: without a stock first, and then within it.
+
+    What is dearer than the budget without a stock is so within one; this spares most questions that have no answer.
+    """
+    wish, ((app, part),) = search.wish, ((app, search.menus.parts[app.name]) for app in search.wish.apps)
+    assert isinstance(part, Table)
+    budget = wish.inputs.slo.limits.cost_per_hour
+    top = HUGE if budget is None else int(ROOM * budget / NANO / max(float(wish.prices.min()), 1e-9)) + 1
+    roomy = {offer.name: top for offer in wish.offers}
+    stock = {offer.name: min(offer.stock, top) for offer in wish.offers}
+    machines, least = (0,) * len(wish.offers), list[float]()
+    for held in (roomy, stock) if budget is not None else (stock,):
+        search.menus.counted[0] += 1
+        most = {h: (0, sum(held[wish.offers[n].name] for n in wish.on(h))) for h in part.hardware}
+        plan = part.asked(part.files(wish.rate(app, 0), most, held))
+        if isinstance(plan, str):
+            return None, ""
+        least = [claim.bound for claim in plan.claims if claim.about == "cost_per_hour" and claim.bound is not None]
+        counts = Counter[str]()
+        for worker in plan.workers:
+            counts[worker.offer or ""] += worker.count + worker.standby
+        machines = tuple(counts[offer.name] for offer in wish.offers)
+        cost = float(wish.prices @ np.array(machines))
+        if budget is not None and cost > budget / NANO * (1 + 1e-9):
+            return None, ""
+        if all(count <= offer.stock for count, offer in zip(machines, wish.offers, strict=True)):
+            break
+    fleet = Fleet((0,) * len(machines), {(app.name, 0): Choice(machines)}, (machines,))
+    parts, refused = settled_by(search, fleet)
+    if refused:
+        return None, next(iter(refused.values()))
+    return Found(wish, fleet, parts, min(least, default=0.0) * wish.length(0), 1), ""
 
 
 def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
@@ -58,6 +58,7 @@ MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
 WALKED, WALKED_BRIEFLY = 0.6, 0.1
 """After this part of the simulations the walk upward in price ends: briefly where any fleet will do."""
+NO_BOUND = 1e-9
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
 
@@ -178,10 +179,12 @@ def sized(
     for number in range(len(wish.kinds)):
         cuts.learn(np.eye(len(wish.kinds))[number] + 0.02)
     cuts.learn(np.ones(len(wish.kinds)))
-    low, budget = bound * (1.0 - 1e-9), wish.budget_nanos
-    end = GIVE_UP * bound if budget is None else budget / NANO + 0.5 / NANO
+    low, budget = bound * (1.0 - 1e-9) if bound > NO_BOUND else 0.0, wish.budget_nanos
+    prices = [wish.supply[kind.hardware].cost(1) / NANO for kind in wish.kinds]
+    # Where next to nothing is asked for, the bound is, too: one machine of each type is looked at all the same.
+    end = max(GIVE_UP * bound, sum(prices) + 0.5 / NANO) if budget is None else budget / NANO + 0.5 / NANO
     while low < end:
-        high = min(low * STEP, end)
+        high = min(max(low * STEP, min((price for price in prices if price), default=end)), end)
         counts, cost, whole = _listed(wish, low, high)
         tried.complete &= whole
         tried.listed += len(counts)
@@ -203,7 +206,8 @@ def _in_turn(
     wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
-    order = np.lexsort((-cuts.carried(counts), cost)) if len(counts) else np.zeros(0, dtype=np.int64)
+    free = counts[:, [not wish.supply[kind.hardware].cost(1) for kind in wish.kinds]].sum(axis=1)
+    order = np.lexsort((-cuts.carried(counts), free, cost)) if len(counts) else np.zeros(0, dtype=np.int64)
     for place in order:
         row = counts[place]
         if float(cuts.carried(row[None, :])[0]) < wish.rate_qps:
@@ -406,8 +410,7 @@ def dearest(wish: Wish, bound: float) -> list[Sized]:
     top = wish.budget_nanos if wish.budget_nanos is not None else round(GIVE_UP * bound * NANO)
     found = []
     for kind, one in zip(wish.kinds, np.eye(len(wish.kinds), dtype=np.int64), strict=True):
-        supply = wish.supply[kind.hardware]
-        counts = one * min(supply.available, wish.options.largest, _most_for(supply, top))
+        counts = one * _most_of(wish, kind, top)
         for size in CHUNKS if counts.any() and kind.engine.role == "mixed" else ():
             laws = [law.limited(min(size, law.most_tokens), law.most_seqs) for law in wish.laws]
             found.append(Sized(tuple(int(n) for n in counts), tuple(laws), THETAS[0], top))
@@ -421,7 +424,7 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
     rows, spent, whole = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64), True
     for kind in kinds:
         place, supply = hardwares.index(kind.hardware), wish.supply[kind.hardware]
-        most = min(supply.available, wish.options.largest, _most_for(supply, top))
+        most = _most_of(wish, kind, top)
         made = np.arange(most + 1)
         rows = np.concatenate([np.repeat(rows, most + 1, axis=0), np.tile(made, len(rows))[:, None]], axis=1)
         spent = np.repeat(spent, most + 1, axis=0)
@@ -434,6 +437,16 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
     least = np.array([wish.supply[hardware].least for hardware in hardwares])
     kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
     return rows[kept], cost[kept], whole
+
+
+def _most_of(wish: Wish, kind: Kind, top: int) -> int:
+    """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
+    supply = wish.supply[kind.hardware]
+    most = min(supply.available, wish.options.largest, _most_for(supply, top))
+    if supply.cost(1) or not most:
+        return most
+    busy_ms = np.average(kind.law.busy_ms(kind.law.work(wish.demand.requests)), weights=wish.demand.weight)
+    return min(most, math.ceil(GIVE_UP * wish.rate_qps * float(busy_ms) / 1000.0) + 1)
 
 
 def _most_for(supply: Any, top: int) -> int:

@@ -14,7 +14,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
 from hetplan.problems.pipeline.tree import Level, Tree, merged, prefixes
 
-__all__ = ["by_config", "by_paper", "by_programs"]
+__all__ = ["by_config", "by_paper", "by_programs", "tidied"]
 
 Write = Callable[[Forest, Asked], Written]
 
@@ -107,12 +107,12 @@ def _accuracy_scaling(
         if shares is not None:
             found = Solved(*shares, mode="accuracy", reported=tuple(reported))
             if upto < len(goals):
-                found = _tidied(problem, ask, found, goals[upto:])
+                found = tidied(problem, ask, found, goals[upto:])
             return replace(found, reported=tuple(found.valued(one) for one in found.reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
 
 
-def _tidied(problem: Pipelines, ask: Ask, found: Solved, goals: tuple[Goal, ...]) -> Solved:
+def tidied(problem: Pipelines, ask: Ask, found: Solved, goals: tuple[Goal, ...]) -> Solved:
     """The later levels of the objective among the chosen configurations, at the accuracy reached."""
     fleet, forest = problem.wish.fleet, found.forest
     least = min(found.qualities) - KEPT if problem.fair else None

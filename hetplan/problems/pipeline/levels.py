@@ -22,6 +22,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
+from hetplan.problems.pipeline.crowded import exchanged, first_plan, is_crowded
 from hetplan.problems.pipeline.exact import by_config, by_programs
 from hetplan.problems.pipeline.few import best_of_all
 from hetplan.problems.pipeline.form import levels_form, variant_form
@@ -64,6 +65,9 @@ GAP_OF_SEVERAL = 2e-3
 LOST = ((0.0,), (0.0, 0.15, 0.3))
 """Shares of capacity that whole servers may cost on a small cluster, by which configurations are chosen, in turn."""
 
+MANY = 600
+"""Of more configurations than these no servers are exchanged: it took longer and found nothing better."""
+
 MOST_STATES = 12_000_000
 """Above so many states of one pipeline the oracle would take longer than the program it spares."""
 
@@ -83,9 +87,10 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     wanted = ask.limits.gap
     if wanted is not None and wanted < GAP and (closed := _closed(problem, ask, wanted)) is not None:
         return closed
+    soon = first_plan(problem, ask) if ask.limits.seconds is not None else None
     made = [_by_so_many(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
             for count in _counts(problem)]  # fmt: skip
-    found = [one for one in made if isinstance(one, Solved)]
+    found = [one for one in [*made, soon] if isinstance(one, Solved)]
     best = found[0] if found else None
     for one in found[1:]:
         assert best is not None
@@ -250,8 +255,13 @@ def _whole_servers(
     if gap is None:
         gap = max(GAP, PART_OF_A_SERVER / problem.wish.fleet.most.sum()) if len(trees) == 1 else GAP_OF_SEVERAL
     best: Solved | None = None
-    if sum(task.size for tree in trees for task in tree.tasks) > problem.wish.fleet.most.sum():
+    if is_crowded(problem, trees):
         # With more configurations than servers most are not in use, and an engine spends its time on which.
+        few = sum(task.size for tree in trees for task in tree.tasks) <= MANY
+        if few and (len(trees) > 1 or ask.limits.seconds is not None):
+            best = exchanged(problem, ask, trees)
+            if best is not None and best.mode == "accuracy" and (len(trees) > 1 or ask.remaining == 0.0):
+                return best
         for lost in LOST:
             best = _better(problem, best, _whole_at(problem, ask, _in_use(problem, ask, trees, lost), gap))
         if best is not None and len(trees) > 1:

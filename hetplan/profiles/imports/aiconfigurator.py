@@ -77,9 +77,11 @@ class _Asked:
     def engine(self, most: Mapping[str, int], *, file: str, at: str) -> dict[str, Any] | None:
         """The law and the room for KV; None where the weights leave none."""
         try:
-            from aiconfigurator_core.sdk.engine import EngineHandle
-            from aiconfigurator_core.sdk.memory import estimate_kv_cache
-            from aiconfigurator_core.sdk.perf_database import get_latest_database_version
+            from aiconfigurator_core.sdk.engine import EngineHandle  # pyright: ignore[reportMissingImports]
+            from aiconfigurator_core.sdk.memory import estimate_kv_cache  # pyright: ignore[reportMissingImports]
+            from aiconfigurator_core.sdk.perf_database import (  # pyright: ignore[reportMissingImports]
+                get_latest_database_version,
+            )
         except ImportError as error:
             raise InputError.one(
                 file=file, path="$", value="aiconfigurator", why=f"it is not installed here: {error}",

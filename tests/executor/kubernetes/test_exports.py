@@ -14,10 +14,11 @@ from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
 from hetplan.executor.kubernetes.exports import Scaling, export_folder
 from hetplan.profiles.plan import Action, InputHashes, Method, Period, Plan, Valid
+from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_sections import Route, SharesDispatch
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Load, Serve, Worker
 
 METHOD = Method(formulation="by hand")
 
@@ -151,6 +152,43 @@ def test_keda_and_bounds_follow_the_day_too() -> None:
 def test_what_cannot_be_exported_is_refused(plan: Plan, how: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         export_folder(plan, hosts(), **how)
+
+
+def test_a_server_that_makes_text_has_its_gpus_its_numbers_and_is_ready_once_it_has_loaded(tmp_path: Path) -> None:
+    """Two instances of two GPUs each on a machine; the worker listens, and so is ready, once both answer `ready`."""
+    engine = {"pieces": [{"base_ms": 10.0, "token_ms": 0.1}], "kv_tokens": 4000, "tensor": 2}
+    profile = {
+        "format": "hetplan/profile/1.2", "hardware": {"t4": {"kind": "gpu", "provides": {"gpu": 4}}},
+        "tasks": {"chat": {}}, "engines": {"e": engine},
+        "variants": {"m": {"task": "chat", "runs": [{"hardware": "t4", "engine": "e"}]}},
+    }  # fmt: skip
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    load = Load(id="w.a", app="talk", variant="m", instances=2, serve=Serve(most_tokens=512, most_seqs=8))
+    rule = LeastWorkDispatch(output_tokens=20.0, ttft_ms=500.0)
+    inputs = InputHashes(profile="sha256:01", slo="sha256:02")
+    plan = with_digest(Plan(
+        question="llm", method=METHOD, inputs=inputs, dispatch={"talk": rule},
+        workers=(Worker(id="w", hardware="t4", count=3, queue="per-load", loads=(load,)),),
+        routing={"talk": (Route(to={"w.a": 1.0}),)}, valid=Valid(rate_qps={"talk": (0.0, 9.0)}),
+    ))  # fmt: skip
+    words = ["vllm", "serve", "org/{variant}", "--port", "{port}", "--max-num-batched-tokens", "{most_tokens}"]
+    where = read_hosts({
+        **hosts().model_dump(mode="json", exclude={"models", "watch"}), "profiles": [str(tmp_path / "profile.json")],
+        "models": [{"kind": "openai", "command": words, "ready": "/health"}],
+    })  # fmt: skip
+    made = export_folder(plan, where, version="1.32", scaling="hpa")
+    found = [json.loads(text) for text in made.files["objects.yaml"].split("---\n")[1:]]
+    pod = of_kind(found, "Deployment")["prod-w"]["template"]["spec"]["containers"][0]
+    assert pod["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert pod["readinessProbe"]["httpGet"]["path"] == "/healthz"
+    assert pod["startupProbe"]["failureThreshold"] * pod["startupProbe"]["periodSeconds"] >= where.limits.start_s
+    config = next(
+        text for one in found if one["kind"] == "ConfigMap" for text in one["data"].values() if "vllm" in text
+    )
+    (said,) = json.loads(config)["unit"]["loads"]
+    assert said["model"]["ready"] == "/health"
+    assert said["model"]["command"][2:] == ["org/m", "--port", "{port}", "--max-num-batched-tokens", "512"]
+    assert of_kind(found, "HorizontalPodAutoscaler")["prod-w"]["minReplicas"] == 3
 
 
 FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))

@@ -35,14 +35,21 @@ def one(rate: float | str, small: float = 0.5, runs: Json | None = None, **more:
     return {**found, "runs": runs or found["runs"], **more}
 
 
-def asked(profile: Json, *apps: Json, budget: str | None = None, aim: str | None = None, size: str = "planned") -> Any:
+def asked(
+    profile: Json,
+    *apps: Json,
+    budget: str | None = None,
+    aim: str | None = None,
+    size: str = "planned",
+    gap: float = 0.0,
+) -> Any:
     """Solved by the question that the files ask by themselves: nothing names one."""
     limits = {} if budget is None else {"cost_per_hour": budget}
     slo = wish(*apps, limits=limits)
     del slo["horizon"]
     if aim is not None:
         slo["objective"] = [{"max": aim}, {"min": "cost"}]
-    return hp.solve(profile, slo, options={"gap": 0.0, "size": size}), slo
+    return hp.solve(profile, slo, options={"gap": gap, "size": size}), slo
 
 
 def money(big: int, small: int) -> float:
@@ -142,6 +149,33 @@ def test_of_several_variants_the_cheapest_that_is_good_enough_runs() -> None:
         hp.solve(TWO, slo)
     slo["apps"]["app0"]["quality"] = {"min": 0.1, "max": 0.8}
     assert "quality" in {found.code for found in hp.verify(plan, TWO, slo).violations}
+
+
+@pytest.mark.slow
+def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile: Json = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {"big": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "offers": {"big": {"hardware": "big", "price_per_hour": "1.0", "stock": 5}},
+        "tasks": {"rank": {}},
+        "variants": {
+            name: {"task": "rank", "quality": {"value": quality}, "runs": [
+                {"hardware": "big", "latency": "t", "at": {"batch": 1}, "saturation_qps": rate, "needs": {"gpu": 1}}]}
+            for name, quality, rate in (("good", 0.9, 20.0), ("quick", 0.7, 50.0))
+        },
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+    }  # fmt: skip
+    runs, most = {"task": "rank"}, []
+    for budget, floor in (("3", 0.8), ("9", 0.5)):
+        asked_of = one("max", runs=runs, quality={"min": floor})
+        del asked_of["demand"]["mix"]
+        outcome, _ = asked(profile, asked_of, budget=budget, gap=0.02)
+        assert outcome.violations == ()
+        most.append(outcome.require().claims[0].value)
+        with monkeypatch.context() as plain:
+            plain.setattr("hetplan.problems.fleet.between.is_alone", lambda search: False)
+            assert asked(profile, asked_of, budget=budget, gap=0.02)[0].require().claims[0].value == most[-1]
+    assert most == pytest.approx([3 * 20.0 / 1.05, 5 * 50.0 / 1.05], rel=0.02)
 
 
 OFFERS = ("big-a", "big-b", "small-a", "small-b")

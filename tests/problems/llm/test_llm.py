@@ -107,6 +107,20 @@ def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.M
     assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why
 
 
+@pytest.mark.parametrize(
+    ("rate", "price", "stock", "fleet"),
+    [(1e-6, "4", None, {"small": 1}), (20.0, "0", None, {"big": 1}), (60.0, "0", 1, {"big": 1, "small": 2})],
+    ids=["next to nothing", "for free", "one for free"],
+)
+def test_fleets_whose_bound_is_nothing_are_found(
+    rate: float, price: str, stock: int | None, fleet: dict[str, int]
+) -> None:
+    profile = texts.profile()
+    profile["offers"]["big-od"].update({"price_per_hour": price} | ({} if stock is None else {"stock": stock}))
+    outcome = solved(profile, texts.slo(rate), requests=800)
+    assert {worker.hardware: worker.count for worker in outcome.require().workers} == fleet
+
+
 def test_rows_bound_what_simulation_serves() -> None:
     """No fleet keeps a rate that its rows exclude."""
     wish = wish_of(texts.profile(), texts.slo())

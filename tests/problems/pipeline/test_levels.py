@@ -8,6 +8,7 @@ from cases.pipelines import fluid
 import hetplan as hp
 from benchmarks.datasets import loki_generator
 from hetplan.front_door import choose, pose
+from hetplan.problems.pipeline import levels
 from hetplan.problems.pipeline.few import choices
 from hetplan.problems.pipeline.tree import all_levels
 from hetplan.profiles.load import load_inputs
@@ -36,13 +37,13 @@ def test_choices_of_levels_are_in_time_and_none_could_be_longer():
     inputs = load_inputs(*STREET)
     (tree,) = pose(inputs, choose(inputs)).served
     found = list(choices(tree))
-    levels = all_levels(tree)
+    every = all_levels(tree)
     assert 1 < len(found) < 10
     for chosen in found:
         for sink in tree.sinks:
             assert sum(chosen[t] for t in tree.path(sink)) <= tree.limit_ms[sink] + 1e-9
         for t, ms in enumerate(chosen):
-            longer = [other for other in levels[t] if other > ms]
+            longer = [other for other in every[t] if other > ms]
             if longer:
                 moved = [*chosen[:t], longer[0], *chosen[t + 1 :]]
                 assert any(sum(moved[u] for u in tree.path(s)) > tree.limit_ms[s] + 1e-9 for s in tree.sinks)
@@ -53,3 +54,15 @@ def test_a_bushy_pipeline_on_a_few_servers_has_a_good_plan():
     files = loki_generator.inputs(loki_generator.T5, servers=20, utilisation=1.5)
     claim = fluid(*files, formulation="budget").plan.claims[0]
     assert claim.gap <= 0.01
+
+
+def test_a_limit_in_seconds_never_leaves_nothing(monkeypatch):
+    """Where the time is up before latency levels are chosen, the plan is the one that was found before."""
+    none = levels.Infeasible(why=("no plan was found: time",), proved=False)
+    monkeypatch.setattr(levels, "_choose", lambda *_: none)
+    monkeypatch.setattr(levels, "_exactly", lambda *_: none)
+    files = loki_generator.inputs(((1,), ()), servers=8, utilisation=1.5, variants=6)
+    assert fluid(*files, formulation="budget").exit_code != 0
+    ended = fluid(*files, formulation="budget", limits=hp.Limits(seconds=600.0))
+    assert ended.reason == "verified", (ended.reason, ended.why)
+    assert ended.plan.claims[0].value > 0.5
