@@ -134,6 +134,8 @@ def test_what_cannot_be_asked_is_named(small: Files) -> None:
     with pytest.raises(InputError, match="from 0 to 4"):
         Box(demand=-0.1)
     with pytest.raises(InputError, match="no plan to look at"):
+        asked((profile, {**slo, "limits": {"instances": {"small": [0, 1], "big": [0, 0], "slow": [0, 0]}}}))
+    with pytest.raises(InputError, match="of a fleet"):
         asked((profile, {**slo, "limits": {"cost_per_hour": "1"}}))
     profile["hosts"] = {"h1": {"offer": "small-od"}}
     with pytest.raises(InputError, match=r"\$\.hosts"):

@@ -461,7 +461,7 @@ def _carried(search: Search, found: Found, name: str) -> float:
         return 0.0
     machines = found.fleet.choices[name, 0].machines
     most = [part.carried(surviving(wish, part, machines, f)) / f.keep for f in wish.situations if f.keep > 0]
-    return min(most) / (1.0 + wish.options.headroom)
+    return min(most) / wish.more_for(name)
 
 
 def _digits(rate: float) -> float:

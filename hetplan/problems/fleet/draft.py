@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.menus import left_of
@@ -92,14 +92,20 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
-        warnings=tuple(_warnings(kept.kept)),
+        warnings=(*_warnings(kept.kept), *found.notices),
         sections=sections,
     )
 
 
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
     """What the plan claims: the least cost; where something else was wished, that, and the least cost at it."""
-    cost = Reported("cost_per_hour", "min", "problem", value=mean, bound=bound, vouched="claimed", note=note)
+    scope: Scope = "problem"
+    if found.wish.room:
+        names = sorted({name for name, _ in found.wish.room})
+        most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}
+        roomy = ", ".join(f"up to {more:.3g} times the rate of {name}" for name, more in most.items())
+        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {roomy}, by the pool's formula"
+    cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)
     return (found.goal, replace(cost, scope="restriction", note="of the machines for that alone"))

@@ -16,8 +16,8 @@ class FleetOptions(Options):
 
     size: Literal["planned", "estimated", "auto"] = Field(
         default="estimated",
-        description="planned: parts by the programs of their questions; estimated: variants and pipelines leave room "
-        "to wait; auto: as each question sizes itself by default",
+        description="planned: parts by the programs of their questions; estimated: variants, pipelines and pools leave "
+        "room to wait; auto: as each question sizes itself by default",
     )
     headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
     parts: dict[str, dict[str, Any]] = Field(

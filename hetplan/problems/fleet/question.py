@@ -13,6 +13,8 @@ from hetplan.problems.fleet.options import FleetOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.part import Part
+    from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
@@ -48,22 +50,25 @@ class FleetQuestion:
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
-        """Prices and menus, then whole machines, then each part by its own question."""
+        """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
+        from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bill import levers_of
         from hetplan.problems.fleet.draft import drafted
-        from hetplan.problems.fleet.ways import Found, part_of, parts_of, searched
+        from hetplan.problems.fleet.room import with_room
+        from hetplan.problems.fleet.ways import part_of, parts_of, searched
 
-        wish = self.wish
-        if wish.periods == 1:
-            from hetplan.problems.fleet.between import answered, is_between
+        between = is_between(self.wish)
+        parts = {} if between else parts_of(self.wish, self.tools)
 
-            if is_between(wish):
-                best = answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-                return best if isinstance(best, Infeasible) else drafted(best[0], (), best[1])
-        parts = parts_of(wish, self.tools)
-        found = searched(wish, parts, ask)
-        if not isinstance(found, Found):
-            return found
-        levers = levers_of(found, parts, ask) if wish.options.levers and wish.periods > 1 else ()
-        return drafted(found, levers, parts)
+        def answer(wish: Wish) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+            if between:
+                return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
+            found = searched(wish, parts, ask)
+            return found if isinstance(found, Infeasible) else (found, parts)
+
+        best = with_room(self.wish, answer)
+        if isinstance(best, Infeasible):
+            return best
+        levers = levers_of(*best, ask) if self.wish.options.levers and self.wish.periods > 1 else ()
+        return drafted(best[0], levers, best[1])

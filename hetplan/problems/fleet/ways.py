@@ -16,6 +16,7 @@ from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search
 from hetplan.problems.fleet.whole import best_fleet
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
@@ -30,7 +31,7 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "policy": {},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
-"""Pools keep their shares late in their programs, and policies their tables; text has no formula."""
+"""Pools get room later, by their formula (`room`); policies keep to their tables; text has no formula."""
 MOST_RETRIES = 12
 PASSES = 4
 """So often every application in every period is asked where prices came from groups of periods, about."""
@@ -47,6 +48,7 @@ class Found:
     rounds: int
     goal: Reported | None = None
     """What is best in place of the least cost, where that was wished."""
+    notices: tuple[Notice, ...] = ()
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:

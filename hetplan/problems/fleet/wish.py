@@ -115,6 +115,8 @@ class Wish:
     """The application of which the most rate is wanted."""
     running: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Machines that run already, by application and offer; of one period alone."""
+    room: Mapping[tuple[str, float | None], float] = field(default_factory=dict)
+    """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -149,8 +151,12 @@ class Wish:
         return np.array([n for n, offer in enumerate(self.offers) if offer.hardware == hardware], dtype=np.int64)
 
     def rate(self, app: Application, period: int) -> float:
-        """The rate that is planned for, with headroom."""
-        return app.rates[period] * (1.0 + self.options.headroom)
+        """The rate that is planned for, with headroom and room to wait."""
+        return app.rates[period] * self.more_for(app.name, app.rates[period])
+
+    def more_for(self, name: str, rate: float | None = None) -> float:
+        """How many times a rate an application is planned for."""
+        return (1.0 + self.options.headroom) * self.room.get((name, rate), self.room.get((name, None), 1.0))
 
 
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:

@@ -69,6 +69,14 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
     assert plan.claims[0].value == pytest.approx(least) == plan.claims[0].bound
     how = HowPlayed(seeds=2, queries=4e4)
     assert not play_day(plan, hp.load_inputs(PROFILE, slo), how).ok, "the case shows nothing where fluid sizes will do"
+    outcome, slo = asked(PROFILE, *apps, budget=f"{least + 1.0:.2f}", size="estimated")
+    plan = outcome.require()
+    assert play_day(plan, hp.load_inputs(PROFILE, slo), how).ok
+    assert plan.claims[0].value > least == pytest.approx(plan.claims[0].bound)
+    assert (plan.claims[0].scope, [one.code for one in plan.warnings if one.code == "W-queueing"]) == ("relaxation", [])
+    outcome, slo = asked(PROFILE, *apps, budget=f"{least:.2f}", size="estimated")
+    plan = outcome.require()
+    assert [(one.code, one.at) for one in plan.warnings if one.code == "W-queueing"] == [("W-queueing", "apps.app0")]
     outcome, slo = asked(PROFILE, *apps, budget=f"{least - 0.1:.2f}")
     assert outcome.plan is None
     (repair,) = [one for one in outcome.repairs if one.field == "slo.limits.cost_per_hour"]

@@ -125,7 +125,8 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
 ) -> None:
     other = [50.0, 80.0, 30.0]
     limits = {"survive": {"zones": 1, "keep": 0.8}} if survive else {}
-    outcome = solved(wish(app([*rates]), app(other, small=0.9), periods=3, limits=limits, starts=False))
+    slo = wish(app([*rates]), app(other, small=0.9), periods=3, limits=limits, starts=False)
+    outcome = solved(slo, size="planned")
     total = 0.0
     for name, share in ((rates, 0.5), (other, 0.9)):
         for rate in name:
@@ -184,13 +185,13 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     for name in ("a", "b"):
         profile["offers"][f"small-{name}"]["commit"] = {"term_s": 3600, "discount": 0.45}
     slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "keep": 0.5}})
-    least = solved(slo, profile)
+    least = solved(slo, profile, size="planned")
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
     monkeypatch.setattr("hetplan.problems.fleet.ways.REFINED", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
     monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
     seen = list[Event]()
-    options = {"levers": False, "gap": 0.0}
+    options = {"levers": False, "gap": 0.0, "size": "planned"}
     rough = hp.solve(profile, slo, question="fleet", options=options, on_event=seen.append)
     assert cost(rough) >= cost(least) - 1e-9
     (lifted,) = [event.bound for event in seen if event.detail == "all periods"]
