@@ -39,7 +39,7 @@ from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, latencies_s
 from hetplan.verifier.report import Violation
 
-__all__ = ["check"]
+__all__ = ["check", "strictest_ms"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,8 +92,13 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
         yield Violation("dispatch", at, f"balancing {rule.balancing}, not {' or '.join(may)}")
 
 
+def strictest_ms(app: App) -> float:
+    """The least limit on the response time."""
+    return min(target.max_ms for target in app.latency if target.of == "response")
+
+
 def _slo_ms(app: App) -> float:
-    return min(target.max_ms for target in app.latency if target.of == "response") - app.network_ms_per_hop
+    return strictest_ms(app) - app.network_ms_per_hop
 
 
 def _loads(plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[PolicyTable]) -> Iterator[Violation]:
