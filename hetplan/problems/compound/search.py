@@ -32,7 +32,7 @@ from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.stations import Rated, sizes
+from hetplan.problems.compound.stations import MOST_REPLICAS, Rated, sizes
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
@@ -551,6 +551,11 @@ def _why(form: BlackBox, sought: Sought) -> str:
     scope = "proved: every configuration was measured" if done else f"not found in {len(form.journal)} measurements"
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
+        if isinstance(form, Rated) and least <= form.limit_s:
+            field = f"slo.apps.{sought.app_id}.demand.rate_qps"
+            return (
+                f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator; lower {field}"
+            )
         return (
             f"latency binds ({scope}); raise slo.apps.{sought.app_id}.latency to {1000 * least:.6g} ms, "
             "the fastest of those accurate enough"

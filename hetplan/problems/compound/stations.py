@@ -29,7 +29,7 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shar
 from hetplan.planner.forms.calls import Cases, quantile
 from hetplan.problems.waiting import all_busy
 
-__all__ = ["Rated", "Sized", "sizes"]
+__all__ = ["MOST_REPLICAS", "Rated", "Sized", "sizes"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -240,8 +240,9 @@ class _Stations:
         free = priced(form, placement)
         steps = sorted(set(form.placed.shares), reverse=True)
         choices = [[share for share in steps if share >= self.least[placement, o]] for o in free]
-        if math.prod(map(len, choices)) <= min(MOST_ROWS, 2_000_000 // len(self.rows)):
-            picked = np.array(list(product(*choices))).reshape(-1, len(free))
+        count = math.prod(map(len, choices))
+        if count <= min(MOST_ROWS, 2_000_000 // len(self.rows)):
+            picked = np.array(list(product(*choices)), dtype=float).reshape(count, len(free))
         else:
             alike = [[max(share, min(choice)) for choice in choices] for share in steps]
             cut = trimmed(form, self.found, placement)

@@ -148,6 +148,20 @@ def test_what_cannot_be_in_time_is_said():
     assert solve(limited, options=FORMULA).exit_code == 3
 
 
+def test_machines_without_a_price_are_stations_too():
+    limited = {**rated(200), "limits": {"instances": {"phone": [0, 1], "v100": [0, 1], "a100": [0, 1]}}}
+    outcome = solve(limited, options=FORMULA)
+    assert outcome.exit_code == 3
+    assert "too little of tier device" in " ".join(outcome.why)
+
+
+def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
+    (why,) = solve(rated(1e9), options=FORMULA).why
+    assert "the rate binds" in why
+    assert "demand.rate_qps" in why
+    assert "latency" not in why
+
+
 @pytest.mark.parametrize(
     ("change", "at"),
     [
