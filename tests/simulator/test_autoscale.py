@@ -8,7 +8,6 @@ from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
-
 FORMULA = {"size": "estimated"}
 """Plans are sized by their formula for queues: they are asked for every second, and few tests are about their size."""
 
