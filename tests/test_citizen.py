@@ -9,21 +9,18 @@ import logging
 import multiprocessing
 import pickle
 import pkgutil
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
 from hetplan.planner.answer import Status, Stop
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 FILES = str(POOL / "profile.json"), str(POOL / "slo.json")
-PLANNED = {"size": "planned"}
-FAULT = hp.Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
 
 
 def error_classes() -> list[type[hp.HetplanError]]:
@@ -74,24 +71,16 @@ def test_an_exit_code_of_its_own_is_kept() -> None:
     assert pickle.loads(pickle.dumps(hp.NoPlan("time is up", exit_code=5))).exit_code == 5
 
 
-def raise_it(number: int) -> None:
-    raise [hp.NoSolver("milp", {"a": "b"}), hp.SolverFailed("a", "b"), hp.InputError([FAULT])][number]
-
-
-def plan_in_another_process(planner: hp.Planner) -> str:
-    return planner.plan(FILES[1], options=PLANNED).require().digest or ""
-
-
 def test_errors_and_planners_cross_a_process_pool() -> None:
     planner = hp.Planner(FILES[0])
-    here = plan_in_another_process(planner)
+    here = plan_in_another_process(planner, FILES[1])
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
             error = pool.submit(raise_it, number).exception(timeout=60)
             assert type(error) is kind
             if isinstance(error, hp.InputError):
                 assert error.faults == (FAULT,)
-        assert pool.submit(plan_in_another_process, planner).result(timeout=60) == here
+        assert pool.submit(plan_in_another_process, planner, FILES[1]).result(timeout=60) == here
 
 
 def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
@@ -138,21 +127,12 @@ def test_every_public_type_survives_pickling_and_copying() -> None:
     assert pickle.loads(pickle.dumps(values["Outcome"])).require() == values["Plan"]
 
 
-QUIET = """
-import sys
-import hetplan as hp
-for place in range(1, len(sys.argv), 2):
-    hp.solve(sys.argv[place], sys.argv[place + 1], options={"size": "planned"} if "pipeline" in sys.argv[place] else {})
-"""
-
-
-def test_nothing_is_printed_from_the_library() -> None:
+def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) -> None:
     """By file descriptor: engines write from C++."""
-    examples = Path(__file__).resolve().parents[1] / "examples"
-    files = [str(examples / room / name) for room in ("pool", "variants", "pipeline") for name in
-             ("profile.json", "slo.json")]  # fmt: skip
-    ran = subprocess.run([sys.executable, "-c", QUIET, *files], capture_output=True, check=True)
-    assert (ran.stdout, ran.stderr) == (b"", b"")
+    for room, options in (("pool", PLANNED), ("variants", {}), ("pipeline", PLANNED)):
+        folder = POOL.parent / room
+        hp.solve(str(folder / "profile.json"), str(folder / "slo.json"), options=options)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_events_are_logged_where_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,11 +37,24 @@ def case() -> tuple[Any, Any]:
     return hp.solve(str(POOL / "profile.json"), slo, options={"size": "planned"}).require(), inputs
 
 
+ALL_WAYS = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
+"""Some minutes low, as many high, as many low."""
+TWO_WAYS = replace(ALL_WAYS, ways=("plan", "HPA"))
+
+
 @pytest.fixture(scope="module")
 def compared(case: tuple[Any, Any]) -> Any:
-    """Some minutes low, as many high, as many low."""
-    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
-    return compare_ways(*case, what)
+    return compare_ways(*case, ALL_WAYS)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ways") / "ways.jsonl"
+
+
+@pytest.fixture(scope="module")
+def two(case: tuple[Any, Any], journal: Path) -> Any:
+    return compare_ways(*case, TWO_WAYS, spread=Spread(journal=journal))
 
 
 @pytest.mark.slow
@@ -83,9 +96,9 @@ def test_a_plan_is_played_as_it_is(case: tuple[Any, Any], compared: Any) -> None
     assert row.nearest.cost_per_hour == pytest.approx(bill, rel=1e-3)
 
 
-def test_csv_and_json_say_every_setting(compared: Any) -> None:
+def csv_says_every_setting(compared: Any, ways: int) -> None:
     rows = list(csv.DictReader(io.StringIO(compared.as_csv())))
-    assert sum(int(row["chosen"] or 0) for row in rows) == len(WAYS)
+    assert sum(int(row["chosen"] or 0) for row in rows) == ways
     fresh = [row for row in rows if row["fresh"] == "1"]
     assert len(rows) == 1 + len(fresh) + sum(len(row.tried) for row in compared.rows)
     hpa = next(row for row in compared.rows if row.way == "HPA").best
@@ -96,18 +109,24 @@ def test_csv_and_json_say_every_setting(compared: Any) -> None:
     assert compared.as_dict()["ways"][0]["way"] == "plan"
 
 
+def test_csv_and_json_say_every_setting(two: Any) -> None:
+    csv_says_every_setting(two, 2)
+
+
+@pytest.mark.slow
+def test_of_all_ways_too_and_each_is_what_it_is_among_few(compared: Any, two: Any) -> None:
+    csv_says_every_setting(compared, len(WAYS))
+    assert list(two.rows) == [row for row in compared.rows if row.way in TWO_WAYS.ways]
+
+
 def test_ways_that_a_journal_has_are_not_played_again(
-    case: tuple[Any, Any], compared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: tuple[Any, Any], two: Any, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95,
-                    ways=("plan", "HPA"))  # fmt: skip
-    first = compare_ways(*case, what, spread=Spread(journal=tmp_path / "ways.jsonl"))
-    assert list(first.rows) == [row for row in compared.rows if row.way in what.ways]
     monkeypatch.setattr(comparing, "_tuned_way", _tuned_way)
-    again = compare_ways(*case, what, spread=Spread(journal=tmp_path / "ways.jsonl"))
-    assert again.as_csv() == first.as_csv()
+    again = compare_ways(*case, TWO_WAYS, spread=Spread(journal=journal))
+    assert again.as_csv() == two.as_csv()
     with pytest.raises(InputError, match="another study"):
-        compare_ways(*case, replace(what, seed=3), spread=Spread(journal=tmp_path / "ways.jsonl"))
+        compare_ways(*case, replace(TWO_WAYS, seed=3), spread=Spread(journal=journal))
 
 
 def _tuned_way(*_: Any) -> Any:
@@ -116,8 +135,7 @@ def _tuned_way(*_: Any) -> Any:
 
 @pytest.mark.slow
 def test_ways_side_by_side_say_the_same(case: tuple[Any, Any], compared: Any) -> None:
-    what = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
-    assert compare_ways(*case, what, spread=Spread(jobs=2)).as_csv() == compared.as_csv()
+    assert compare_ways(*case, ALL_WAYS, spread=Spread(jobs=2)).as_csv() == compared.as_csv()
 
 
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:

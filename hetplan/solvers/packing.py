@@ -259,6 +259,8 @@ class Floor:
         if form.items is not None:
             self.machine = np.full(form.items.tier.size, -1, dtype=np.int64)
             self.free = [np.zeros((0, form.items.room.shape[1])) for _ in range(tiers)]
+            room = form.items.room[form.items.tier]
+            self.item_size = (form.items.size / np.where(room > 0, room, 1.0)).sum(axis=1)
 
     def room_left(self) -> NDArray[np.float64]:
         """What is left of each resource and, all machines of a tier together, of the tiers."""
@@ -279,8 +281,7 @@ class Floor:
         placed: list[tuple[int, int, int]] = []
         if self.items is not None:
             begin, end = int(self.items.first[option]), int(self.items.first[option + 1])
-            order = sorted(range(begin, end), key=lambda k: -float(self._items_size(k)))
-            for item in order:
+            for item in (begin + np.argsort(-self.item_size[begin:end], kind="stable")).tolist():
                 where = self._place(item, opens)
                 if where is None:
                     self._undo(placed)
@@ -323,11 +324,6 @@ class Floor:
             here = (self.items.tier == tier) & (machine >= 0)
             machine[here] = np.unique(machine[here], return_inverse=True)[1]
         return Choice(self.option.copy(), machine)
-
-    def _items_size(self, item: int) -> float:
-        assert self.items is not None
-        room = self.items.room[self.items.tier[item]]
-        return float((self.items.size[item] / np.where(room > 0, room, 1.0)).sum())
 
     def _place(self, item: int, opens: bool) -> int | None:
         assert self.items is not None

@@ -35,6 +35,8 @@ NEAR = 1.1
 """Options within this factor of a group's cheapest price compete by what is left."""
 
 MOST_ROUNDS = 20
+MOST_MOVED = 600
+"""A machine is not given back where its groups have more items than these, spread over many others."""
 
 
 def machine_orders(form: Packing, prices: Vector) -> Iterator[Choice]:
@@ -108,12 +110,21 @@ def _empty_machines(form: Packing, floor: Floor, score: Vector) -> None:
             before = form.value(floor.choice())
             saved = floor.state()
             groups = np.unique(form.group[_items_on(form, floor, tier, machine)])
+            if _items_of(form, floor, groups) > MOST_MOVED:
+                continue
             if groups.size and _moved(form, floor, groups, score) and form.value(floor.choice()) < before - 1e-12:
                 improved = True
             else:
                 floor.restore(saved)
         if not improved:
             return
+
+
+def _items_of(form: Packing, floor: Floor, groups: NDArray[np.int64]) -> int:
+    """How many items these groups have placed, on whichever machines."""
+    assert form.items is not None
+    options = floor.option[groups]
+    return int((form.items.first[options + 1] - form.items.first[options]).sum())
 
 
 def _items_on(form: Packing, floor: Floor, tier: int, machine: int) -> NDArray[np.int64]:

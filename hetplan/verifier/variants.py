@@ -520,9 +520,14 @@ def _words(reading: Reading) -> Iterator[Violation]:
         name = held.load.variant or ""
         return (variants[name].family if name in variants else None) or name
 
+    def counts(held: Held) -> bool:
+        """Whether it surely serves: some application may use it, and it fits the machine that it is said to be on."""
+        room = reading.inputs.profile.hardware[held.worker.hardware].provides
+        return bool(held.qps) and all(held.needs[name] <= room[name] for name in held.needs.keys() & room.keys())
+
     there = {held.load.variant for held in reading.now}
-    serves = {held.load.variant for held in reading.now if held.qps}
-    families, serving = ({family(held) for held in reading.now if held.qps or not strict} for strict in (False, True))
+    serves = {held.load.variant for held in reading.now if counts(held)}
+    families, serving = {family(held) for held in reading.now}, {family(held) for held in reading.now if counts(held)}
     new = {held.load.id: held for held in reading.then}
     for action in reading.plan.actions:
         held = new.get(action.load or "")

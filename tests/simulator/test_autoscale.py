@@ -8,6 +8,9 @@ from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
+FORMULA = {"size": "estimated"}
+"""Plans are sized by their formula for queues: they are asked for every second, and few tests are about their size."""
+
 
 def documents(load_s):
     """Two applications with a model each; instances serve 100 queries/s and take so long to load."""
@@ -38,15 +41,15 @@ def documents(load_s):
     return profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.5}, "apps": apps}
 
 
-def played(load_s, series, *, said=None, **how):
+def played(load_s, series, *, said=None, options=FORMULA, **how):
     profile, slo = documents(load_s)
     planner = hp.Planner(profile)
-    first = planner.plan(slo, question="variants").require()
+    first = planner.plan(slo, question="variants", options=options).require()
 
     def plan_for(rates, now):
         if said is not None:
             said.append(dict(rates))
-        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
+        return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=options).plan
 
     return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2, **how)
 
@@ -80,7 +83,7 @@ def test_who_waits_goes_on_asking():
 
 
 def test_a_load_that_stays_changes_nothing():
-    report = played({"a": 3.0}, {"a": [40.0] * 4})
+    report = played({"a": 3.0}, {"a": [40.0] * 4}, options={})
     assert report.cost_per_hour.value == pytest.approx(1.0, rel=0.35)
     assert late(report, "a") < 0.02
 
@@ -104,12 +107,12 @@ def on_one_machine(series, *, load_s=1.0, follows=True):
     profile["hardware"]["cpu"]["startup_s"] = 1000.0
     profile["variants"]["a-v"]["runs"][0]["load_s"] = load_s
     planner = hp.Planner(profile)
-    first = planner.plan(slo, question="variants").require()
+    first = planner.plan(slo, question="variants", options=FORMULA).require()
 
     def plan_for(rates, now):
         if not follows:
             return None
-        return planner.plan(slo, state=next_state(now), demand=rates, question="variants").plan
+        return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=FORMULA).plan
 
     return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
 

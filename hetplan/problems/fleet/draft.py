@@ -92,7 +92,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
-        warnings=(*_warnings(kept.kept), *found.notices),
+        warnings=(*_warnings(kept.kept), *found.notices, *_unread(wish)),
         sections=sections,
     )
 
@@ -159,6 +159,13 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         settled = parts[app.name].settle(offers, wish.rate(app, p) * situation.keep)
         if settled.part is not None:
             yield kept.id_of(app.name, settled.part)
+
+
+def _unread(wish: Wish) -> Iterator[Notice]:
+    """What was given and plays no part: a day is planned as if it came again and again, whatever runs now."""
+    if wish.inputs.state is not None and wish.periods > 1:
+        text = "what runs now is not read over several periods: the first period follows the last"
+        yield Notice(code="W-unused", at="state", text=text)
 
 
 def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from hetplan.planner.draft import Infeasible
-from hetplan.planner.part import Part
+from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.wish import Wish
@@ -21,6 +21,8 @@ from hetplan.profiles.plan import Notice
 __all__ = ["with_room"]
 
 Answer = tuple[Found, Mapping[str, Part]] | Infeasible
+Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
+"""What the formula said of the machines of each application: of the same machines it is asked once."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
@@ -30,9 +32,10 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
     """A fleet in which every pool has room to wait by its formula, as far as there is such a fleet."""
     first = best = answered(wish)
+    answers: Answers = {}
     rounds = ROUNDS if wish.periods == 1 else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size == "estimated" else 0):
-        if isinstance(best, Infeasible) or not (short := {_key(*one, best[0]) for one in _short(*best)}):
+        if isinstance(best, Infeasible) or not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
             break
         wish = replace(wish, room={**wish.room, **{key: STEP * wish.room.get(key, 1.0) for key in short}})
         more = answered(wish)
@@ -41,7 +44,7 @@ def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
         best = more
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
-    found = _with_warnings(*best)
+    found = _with_warnings(*best, answers)
     if found.wish.room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
         goal = found.goal
@@ -53,12 +56,12 @@ def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
     return found, best[1]
 
 
-def _with_warnings(found: Found, parts: Mapping[str, Part]) -> Found:
+def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
     """The fleet, with a warning for every application that is short of room."""
     if found.wish.options.size != "estimated":
         return found
     periods: dict[str, list[int]] = {}
-    for name, p in _short(found, parts):
+    for name, p in _short(found, parts, answers):
         periods.setdefault(name, []).append(p)
     several = found.wish.periods > 1
     notices = []
@@ -72,7 +75,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part]) -> Found:
     return replace(found, notices=(*found.notices, *notices))
 
 
-def _short(found: Found, parts: Mapping[str, Part]) -> Iterator[tuple[str, int]]:
+def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterator[tuple[str, int]]:
     """Pools that their formula refuses on the machines that they have, after a failure too: name and period."""
     wish = found.wish
     for app in wish.apps:
@@ -80,7 +83,8 @@ def _short(found: Found, parts: Mapping[str, Part]) -> Iterator[tuple[str, int]]
         own = wish.options.parts.get(app.name, {})
         if app.question != "pool" or not isinstance(part, Cone) or own.keys() & {"size", "derate"}:
             continue
-        careful = replace(part, options={**part.options, "size": "estimated"}, settled={}, known={}, cuts=[])
+        options, before = {**part.options, "size": "estimated"}, answers.setdefault(app.name, {})
+        careful = replace(part, options=options, settled=before, known={}, cuts=[])
         for p in range(wish.periods):
             rate = app.rates[p] * (1.0 + wish.options.headroom)
             if rate > 0 and (app.name, p) in found.parts and not _has_room(found, careful, app.name, p, rate):

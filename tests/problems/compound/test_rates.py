@@ -14,7 +14,7 @@ from hetplan.errors import InputError
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.search import recorded
-from hetplan.problems.compound.stations import Rated, _Stations, sizes
+from hetplan.problems.compound.stations import Rated, Stations, sizes
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
@@ -79,13 +79,13 @@ def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
     form = a_form(np.random.default_rng(seed))
     (found,) = form.journal.values()
     best = sizes(form, [found], 1)
-    stations, least = _Stations(form, found), np.inf
+    stations, least = Stations(form, found), np.inf
     for placement in range(len(form.placements)):
         for share in product(*[form.placed.shares] * 2):
-            slow = stations._slow(placement, np.array(share))
-            few = stations._fewest(slow)
+            slow = stations.slow(placement, np.array(share))
+            few = stations.fewest(slow)
             tried = np.array([few + more for more in product(range(5), range(5))])
-            in_time = stations._worst(placement, slow, tried) <= form.limit_s
+            in_time = stations.worst(placement, slow, tried) <= form.limit_s
             dollars = tried @ (form.price[placement] * share)
             least = min(least, dollars[in_time].min(initial=np.inf))
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
@@ -146,6 +146,20 @@ def test_what_cannot_be_in_time_is_said():
     assert solve(rated(20, 95, 20)).exit_code == 3
     limited = {**rated(100), "limits": {"instances": {"v100": [0, 0], "a100": [0, 1]}}}
     assert solve(limited, options=FORMULA).exit_code == 3
+
+
+def test_machines_without_a_price_are_stations_too():
+    limited = {**rated(200), "limits": {"instances": {"phone": [0, 1], "v100": [0, 1], "a100": [0, 1]}}}
+    outcome = solve(limited, options=FORMULA)
+    assert outcome.exit_code == 3
+    assert "too little of tier device" in " ".join(outcome.why)
+
+
+def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
+    (why,) = solve(rated(1e9), options=FORMULA).why
+    assert "the rate binds" in why
+    assert "demand.rate_qps" in why
+    assert "latency" not in why
 
 
 @pytest.mark.parametrize(

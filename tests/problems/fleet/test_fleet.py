@@ -144,6 +144,15 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     assert cost(outcome) == pytest.approx(total / 3)
 
 
+def test_a_state_that_is_not_read_is_named() -> None:
+    slo = wish(app([90.0, 40.0]), periods=2)
+    state = {"format": "hetplan/state/1.1", "workers": [{"id": "w", "hardware": "big", "offer": "big-a"}]}
+    options = {"levers": False, "gap": 0.0}
+    warned = hp.solve(PROFILE, slo, state=state, question="fleet", options=options).require().warnings
+    assert [(one.code, one.at) for one in warned if one.at == "state"] == [("W-unused", "state")]
+    assert not [one for one in solved(slo).require().warnings if one.at == "state"]
+
+
 def test_twice_the_repeats_are_twice_the_bill_and_no_more_per_hour() -> None:
     once, twice = (solved(wish(app([90.0, 40.0]), periods=2, repeats=repeats)).require().bill for repeats in (1, 2))
     assert once is not None

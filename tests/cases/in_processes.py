@@ -1,0 +1,16 @@
+"""What tests run in other processes: by itself, so that those processes import no more than this."""
+
+from __future__ import annotations
+
+import hetplan as hp
+
+FAULT = hp.Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
+PLANNED = {"size": "planned"}
+
+
+def raise_it(number: int) -> None:
+    raise [hp.NoSolver("milp", {"a": "b"}), hp.SolverFailed("a", "b"), hp.InputError([FAULT])][number]
+
+
+def plan_in_another_process(planner: hp.Planner, slo: str) -> str:
+    return planner.plan(slo, options=PLANNED).require().digest or ""
