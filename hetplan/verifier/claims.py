@@ -12,7 +12,7 @@ from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.plan import Claim, Solve
 from hetplan.verifier.facts import Facts, option
-from hetplan.verifier.promises import QUESTIONS, claimed_tables, is_claimable, sense_of
+from hetplan.verifier.promises import QUESTIONS, is_claimable, sense_of
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_claims"]
@@ -35,11 +35,8 @@ def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[s
     """A claim is about something that the plan promises, or that can be recomputed, and says the same of it."""
     promised = [promise for promise in facts.plan.promises if promise.quantity == claim.about]
     known = [promise.value for promise in promised]
-    tables = claimed_tables(facts.plan, claim.about) if facts.plan.question == "policy" else []
     if claim.about in whole:
         known = [whole[claim.about]]
-    elif tables:
-        known = [table.gain for _, table in tables if table.gain is not None]
     elif claim.about == "least_quality":
         known = [min((one.value for one in facts.plan.promises if one.quantity == "quality"), default=math.nan)]
     elif len({promise.app for promise in promised}) > 1:
@@ -48,7 +45,7 @@ def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[s
         if claim.value > most + VALUE * max(abs(most), 1.0):
             yield f"claims {claim.about} {claim.value:.9g}, the plan has {most:.9g} at most"
         return
-    if is_claimable(facts.plan.question, claim.about) and not (tables and known):
+    if is_claimable(facts.plan.question, claim.about):
         solve = _solve_of(facts, claim)
         if solve is not None and solve.count == 1 and claim.bound is not None:
             known += [math.nan if solve.value is None else solve.value]

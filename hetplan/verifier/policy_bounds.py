@@ -27,10 +27,10 @@ from hetplan.profiles.plan import Claim, Solve
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts
-from hetplan.verifier.policy import strictest_ms
+from hetplan.verifier.policy import claimed_tables, strictest_ms
 from hetplan.verifier.policy_chain import Chain, NewHeads, Step
 from hetplan.verifier.policy_figures import ON_GRID, accuracy_of, arrivals_of, latencies_s, row_of
-from hetplan.verifier.promises import claimed_tables, plain_name
+from hetplan.verifier.promises import plain_name
 from hetplan.verifier.references import allows
 from hetplan.verifier.rows import NoProof, NotRebuilt
 

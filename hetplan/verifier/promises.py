@@ -10,17 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan import Promise
 from hetplan.verifier.facts import Facts, machines
 from hetplan.verifier.money import cost_nanos, same_money
 from hetplan.verifier.report import Violation
-
-if TYPE_CHECKING:
-    from hetplan.profiles.plan_policy import PolicyTable
 
 __all__ = [
     "QUESTIONS",
@@ -28,7 +24,6 @@ __all__ = [
     "Computed",
     "check_extrapolation",
     "check_promises",
-    "claimed_tables",
     "is_claimable",
     "is_known",
     "not_recomputed",
@@ -87,19 +82,6 @@ def plain_name(about: str) -> str:
     'goodput'
     """
     return about.partition("[")[0]
-
-
-def claimed_tables(plan: Plan, about: str) -> list[tuple[str, PolicyTable]]:
-    """The policies that a claim is about, each with its application: the only one, or those that it names."""
-    hardware = {worker.id: worker.hardware for worker in plan.workers}
-    found = [(app, table) for app, tables in plan.policies.items() for table in tables]
-    if about == plain_name(about):
-        return found if len(found) == 1 else []
-    return [
-        (app, table)
-        for app, table in found
-        if about.endswith(f"[{app} on {hardware.get(table.workers)}@{table.rate_qps:g}qps]")
-    ]
 
 
 def is_claimable(question: str, about: str) -> bool:
