@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.stations import MOST_REPLICAS, Rated, sizes
+from hetplan.problems.compound.stations import MOST_REPLICAS, Rated, Vector, sizes
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
@@ -48,6 +49,8 @@ MOST_ITEMS = 48
 MOST_ON_FRONT = 200
 SIZES = 8
 """Ways at a rate that the packing may choose from."""
+SPARE = 2
+"""Of these, ways that leave alone a tier of which there are only so many machines."""
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
 ALIKE = 1.5
@@ -369,8 +372,16 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
     rooms = {tier.name: tier for tier in sought.tiers}
     each = [list(trusted.values())] if form.aim.cheapest else [[found] for found in trusted.values()]
     ways: list[Way] = []
+    several = min(most, SIZES) if form.aim.cheapest else WAYS_EACH
+    fits = partial(_fits, form, sought)
+    scarce = np.array([not tier.own and math.isfinite(tier.machines) for tier in sought.tiers])
+    without = [set(np.flatnonzero(~(form.placements == t).any(axis=1)).tolist()) for t in np.flatnonzero(scarce)]
+    without += [set(np.flatnonzero(~scarce[form.placements].any(axis=1)).tolist())] if scarce.any() else []
     for founds in each:
-        for one in sizes(form, founds, min(most, SIZES) if form.aim.cheapest else WAYS_EACH):
+        found = sizes(form, founds, several, fits=fits) or sizes(form, founds, several)
+        # What leaves alone what there is little of is wanted where others need it.
+        spare = [sizes(form, founds, SPARE, only=only, fits=fits) for only in without]
+        for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
             tiers = [sought.tiers[t] for t in form.placements[one.placement]]
             shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
                       for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
@@ -381,6 +392,42 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
             ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
     ways = _undominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
+
+
+def _fits(form: Rated, sought: Sought, placement: int, shares: Vector, replicas: Vector) -> bool:
+    """Whether there are machines enough for it alone, the largest operators put on machines first."""
+    where = form.placements[placement]
+    for t in dict.fromkeys(where.tolist()):
+        tier = sought.tiers[t]
+        if tier.own or not math.isfinite(tier.machines):
+            continue
+        parts: list[tuple[dict[str, float], int]] = []
+        for o in np.flatnonzero(where == t):
+            node = sought.pipeline.nodes[sought.order[o]]
+            size = {k: float(a) for k, a in node.needs.items() if k not in tier.elsewhere}
+            if node.device == "gpu":
+                size["gpu"] = max(size.get("gpu", 0.0), shares[o])
+            parts.append((size, int(replicas[o])))
+        kinds = {kind for size, _ in parts for kind in size}
+        whole = {kind: sum(size.get(kind, 0.0) * count for size, count in parts) for kind in kinds}
+        if any(amount > tier.machines * tier.room.get(kind, 0.0) * (1 + 1e-9) for kind, amount in whole.items()):
+            return False
+        if not _packs(tier, [size for size, count in parts for _ in range(count)]):
+            return False
+    return True
+
+
+def _packs(tier: Tier, parts: Sequence[Mapping[str, float]]) -> bool:
+    machines: list[dict[str, float]] = []
+    for part in sorted(parts, key=tier.part_of, reverse=True):
+        room = (m for m in machines if tier.fits({k: m[k] + a - 1e-9 for k, a in part.items()}))
+        if (into := next(room, None)) is None:
+            machines.append(into := defaultdict(float))
+        for kind, amount in part.items():
+            into[kind] += amount
+        if len(machines) > tier.machines:
+            return False
+    return True
 
 
 def _times(form: Rated, response_s: Sequence[float]) -> tuple[float, tuple[tuple[float, float, float | None], ...]]:
