@@ -71,6 +71,9 @@ class Background:
         if self._makes_text(plan, load, hardware):
             return None
         if self.inputs is not None and is_operator(plan, load.app):
+            led = {app for app, routes in plan.routing.items() if any(load.id in route.to for route in routes)}
+            if led - {load.app}:
+                return None  # samples of one application say nothing of another's
             return _law_of_samples(operators_of(plan, self.inputs)[load.id])
         if self.profile is not None and runs_on(self.profile, load.variant, hardware):
             return dict(law_of_load(self.profile, load, hardware, extend=load.app in plan.policies).data)

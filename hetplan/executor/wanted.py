@@ -109,6 +109,7 @@ def _check_calls(plan: Plan, workers: Sequence[Worker]) -> None:
     """Steps that are placed and are on no worker are calls of an API, which no router makes."""
     for app, rule in plan.dispatch.items():
         held = {load.node for worker in workers for load in worker.loads if load.app == app}
+        held |= {route.node for route in plan.routing.get(app, ())}
         for node in sorted(getattr(rule, "placement", {}).keys() - held if held else ()):
             raise InputError.one(
                 file="plan", path=f"$.dispatch.{app}.placement.{node}", value=getattr(rule, "placement", {})[node],

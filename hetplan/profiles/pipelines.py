@@ -101,11 +101,17 @@ class Node(Model):
     needs: dict[Key, Amount] = Field(default_factory=dict)
     outcomes: Outcomes | None = Field(default=None, description="what its answers come to, where what follows depends")
     calls: tuple[_ApiCall, ...] = Field(default=(), description="at which levels of its knobs it is a call of an API")
+    model: Id | None = Field(
+        default=None, description="operators of one model share replicas where queries have a rate"
+    )
 
     @model_validator(mode="after")
     def _does_something(self) -> Node:
         if self.task is None and self.device is None:
             raise wrong("a node has a task, or is an operator on a device", 'Add "task" or "device": "cpu" or "gpu".')
+        if self.model is not None and (self.device is None or self.outcomes is not None):
+            why = "what is said of a model is about an operator whose answers have no outcomes"
+            raise wrong(why, "Leave it out: no other operator shares these replicas.", at=("model",))
         return self
 
 

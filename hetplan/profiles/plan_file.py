@@ -17,6 +17,7 @@ __all__ = [
     "FEATURES",
     "OUTCOMES",
     "PERIODS",
+    "SHARED",
     "plan_bytes",
     "plan_dict",
     "plan_digest",
@@ -31,8 +32,14 @@ OUTCOMES = "outcomes/1"
 PERIODS = "periods/1"
 """The feature of plans whose workers are in parts: what acts on a plan takes one period of it first."""
 
-FEATURES = frozenset({*RULES, OUTCOMES, PERIODS})
-"""What this version knows: rules, outcomes, periods. A plan that requires another feature is refused by its name."""
+SHARED = "shared-loads/1"
+"""The feature of plans in which queries of several operators, or applications, go to the same load."""
+
+FEATURES = frozenset({*RULES, OUTCOMES, PERIODS, SHARED})
+"""What this version knows: rules, outcomes, periods, loads that are shared.
+
+A plan that requires another feature is refused by its name.
+"""
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:

@@ -6,11 +6,13 @@ becomes one per outcome, and samples of that outcome are routed to it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.operators import is_operator, measured_of, samples_of
+from hetplan.serving.shared import stations_of
 from hetplan.serving.steps import pipeline_of
 from hetplan.serving.system import App, Group, Route
 
@@ -34,19 +36,31 @@ def with_exits(
             ways = tuple(replace(way, load=f"{way.load}:{outcome}") for way in route.ways)
             made += [replace(route, kinds=part, ways=ways)] if part else []
         split |= {way.load: tuple(mine) for way in route.ways}
-    return tuple(_split(group, split) for group in groups), tuple(made)
+    return _split(groups, tuple(made), split, {app.id for app in apps if app.clients == 0})
 
 
-def _split(group: Group, split: dict[str, tuple[str, ...]]) -> Group:
-    loads = []
-    for load in group.loads:
-        outcomes = split.get(load.id, ())
-        loads += [] if outcomes else [load]
-        loads += [
-            replace(load, id=f"{load.id}:{one}", outcomes={name: float(name == one) for name in outcomes})
-            for one in outcomes
-        ]
-    return replace(group, loads=tuple(loads))
+def _split(
+    groups: Sequence[Group], routes: Sequence[Route], split: Mapping[str, tuple[str, ...]], rated: Set[str]
+) -> tuple[tuple[Group, ...], tuple[Route, ...]]:
+    """A load of an operator with outcomes as one per outcome; where queries come at a rate all wait for its servers."""
+    made: list[Group] = []
+    moved: dict[str, str] = {}
+    for group in groups:
+        lines = {
+            load.id: [
+                replace(load, id=f"{load.id}:{one}", outcomes={name: float(name == one) for name in split[load.id]})
+                for one in split[load.id]
+            ]
+            for load in group.loads
+            if load.id in split
+        }
+        together = {} if group.shared else {i: these for i, these in lines.items() if rated & these[0].services.keys()}
+        for part in stations_of(group, together):
+            loads = [one for load in part.loads for one in lines.get(load.id, [load])]
+            made.append(replace(part, loads=tuple(loads)))
+            moved |= {load.id: part.id for load in loads}
+    ways = ((route, tuple(replace(way, group=moved[way.load]) for way in route.ways)) for route in routes)
+    return tuple(made), tuple(replace(route, ways=these) for route, these in ways)
 
 
 def _kinds(plan: Plan, inputs: Inputs, app: App) -> dict[str, dict[str, tuple[int, ...]]]:

@@ -11,13 +11,14 @@ import numpy as np
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import points_of
 from hetplan.serving.loads import run_of, worker_price
-from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of
+from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of, times_of
 from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
@@ -109,6 +110,10 @@ def _system(
 
         plan, workers, groups = with_calls(plan, inputs, period, workers, groups)
     routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
+    if SHARED in plan.requires:
+        from hetplan.serving.shared import with_shared  # few plans have loads that are shared
+
+        groups, routes = with_shared(plan, inputs, groups, routes)
     if any(stage.outcomes for app in apps for stage in app.stages if is_operator(plan, app.id)):
         from hetplan.serving.exits import with_exits  # few plans of operators have outcomes
 
@@ -228,9 +233,7 @@ def _load(
     }
     given = services.get(load.id)
     if isinstance(given, Operator):
-        shapes = {app: (len(points_of(served[app].demand.mix)), load.serve.max_batch) for app in apps}
-        each = {app: np.resize(given.each_ms or given.mean_ms, (samples_of(plan, inputs, app), 1)) for app in apps}
-        laws = {app: Service(each[app] if each[app].size else np.full(shapes[app], given.mean_ms)) for app in apps}
+        laws = {app: times_of(plan, inputs, app, given, max_batch=load.serve.max_batch) for app in apps}
         return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
     if given is not None:
         return Load(services=dict.fromkeys(apps, given), **shared), 0.0

@@ -10,19 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
+from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.demand import points_of
+from hetplan.serving.system import Service
 
 if TYPE_CHECKING:
     from hetplan.profiles.apis import ApiCall
     from hetplan.profiles.pipelines import Pipeline
 
 __all__ = [
-    "Operator", "called_by", "calls_made", "input_bytes", "is_operator", "measured_of", "operators_of", "quality_at",
-    "samples_of",
+    "Operator", "called_by", "calls_made", "input_bytes", "is_operator", "measured_of", "operator_at", "operators_of",
+    "quality_at", "samples_of", "times_of",
 ]  # fmt: skip
 
 FAILURES = 4000
@@ -106,24 +111,36 @@ def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
 
     The measured accuracy is that of the whole pipeline; the first of its last operators carries it.
     """
-    found: dict[str, Operator] = {}
-    for worker in plan.workers:
-        hardware = inputs.profile.hardware[worker.hardware]
-        for load in worker.loads:
-            if load.app is None or load.node is None or not is_operator(plan, load.app):
-                continue
-            app, entry = inputs.slo.apps[load.app], measured_of(plan, inputs, load.app)
-            pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
-            slow = 1000.0 * _relative_time(inputs, app, hardware.tier, hardware.relative_time)
-            if pipeline.nodes[load.node].share_law == "flops" and load.share is not None and load.share.gpu:
-                slow /= load.share.gpu
-            found[load.id] = Operator(
-                mean_ms=entry["seconds"][load.node] * slow,
-                bytes_out=float(entry["bytes"][load.node]),
-                quality=quality_at(plan, inputs, load.app, load.node),
-                each_ms=tuple(slow * (s or 0.0) for s in entry.get("runs", {}).get("seconds", {}).get(load.node, ())),
-            )
-    return found
+    return {
+        load.id: operator_at(plan, inputs, (load.app, load.node), load, worker)
+        for worker in plan.workers
+        for load in worker.loads
+        if load.app is not None and load.node is not None and is_operator(plan, load.app)
+    }
+
+
+def operator_at(plan: Plan, inputs: Inputs, seat: tuple[str, str], load: Load, worker: Worker) -> Operator:
+    """An application's operator, as it runs at a load."""
+    app_id, node = seat
+    app, entry, hardware = inputs.slo.apps[app_id], measured_of(plan, inputs, app_id), worker.hardware
+    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+    tier, stated = inputs.profile.hardware[hardware].tier, inputs.profile.hardware[hardware].relative_time
+    slow = 1000.0 * _relative_time(inputs, app, tier, stated)
+    if pipeline.nodes[node].share_law == "flops" and load.share is not None and load.share.gpu:
+        slow /= load.share.gpu
+    return Operator(
+        mean_ms=entry["seconds"][node] * slow,
+        bytes_out=float(entry["bytes"][node]),
+        quality=quality_at(plan, inputs, app_id, node),
+        each_ms=tuple(slow * (s or 0.0) for s in entry.get("runs", {}).get("seconds", {}).get(node, ())),
+    )
+
+
+def times_of(plan: Plan, inputs: Inputs, app_id: str, operator: Operator, *, max_batch: int = 1) -> Service:
+    """How long an operator takes of each class of an application's queries."""
+    each = np.resize(operator.each_ms or operator.mean_ms, (samples_of(plan, inputs, app_id), 1))
+    classes = len(points_of(inputs.slo.apps[app_id].demand.mix))
+    return Service(each if each.size else np.full((classes, max_batch), operator.mean_ms))
 
 
 def input_bytes(plan: Plan, inputs: Inputs, app_id: str) -> float:

@@ -30,7 +30,7 @@ from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
-from hetplan.verifier.stations import Served, check_stations, rate_of
+from hetplan.verifier.stations import Flow, Served, check_stations, flow_of, loads_of, rate_of
 
 __all__ = ["check", "check_found", "proved"]
 
@@ -266,9 +266,8 @@ def _operators(
         yield Violation("operator", at, f"{extra} has a place or a share and is no operator of the pipeline")
     rated = rate_of(inputs.slo.apps[name]) is not None
     for node in pipeline.nodes:
-        here = [
-            (load, worker) for worker in plan.workers for load in worker.loads if load.app == name and load.node == node
-        ]
+        mine = loads_of(plan, name, node)
+        here = [(load, worker) for worker in plan.workers for load in worker.loads if load.id in mine]
         if wrong := misplaced(pipeline, rule, node, loads=len(here)):
             yield Violation("operator", at, wrong)
         if node in called(pipeline, rule.knobs):
@@ -286,6 +285,36 @@ def _operators(
             yield Violation("operator", at, f"queries at {node} do not go to {', '.join(wanted)} by their streams")
         for load, worker in here:
             yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker))
+        for other, step in _sharing(plan, inputs, name, node):
+            if not rated or loads_of(plan, other, step).keys() != mine.keys():
+                yield Violation("operator", at, f"{node} shares some replicas of {step} of {other}, and not all")
+
+
+def _sharing(plan: Plan, inputs: Inputs, name: str, node: str) -> Iterator[tuple[str, str]]:
+    """The other operators, of this application or another, whose queries come to loads of this one."""
+    mine = loads_of(plan, name, node).keys()
+    for other, rule in plan.dispatch.items():
+        runs = inputs.slo.apps[other].runs if other in inputs.slo.apps else None
+        pipeline = inputs.profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+        if pipeline is None or not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None:
+            continue
+        for step in pipeline.nodes:
+            if (other, step) != (name, node) and mine & loads_of(plan, other, step).keys():
+                yield other, step
+
+
+def _beside(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
+    """What other operators bring to the loads of this one; nothing where no measurement says."""
+    found = []
+    for other, step in _sharing(plan, inputs, name, node):
+        app, rule = inputs.slo.apps[other], plan.dispatch[other]
+        assert isinstance(rule, ChosenPlanDispatch)
+        pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+        entry = next((e for e in inputs.measured["apps"].get(other, ()) if e.get("knobs") == dict(rule.knobs)), None)
+        for samples in [] if entry is None or "seconds" not in entry else [_samples(entry)]:
+            took = [(_took_ms(inputs, app, rule, pipeline, step, one), 1.0 / len(samples)) for one in samples]
+            found.append(flow_of(app, took))
+    return found
 
 
 def _same(to: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
@@ -366,7 +395,8 @@ def _measured(
     if rate_of(app) is not None:
         stations = [node for node in pipeline.nodes if rule.placement[node] not in inputs.profile.apis]
         took = partial(_took_ms, inputs, app, rule, pipeline)
-        yield from check_stations(plan, Served(name, app, pipeline, stations, took), cases)
+        beside = partial(_beside, plan, inputs, name)
+        yield from check_stations(plan, Served(name, app, pipeline, stations, took, beside), cases)
     for percentile, value in sorted(times.items()):
         response = _percentile(each, len(samples), percentile / 100.0, chance)
         if response > value * (1.0 + VALUE):

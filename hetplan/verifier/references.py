@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_file import FEATURES, OUTCOMES
+from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
 from hetplan.profiles.plan_sections import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
@@ -41,6 +41,12 @@ def _requires(plan: Plan) -> Iterator[Violation]:
     loads = [load for worker in plan.workers for load in worker.loads]
     if any(load.outcomes for load in loads) or any(one.after for routes in plan.routing.values() for one in routes):
         used.add(OUTCOMES)
+    seat = {load.id: (load.app, load.node) for load in loads if load.variant is None and load.app is not None}
+    led = [
+        ((app, one.node), seat.get(load)) for app, routes in plan.routing.items() for one in routes for load in one.to
+    ]
+    if any(there not in (None, here) for here, there in led):
+        used.add(SHARED)
     for rule in sorted(used - set(plan.requires)):
         yield Violation("requires", "requires", f"the plan uses {rule} and does not say that it must be known")
     for feature in sorted(set(plan.requires) - FEATURES):
@@ -248,6 +254,18 @@ def _after(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violati
             yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
 
 
+def _one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str | None) -> bool:
+    """Whether an operator may use the replicas of another's load: both are of one model, and need the same."""
+    app = inputs.slo.apps.get(load.app or "")
+    other = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
+    mine = pipeline.nodes.get(node or "") if pipeline is not None else None
+    theirs = other.nodes.get(load.node or "") if other is not None else None
+    if mine is None or theirs is None or mine.model is None or load.variant is not None:
+        return False
+    alike = [(one.model, one.device, one.share_law, one.needs) for one in (mine, theirs)]
+    return alike[0] == alike[1]
+
+
 def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
     classes, runs = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].runs
     pipeline = inputs.profile.pipelines[runs.pipeline] if runs is not None and runs.pipeline is not None else None
@@ -262,6 +280,8 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
         for name in route.to:
             load = loads.get(name)
             if load is not None and (load.app not in (None, app) or load.node != route.node):
+                if _one_model(inputs, load, pipeline, route.node):
+                    continue
                 text = (
                     f"{name} serves {load.app or 'all'} at step {load.node or '-'}, the route is at {route.node or '-'}"
                 )

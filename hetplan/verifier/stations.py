@@ -7,6 +7,8 @@ Erlang's chance that all are busy. A percentile by this formula (model ``station
 operators that are on every way of a sample come on top of the longest one. Their sum is laid out on a grid of times,
 rounded down. More than the percentile leaves may not be later than what is promised. What a simulation showed is its
 own witness.
+
+Where operators are led to the same loads, all their queries are counted there: rates, work and spreads add up.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App
 from hetplan.verifier.report import Violation
 
-__all__ = ["Served", "check_stations", "rate_of", "replicas"]
+__all__ = ["Flow", "Served", "check_stations", "flow_of", "loads_of", "rate_of"]
 
 STEPS = 2000
 """Of the grid of times, up to what is promised."""
@@ -43,6 +45,28 @@ class Served:
     pipeline: Pipeline
     stations: Sequence[str]
     took_ms: Callable[[str, Sample], float | None]
+    beside: Callable[[str], Sequence[Flow]]
+    """What comes to an operator's loads from other operators."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Queries that come to a station: how many a second, their time in ms, its square, the spread of their gaps."""
+
+    rate: float
+    mean: float
+    second: float
+    burst: float
+
+
+def flow_of(app: App, took: Sequence[tuple[float | None, float]]) -> Flow:
+    """What an application brings to an operator that takes so long (None: it does not run), each so likely."""
+    whole, ran = sum(likely for _, likely in took), sum(likely for ms, likely in took if ms is not None)
+    if ran <= 0.0:
+        return Flow(0.0, 0.0, 0.0, 0.0)
+    mean = sum(likely * ms for ms, likely in took if ms is not None) / ran
+    second = sum(likely * ms * ms for ms, likely in took if ms is not None) / ran
+    return Flow((rate_of(app) or 0.0) * ran / whole, mean, second, 1.0 / (app.demand.arrivals.shape or 1.0))
 
 
 def rate_of(app: App) -> float | None:
@@ -51,10 +75,15 @@ def rate_of(app: App) -> float | None:
     return float(rate) if app.demand.streams is None and isinstance(rate, int | float) else None
 
 
-def replicas(plan: Plan, name: str, node: str) -> int:
-    """How many replicas of an operator there are."""
-    seats = [(load, worker) for worker in plan.workers for load in worker.loads if load.app == name]
-    return sum(load.instances * worker.count for load, worker in seats if load.node == node)
+def loads_of(plan: Plan, name: str, node: str) -> dict[str, int]:
+    """The loads that serve an operator, its own and those that its queries are led to, and how many replicas."""
+    led = {load for route in plan.routing.get(name, ()) if route.node == node for load in route.to}
+    return {
+        load.id: load.instances * worker.count
+        for worker in plan.workers
+        for load in worker.loads
+        if load.id in led or (load.app == name and load.node == node)
+    }
 
 
 def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, float, Sample]]) -> Iterator[Violation]:
@@ -62,25 +91,26 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
 
     `cases` are what a query may take without waiting, in ms, how likely that is, and of which sample it is.
     """
-    rate, waits = rate_of(served.app) or 0.0, dict[str, tuple[float, float]]()
-    for node in served.stations if rate > 0.0 else ():
-        took = [(served.took_ms(node, one), likely) for _, likely, one in cases]
-        whole, ran = sum(likely for _, likely in took), sum(likely for ms, likely in took if ms is not None)
-        if ran <= 0.0:
+    waits = dict[str, tuple[float, float]]()
+    for node in served.stations:
+        mine = flow_of(served.app, [(served.took_ms(node, one), likely) for _, likely, one in cases])
+        if mine.rate <= 0.0:
             continue
-        mean = sum(likely * ms for ms, likely in took if ms is not None) / ran
-        second = sum(likely * ms * ms for ms, likely in took if ms is not None) / ran
-        load, count = rate * ran / whole * mean / 1000.0, replicas(plan, served.name, node)
+        flows = [mine, *served.beside(node)]
+        rate = sum(one.rate for one in flows)
+        mean = sum(one.rate * one.mean for one in flows) / rate
+        second = sum(one.rate * one.second for one in flows) / rate
+        load, count = rate * mean / 1000.0, sum(loads_of(plan, served.name, node).values())
         if load >= count:
             text = f"{node} of {served.name} has {count} replicas, of which {load:.6g} are busy at {rate:g} queries/s"
             yield Violation("overrun", f"dispatch.{served.name}", text)
             return
-        burst = 1.0 / (served.app.demand.arrivals.shape or 1.0)
+        burst = sum(one.rate * one.burst for one in flows) / rate
         spread = max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0
         waits[node] = _all_busy(load, count), mean * (burst + spread) / (2.0 * (count - load))
     for promise in plan.promises:
-        mine = promise.app == served.name and promise.quantity == "response_ms" and promise.percentile is not None
-        if not mine or not promise.model.startswith("stationary"):
+        judged = promise.app == served.name and promise.quantity == "response_ms" and promise.percentile is not None
+        if not judged or not promise.model.startswith("stationary"):
             continue
         left = 1.0 - (promise.percentile or 0.0) / 100.0
         late = _late(served.pipeline, cases, waits, promise.value)

@@ -76,8 +76,10 @@ class Application:
         self.monitor: LoadMonitor = known if known is not None and same else LoadMonitor(window_s=window_s)
         self._policies = policies
         self._routes = [Route.model_validate(route) for route in entry["routes"]]
-        named = {load for route in self._routes for load in route.to}
-        self.lanes = [lane for lane in lanes if lane.app == name or (lane.app is None and lane.name in named)]
+        # A load may serve steps of several applications, and several steps of one.
+        self._led = [(route.node, load) for route in self._routes for load in route.to]
+        named = {load for _, load in self._led}
+        self.lanes = [lane for lane in lanes if lane.app == name or lane.name in named]
         table = [BackupEntry.model_validate(entry) for entry in self.dispatch.get("backup", ())]
         self.backups = {node: Backups.of(table, node) for node in self.steps.nodes}
         self.budget_s = {node: ms / 1000.0 for node, ms in self.dispatch.get("budget_ms", {}).items()}
@@ -101,7 +103,10 @@ class Application:
 
     def lanes_of(self, node: str) -> list[Lane]:
         """The workers that serve a step."""
-        return [lane for lane in self.lanes if self.steps.single or (lane.node or node) == node]
+        if self.steps.single:
+            return list(self.lanes)
+        led, own = {load for step, load in self._led if step == node}, (None, self.name)
+        return [x for x in self.lanes if x.name in led or (x.app in own and (x.node or node) == node)]
 
     def rate_qps(self, lane: Lane) -> float:
         """The load that is seen, as far as it goes to the lane's group of workers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
@@ -13,18 +13,23 @@ from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.loads import worker_price
 
-__all__ = ["draft"]
+__all__ = ["alternatives_of", "draft", "why_left"]
 
+Owner = Mapping[tuple[str, str], tuple[str, str]]
 MOST_SHOWN = 10
 HOUR_S = 3600.0
 
 
-def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice]) -> Draft:
-    """The plan of a packing."""
+def draft(
+    asked: Asked, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice], owner: Owner | None = None
+) -> Draft:
+    """The plan of a packing; `owner` says of operators that share replicas whose these are."""
+    owner = owner or {}
     served = [
         (query, query.ways[int(option - packed.form.first[i])], int(option))
         for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
@@ -36,17 +41,18 @@ def draft(asked: Asked, queries: Sequence[Query], packed: Packed, notices: Seque
     found_by_search = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
         workers=workers,
-        routing=_routes(asked, workers),
+        requires=(SHARED,) if any(seat != there for seat, there in owner.items()) else (),
+        routing=_routes(asked, workers, owner),
         dispatch=chosen,
         actions=_actions(asked, workers),
         promises=_promises(asked, served, left, workers),
         reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
-            Unserved(app=query.app_id, rate_qps=stated_qps(query.app) or 0.0, why=_why(packed, queries, query))
+            Unserved(app=query.app_id, rate_qps=stated_qps(query.app) or 0.0, why=why_left(packed, queries, query))
             for query in left
         ),
         warnings=(*notices, *_dropped(packed, queries), *_unserved(left)),
-        alternatives=_alternatives(queries),
+        alternatives=alternatives_of(queries),
         searched=found_by_search,
     )
 
@@ -124,8 +130,10 @@ def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
     return tuple(names.named(worker) for worker in workers)
 
 
-def _routes(asked: Asked, workers: Sequence[Worker]) -> dict[str, tuple[Route, ...]]:
+def _routes(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
     """All queries of an operator to its one load; where its streams are on several machines, as many to each.
+
+    What shares the replicas of another operator goes where that one's queries go.
 
     What follows an outcome only is routed for that outcome.
     """
@@ -137,6 +145,8 @@ def _routes(asked: Asked, workers: Sequence[Worker]) -> dict[str, tuple[Route, .
     for worker in workers:
         for load in worker.loads:
             loads[str(load.app)][str(load.node)][load.id] = load.instances * worker.count
+    for (app, node), (other, named) in owner.items():
+        loads[app][node] = loads[other][named]
     return {
         app: tuple(
             Route(
@@ -278,7 +288,7 @@ def _of_figure(packed: Packed, scope: Scope, note: str | None) -> Reported:
     return Reported(about, "min", narrow, packed.answer, note=note)
 
 
-def _why(packed: Packed, queries: Sequence[Query], query: Query) -> str:
+def why_left(packed: Packed, queries: Sequence[Query], query: Query) -> str:
     """Why a query got none of its plans."""
     if not query.ways:
         return query.why_none or "it has no plan"
@@ -310,7 +320,7 @@ def _unserved(left: Sequence[Query]) -> list[Notice]:
     return [Notice(code="W-unserved", at="unserved", text=f"applications that are not served: {len(left)}")]
 
 
-def _alternatives(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
+def alternatives_of(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
     """All plans found of each query: what another packing may choose from without measuring again."""
     return tuple(
         {

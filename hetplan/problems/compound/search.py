@@ -36,7 +36,7 @@ from hetplan.problems.compound.stations import MOST_REPLICAS, Rated, sizes
 from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
-__all__ = ["Stage", "found_ways", "recorded", "search_all", "sized_anew"]
+__all__ = ["Stage", "found_ways", "recorded", "search_all", "shared_way", "sized_anew"]
 
 KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
@@ -375,17 +375,33 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
             shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
                       for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
             share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
-            at = tuple(
-                (100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, one.response_s, strict=True)
-            )
             count = dict(zip(sought.order, one.replicas, strict=True))
-            scaled = [s * form.limit_s / limit if math.isfinite(limit) else s
-                      for s, (_, limit) in zip(one.response_s, form.wishes, strict=True)]  # fmt: skip
-            cut = _Cut(one.configuration, one.placement, share, count, one.cost, max(scaled), at)
+            cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s))
             way = _made(form, sought, cut, weight)
             ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
     ways = _undominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
+
+
+def _times(form: Rated, response_s: Sequence[float]) -> tuple[float, tuple[tuple[float, float, float | None], ...]]:
+    """What is compared with the strictest limit, and per wish what its percentile is at most."""
+    at = tuple((100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, response_s, strict=True))
+    scaled = [s * form.limit_s / limit if math.isfinite(limit) else s
+              for s, (_, limit) in zip(response_s, form.wishes, strict=True)]  # fmt: skip
+    return max(scaled), at
+
+
+def shared_way(
+    form: Rated, sought: Sought, found: Found, placement: int, sized: tuple[Mapping[str, int], Sequence[float]]
+) -> Way:
+    """The way of a plan that was found, with other numbers of replicas: none where those of others are used."""
+    count, response_s = sized
+    c = sought.configuration(dict(found.knobs))
+    shares = np.array([found.share.get(name, 1.0) for name in sought.order])
+    many = np.array([count[name] for name in sought.order])
+    price = float(form.called(c)[placement]) + float(form.price[placement] @ (shares * many))
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    return _made(form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s)), weight)
 
 
 def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:

@@ -29,10 +29,11 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shar
 from hetplan.planner.forms.calls import Cases, quantile
 from hetplan.problems.waiting import all_busy
 
-__all__ = ["MOST_REPLICAS", "Rated", "Sized", "sizes"]
+__all__ = ["FREE", "MOST_REPLICAS", "MOST_TRIED", "SLIP", "Flows", "Rated", "Sized", "Stations", "sizes"]
 
 Vector = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Flows = NDArray[np.float64]
+"""Of each operator's station: queries a second, their work, its second moment, the spread of gaps; all are sums."""
 
 QUERIES, TAIL = 800, 20.0
 """Queries that are worked out at least, and how many of them are beyond the highest percentile."""
@@ -107,7 +108,7 @@ def sizes(
     form: Rated, founds: Sequence[Measured], most: int, *, below: float = np.inf, only: int | None = None
 ) -> list[Sized]:
     """The cheapest sizes of these configurations, at most so many, from the lowest bound of their costs up."""
-    stations = {found.configuration: _Stations(form, found) for found in founds}
+    stations = {found.configuration: Stations(form, found) for found in founds}
     places = sorted(
         (float(bound), c, p)
         for c, one in stations.items()
@@ -142,7 +143,7 @@ def _drawn(queries: int, operators: int) -> Vector:
 _chance = lru_cache(maxsize=4096)(all_busy)
 
 
-class _Stations:
+class Stations:
     """One measured configuration: how often operators run, what they take, and queries that are worked out of it."""
 
     def __init__(self, form: Rated, found: Measured) -> None:
@@ -164,9 +165,10 @@ class _Stations:
         self.drawn = _drawn(len(self.many), len(form.operators))
         self.limit = form.limit_s * form.slack * (1 + SLIP)
         self.least = least_shares(form, found)
+        self.beside: Flows = np.zeros((4, len(form.operators)))
         self.still: tuple[Any, tuple[Vector, Vector]] = (None, (np.zeros(0), np.zeros(0)))
 
-    def _slow(self, placement: int, shares: Vector) -> Vector:
+    def slow(self, placement: int, shares: Vector) -> Vector:
         """By how much each operator is slower than on the reference, per row of shares."""
         by_share = np.array([operator.by_share for operator in self.form.operators])
         return np.asarray(
@@ -174,15 +176,20 @@ class _Stations:
             * np.where(by_share, 1.0 / np.maximum(shares, 1e-12), 1.0)
         )
 
-    def _own(self, placement: int) -> NDArray[np.bool_]:
+    def own(self, placement: int) -> NDArray[np.bool_]:
         """Which operators are stations: those that are no calls of an API."""
         calls = self.form.calls
         where = self.form.placements[placement]
         return np.ones(where.size, dtype=bool) if calls is None else where < calls.first
 
-    def _fewest(self, slow: Vector) -> Vector:
+    def flows(self, slow: Vector) -> Flows:
+        """Per operator the queries that come a second, the work that they bring, and their spreads."""
+        rate, mean = self.form.rate_qps * self.often, self.mean * slow
+        return np.stack([rate, rate * mean, rate * mean**2 * (1.0 + self.spread), rate * self.form.burst])
+
+    def fewest(self, slow: Vector) -> Vector:
         """The fewest replicas that are not overrun."""
-        return np.asarray(np.floor(self.form.rate_qps * self.often * self.mean * slow + 1e-9) + 1.0)
+        return np.asarray(np.floor(self.form.rate_qps * self.often * self.mean * slow + self.beside[1] + 1e-9) + 1.0)
 
     @cached_property
     def bounds(self) -> Vector:
@@ -192,7 +199,7 @@ class _Stations:
         ones = np.ones(len(form.operators))
         for placement in np.flatnonzero(np.isfinite(self.least).all(axis=1) & np.isfinite(cost)):
             price, place = form.price[placement], int(placement)
-            steps = np.array([self._fewest(self._slow(place, share * ones)) * share for share in form.placed.shares])
+            steps = np.array([self.fewest(self.slow(place, share * ones)) * share for share in form.placed.shares])
             cost[placement] += float((price * steps.min(axis=0))[price > 0].sum())
         cost[~np.isfinite(self.least).all(axis=1)] = np.inf
         return cost
@@ -201,14 +208,12 @@ class _Stations:
         """The cheapest sizes at one placement that are not beaten by those that are known."""
         form, found = self.form, list(known)
         calls = float(form.called(self.found.configuration)[placement])
-        own, price = self._own(placement), form.price[placement]
+        own, price = self.own(placement), form.price[placement]
         made: list[Sized] = []
         rows = self._shares(placement)
-        slows = self._slow(placement, rows)
+        slows = self.slow(placement, rows)
         whole = self._without_waiting(placement, slows).max(axis=0) if len(rows) else np.zeros(0)
-        bound = calls + (price * rows * np.where(own, np.array([self._fewest(slow) for slow in slows]), 0.0)).sum(
-            axis=1
-        )
+        bound = calls + (price * rows * np.where(own, np.array([self.fewest(slow) for slow in slows]), 0.0)).sum(axis=1)
         for row in np.lexsort((rows.sum(axis=1), bound)):
             if bound[row] >= _beaten(found, most, below):
                 break
@@ -222,7 +227,7 @@ class _Stations:
             if replicas is None:
                 continue
             cost = calls + float((price * rows[row] * replicas)[own].sum())
-            responses = self._responses(placement, slows[row], replicas[None, :])
+            responses = self.responses(placement, slows[row], replicas[None, :])
             load = form.rate_qps * self.often * self.mean * slows[row]
             one = Sized(
                 self.found.configuration, placement, tuple(rows[row].tolist()),
@@ -268,7 +273,7 @@ class _Stations:
         bounds = [self.form.bound(each, share, self.rows.cases) for share, _ in self.form.wishes]
         return self._scaled(np.array([each.max(axis=0) if one is None else one for one in bounds]))
 
-    def _responses(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
+    def responses(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Per wish and row of replicas what the percentile is at most, in seconds, waiting included."""
         least, plain = self._still(placement, slow)
         waits = self._finish(placement, self.many, slow[None, :], self._waits(placement, slow, replicas))
@@ -293,47 +298,48 @@ class _Stations:
 
     def _waits(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Of each query, row of replicas and operator the wait."""
-        form, own = self.form, self._own(placement)
-        mean = self.mean * slow
-        load = form.rate_qps * self.often * mean
+        own, flows = self.own(placement), self.flows(slow) + self.beside
+        rate, load, second, burst = flows
         waits = np.zeros((len(self.drawn), *replicas.shape))
-        for o in np.flatnonzero(own & (load > 0)):
+        for o in np.flatnonzero(own & (self.flows(slow)[1] > 0)):
+            mean = load[o] / rate[o]
+            spread = max(second[o] / rate[o] / mean**2 - 1.0, 0.0)
             for row, count in enumerate(replicas[:, o].tolist()):
                 if count >= MOST_REPLICAS:
                     continue
                 chance = _chance(int(count), float(load[o]))
-                each = mean[o] * (form.burst + self.spread[o]) / (2.0 * max(count - load[o], 1e-12))
+                each = mean * (burst[o] / rate[o] + spread) / (2.0 * max(count - load[o], 1e-12))
                 waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
         return waits
 
-    def _worst(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
+    def worst(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Per row of replicas what is compared with the limit."""
-        return np.asarray(self._scaled(self._responses(placement, slow, replicas)).max(axis=0))
+        return np.asarray(self._scaled(self.responses(placement, slow, replicas)).max(axis=0))
 
     def _may_fit(self, placement: int, slow: Vector, costs: Vector, own: NDArray[np.bool_], room: float) -> bool:
         """Whether it is in time where each operator alone is given all that may be spent on more replicas."""
         if math.isinf(room):
             return True
-        most = self._fewest(slow) + np.where(costs > FREE, np.floor(room / np.maximum(costs, FREE)), MOST_REPLICAS)
+        most = self.fewest(slow) + np.where(costs > FREE, np.floor(room / np.maximum(costs, FREE)), MOST_REPLICAS)
         most = np.where(own, np.minimum(most, MOST_REPLICAS), 1.0)
-        return bool(self._worst(placement, slow, most[None, :])[0] <= self.limit)
+        return bool(self.worst(placement, slow, most[None, :])[0] <= self.limit)
 
     def _replicas(self, placement: int, slow: Vector, costs: Vector, own: NDArray[np.bool_]) -> Vector | None:
         """The replicas of every operator: from the fewest up by what helps most for its price, then back."""
-        fewest = np.where(own, self._fewest(slow), 1.0)
+        fewest = np.where(own, self.fewest(slow), 1.0)
         if fewest.max() > MOST_REPLICAS:
             return None
-        at, now = fewest.copy(), float(self._worst(placement, slow, fewest[None, :])[0])
+        at, now = fewest.copy(), float(self.worst(placement, slow, fewest[None, :])[0])
         for _ in range(MOST_STEPS):
             if now <= self.limit:
                 break
             step = np.maximum(1.0, np.floor(0.03 * at))
             tried = at + np.diag(step)[own]
-            then = self._worst(placement, slow, tried)
+            then = self.worst(placement, slow, tried)
             help_ = (now - np.maximum(then, self.limit)) / (costs * step)[own]
             if help_.max(initial=0.0) <= 0.0:
                 tried, then, help_ = (at + np.where(own, step, 0.0))[None, :], np.zeros(1), np.ones(1)
-                then = self._worst(placement, slow, tried)
+                then = self.worst(placement, slow, tried)
                 if then[0] >= now - SLIP:
                     return None
             best = int(help_.argmax())
@@ -344,7 +350,7 @@ class _Stations:
             while (
                 own[o]
                 and at[o] > fewest[o]
-                and self._worst(placement, slow, (at - np.eye(at.size)[o])[None])[0] <= self.limit
+                and self.worst(placement, slow, (at - np.eye(at.size)[o])[None])[0] <= self.limit
             ):
                 at = at - np.eye(at.size)[o]
         return self._cheaper(placement, slow, (fewest, at), costs)
@@ -363,7 +369,7 @@ class _Stations:
         for begin in range(0, len(more), AT_ONCE):
             tried = np.repeat(at[None, :], len(more[begin : begin + AT_ONCE]), axis=0)
             tried[:, paid] = fewest[paid] + more[begin : begin + AT_ONCE]
-            fits = np.flatnonzero(self._worst(placement, slow, tried) <= self.limit)
+            fits = np.flatnonzero(self.worst(placement, slow, tried) <= self.limit)
             if fits.size:
                 return np.asarray(tried[int(fits[0])])
         return at

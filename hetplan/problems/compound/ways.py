@@ -15,13 +15,15 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.forms.black_box import Figure
 from hetplan.planner.forms.packing import Choice, Packing, sums_of
-from hetplan.problems.compound.draft import draft
+from hetplan.problems.compound.draft import alternatives_of, draft, why_left
 from hetplan.problems.compound.form import NO_CAPS, Asked, Packed, figures, packing
 from hetplan.problems.compound.front import front_of
 from hetplan.problems.compound.rated import kept
 from hetplan.problems.compound.search import Stage, search_all
+from hetplan.problems.compound.shared import joined
 from hetplan.problems.compound.why import over_budget, short
 from hetplan.problems.compound.wish import BUDGET, Query, Tier
+from hetplan.profiles.plan import Notice
 
 __all__ = ["decided"]
 
@@ -50,9 +52,52 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
     def packed(again: Sequence[Stage]) -> Draft | Infeasible:
         queries = (*asked.queries, *(stage.query for stage in again))
         found = _pack(asked, ask, queries)
-        return found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
+        apart = found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
+        return _cheaper_of(apart, _together(asked, ask, again, (queries, found), notices))
 
     return kept(asked, ask, tools, stages, packed)
+
+
+def _together(
+    asked: Asked,
+    ask: Ask,
+    stages: Sequence[Stage],
+    known: tuple[Sequence[Query], Packed | Infeasible],
+    notices: Sequence[Notice],
+) -> Draft | None:
+    """The plan in which operators of one model share its replicas; None where none do, or there is no such plan."""
+    queries, found = known
+    if not any(node.model is not None for one in asked.sought for node in one.pipeline.nodes.values()):
+        return None
+    if isinstance(found, Infeasible):
+        if not all(query.ways for query in queries):
+            return None
+        chosen = {query.app_id: query.ways[0] for query in queries}
+    else:
+        options = enumerate(found.choice.option.tolist())
+        chosen = {queries[i].app_id: queries[i].ways[k - int(found.form.first[i])] for i, k in options if k >= 0}
+    callers = list(zip(asked.sought, stages, strict=True))
+    shared = joined(callers, queries, chosen, cheapest=asked.wish.of == ("cost",))
+    if shared is None:
+        return None
+    packed = _pack(asked, ask, shared.queries)
+    if isinstance(packed, Infeasible) or int((packed.choice.option >= 0).sum()) < len(chosen):
+        return None
+    left = [] if isinstance(found, Infeasible) else [why_left(found, queries, query) for query in queries]
+    named = [replace(q, why_none=why) for q, why in zip(shared.queries, left, strict=True)] if left else shared.queries
+    made = draft(asked, named, packed, notices, shared.owner)
+    return replace(made, alternatives=alternatives_of(queries))
+
+
+def _cheaper_of(apart: Draft | Infeasible, together: Draft | None) -> Draft | Infeasible:
+    if together is None or isinstance(apart, Infeasible):
+        return together or apart
+    return together if _price_and_count(together) < _price_and_count(apart) else apart
+
+
+def _price_and_count(made: Draft) -> tuple[float, int]:
+    cost = next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
+    return round(cost, 9), sum(load.instances * worker.count for worker in made.workers for load in worker.loads)
 
 
 def _pack(

@@ -275,3 +275,12 @@ def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measure
     large = [load.instances * worker.count for worker in plan.workers for load in worker.loads if load.node == "large"]
     assert sum(large) <= 1
     assert hp.verify(plan, PROFILE, at_a_rate(10), measured=document).ok
+
+
+def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measured: dict[str, Any]) -> None:
+    plan = hp.solve(PROFILE, at_a_rate(3), measured=measured, options={"size": "estimated"}).require()
+    load, count = next((one, w.count) for w in plan.workers for one in w.loads if one.node == "small")
+    share = load.share.gpu if load.share is not None and load.share.gpu else 1.0
+    busiest = load.instances * count * share / (0.5 * 0.03)
+    report = hp.simulate(plan, PROFILE, at_a_rate(1.2 * busiest), measured=measured, seeds=1, seed=3, duration_s=100)
+    assert report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.5

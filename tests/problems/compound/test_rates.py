@@ -14,7 +14,7 @@ from hetplan.errors import InputError
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.search import recorded
-from hetplan.problems.compound.stations import Rated, _Stations, sizes
+from hetplan.problems.compound.stations import Rated, Stations, sizes
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
@@ -79,13 +79,13 @@ def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
     form = a_form(np.random.default_rng(seed))
     (found,) = form.journal.values()
     best = sizes(form, [found], 1)
-    stations, least = _Stations(form, found), np.inf
+    stations, least = Stations(form, found), np.inf
     for placement in range(len(form.placements)):
         for share in product(*[form.placed.shares] * 2):
-            slow = stations._slow(placement, np.array(share))
-            few = stations._fewest(slow)
+            slow = stations.slow(placement, np.array(share))
+            few = stations.fewest(slow)
             tried = np.array([few + more for more in product(range(5), range(5))])
-            in_time = stations._worst(placement, slow, tried) <= form.limit_s
+            in_time = stations.worst(placement, slow, tried) <= form.limit_s
             dollars = tried @ (form.price[placement] * share)
             least = min(least, dollars[in_time].min(initial=np.inf))
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
