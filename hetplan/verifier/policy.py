@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import QueueSlackDispatch
@@ -37,9 +38,10 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, latencies_s
+from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
 
-__all__ = ["check"]
+__all__ = ["check", "claimed_tables", "strictest_ms"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +73,29 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
                 expected += [(table.rate_qps, figures)] if top else []
         found += _promised(plan, app_id, expected)
         found += _targets(app_id, app, tables)
-    return found
+    return [*found, *_claimed(plan)]
+
+
+def claimed_tables(plan: Plan, about: str) -> list[tuple[str, PolicyTable]]:
+    """The policies that a claim is about, each with its application: the only one, or those that it names."""
+    hardware = {worker.id: worker.hardware for worker in plan.workers}
+    found = [(app, _typed(table)) for app, tables in plan.policies.items() for table in tables]
+    if about == plain_name(about):
+        return found if len(found) == 1 else []
+    return [
+        (app, table)
+        for app, table in found
+        if about.endswith(f"[{app} on {hardware.get(table.workers)}@{table.rate_qps:g}qps]")
+    ]
+
+
+def _claimed(plan: Plan) -> Iterator[Violation]:
+    """The value of a claim about a table is what the table is said to gain."""
+    for number, claim in enumerate(plan.claims):
+        gains = [table.gain for _, table in claimed_tables(plan, claim.about)] if claim.sense == "max" else []
+        if gains and not any(gain is None or math.isclose(claim.value, gain, rel_tol=VALUE) for gain in gains):
+            text = f"claims {claim.about} {claim.value:.9g}, its table gains {gains[0]:.9g}"
+            yield Violation("claim", f"claims[{number}]", text)
 
 
 def _typed(table: Any) -> PolicyTable:
@@ -92,8 +116,13 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
         yield Violation("dispatch", at, f"balancing {rule.balancing}, not {' or '.join(may)}")
 
 
+def strictest_ms(app: App) -> float:
+    """The least limit on the response time."""
+    return min(target.max_ms for target in app.latency if target.of == "response")
+
+
 def _slo_ms(app: App) -> float:
-    return min(target.max_ms for target in app.latency if target.of == "response") - app.network_ms_per_hop
+    return strictest_ms(app) - app.network_ms_per_hop
 
 
 def _loads(plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[PolicyTable]) -> Iterator[Violation]:

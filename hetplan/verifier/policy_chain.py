@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import betainc, gammaln, pdtr
 
-__all__ = ["Chain", "NewHeads", "enclosed"]
+__all__ = ["Chain", "NewHeads", "Step", "enclosed"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def enclosed(
 
     `heads` is what tables have in common: hand in the same one for all tables of a plan.
     """
-    step = _Step(chain, heads)
+    step = Step(chain, heads)
     worth = np.vstack([*earned, over, idle])
     for _ in range(_MOST):
         # All columns go on until the last is close: of two that nearly vanish, the ratio needs the steps.
@@ -107,8 +107,8 @@ def enclosed(
     return worth.min(axis=0), worth.max(axis=0)
 
 
-class _Step:
-    """One application of P."""
+class Step:
+    """One application of P, and what a service of any model on any batch leads to."""
 
     def __init__(self, chain: Chain, heads: NewHeads | None = None) -> None:
         self.chain, self.heads = chain, heads or NewHeads()
@@ -121,12 +121,13 @@ class _Step:
         steps = np.diff(chain.grid_s)
         self.still = {rate: [_Still.of(rate * step, chain.stages) for step in steps] for rate in self.rates}
         full = chain.batch == np.arange(1, chain.queue + 1)[:, None]
-        self.services: dict[tuple[int, int], _Service] = {}
+        self.services: dict[tuple[int, int], Service] = {}
+        self._besides: dict[tuple[int, int], Service] = {}
         for n in range(1, chain.queue + 1):
             for model in np.unique(chain.model[n - 1][full[n - 1]]):
-                self.services[int(model), n] = self._service(int(model), n, n)
+                self.services[int(model), n] = self.service(int(model), n, n)
         self.weights = [self._phases(n, left) for n in range(1, chain.queue + 1)]
-        self.over = self._service(0, chain.over_batch, chain.over_batch)
+        self.over = self.service(0, chain.over_batch, chain.over_batch)
         self.over_weights = self._phases(chain.over_batch, np.array([chain.grid_s[-1]]))
         self.full = full
         self.emptied = ~full & (np.arange(chain.queue) == 0)[:, None]
@@ -136,22 +137,29 @@ class _Step:
     def apply(self, worth: Floats) -> Floats:
         """The expected worth of the next state, of every (n, j) flattened, of "over" and of idling."""
         chain, columns = self.chain, worth.shape[1]
-        values = worth[:-2].reshape(chain.queue, chain.slacks, columns)
-        home, over, idle = worth[chain.slacks - 1], worth[-2], worth[-1]
-        after_idling = idle if chain.idle_decides else home
-        seats = np.zeros((chain.slacks, chain.queue + 2, columns))
-        seats[:, 1:-1] = values.transpose(1, 0, 2)
-        seats[:, -1] = over
-        lines = {rate: self._lines(rate, seats, after_idling) for rate in self.rates}
-        result = np.empty_like(values)
+        home, after_idling, seats, lines = self.ahead(worth)
+        result = np.empty((chain.queue, chain.slacks, columns))
         for (model, n), service in self.services.items():
             where = self.full[n - 1] & (chain.model[n - 1] == model)
             result[n - 1, where] = self.weights[n - 1][where] @ service.worth(lines[service.rate], seats)
         result[self.emptied] = after_idling
         if self.moves is not None:
             result[self.rest] = self.moves @ seats.reshape(self.moves.shape[1], columns)
-        at_over = self.over_weights @ self.over.worth(lines[self.over.rate], seats)
-        return np.vstack([*result, at_over, home])
+        return np.vstack([*result, self.beyond(lines, seats), home])
+
+    def ahead(self, worth: Floats) -> tuple[Floats, Floats, Floats, dict[float, Floats]]:
+        """The worth of (1, SLO), of an empty queue, of every [slack, n'], and of a service's rest by stage rate."""
+        chain = self.chain
+        home, over, idle = worth[chain.slacks - 1], worth[-2], worth[-1]
+        after_idling = idle if chain.idle_decides else home
+        seats = np.zeros((chain.slacks, chain.queue + 2, worth.shape[1]))
+        seats[:, 1:-1] = worth[:-2].reshape(chain.queue, chain.slacks, -1).transpose(1, 0, 2)
+        seats[:, -1] = over
+        return home, after_idling, seats, {rate: self._lines(rate, seats, after_idling) for rate in self.rates}
+
+    def beyond(self, lines: dict[float, Floats], seats: Floats) -> Floats:
+        """The worth of the decision where more than N wait."""
+        return self.over_weights @ self.over.worth(lines[self.over.rate], seats)
 
     def _lines(self, rate: float, seats: Floats, after_idling: Floats) -> Floats:
         """The worth of the rest of a service at the beginning of bucket j in phase x: [j, x, column]."""
@@ -168,14 +176,15 @@ class _Step:
         numbers = np.diff(pdtr(self.seats - 1, mean), axis=1, append=1.0)
         return np.asarray(np.pad(numbers, ((0, 0), (1, 0))), np.float64)
 
-    def _service(self, model: int, batch: int, waiting: int) -> _Service:
+    def service(self, model: int, batch: int, waiting: int) -> Service:
+        """A model that takes so many when so many wait."""
         chain = self.chain
         rate = float(chain.rate_of[waiting])
         latency, slo = float(chain.latency_s[model, batch - 1]), float(chain.grid_s[-1])
         bucket = int(np.argmax(chain.grid_s[1:] > slo - latency))
         first = float(chain.grid_s[bucket + 1]) - (slo - latency)
         still = _Still.of(rate * first, chain.stages)
-        return _Service(rate, bucket, still, self._booked(rate * latency), self.booked[rate][bucket + 1])
+        return Service(rate, bucket, still, self._booked(rate * latency), self.booked[rate][bucket + 1])
 
     def _phases(self, waiting: int, waited_s: Floats) -> Floats:
         stages = self.chain.stages
@@ -213,14 +222,49 @@ class _Step:
         slack = self._new_heads(n, slacks, latency) * self.weights[n - 1][slacks][:, :, None]
         # Actions of one model and batch take alike long, and as many join during them.
         means, which = np.unique(float(chain.rate_of[n]) * latency, return_inverse=True)
-        joins = np.diff(pdtr(self.seats - 1, means[:, None, None]), axis=2, prepend=0.0, append=1.0)
-        both = slack.transpose(0, 2, 1) @ joins[which]
+        both = slack.transpose(0, 2, 1) @ self.joining(means[:, None, None])[which]
         # A flat search and a division: numpy's search in three dimensions takes five times as long.
         kept = np.flatnonzero(both > _NOTHING)
         row, place, joined = np.unravel_index(kept, both.shape)
         number = np.minimum((n - taken)[row] + joined, chain.queue + 1)
         sizes = np.bincount(row, minlength=slacks.size)
         return sizes, place * (chain.queue + 2) + number, both.ravel()[kept]
+
+    def service_of(self, model: int, waiting: int) -> Service:
+        """A model that takes all who wait, whether the table has that or not."""
+        if (model, waiting) in self.services:
+            return self.services[model, waiting]
+        if (model, waiting) not in self._besides:
+            self._besides[model, waiting] = self.service(model, waiting, waiting)
+        return self._besides[model, waiting]
+
+    def leaving(
+        self, n: int, batch: int, models: Integers, slacks: Integers, seats: Floats, *, cell: int = 1
+    ) -> Floats:
+        """The worth of some actions that take fewer than n: [action, column]. A batch of 0 drops the head.
+
+        With a `cell` of several slacks each counts as the best of its cell: no less than the worth, and sooner known.
+        """
+        chain, taken = self.chain, max(batch, 1)
+        latency = chain.latency_s[models, taken - 1] if batch else np.zeros(models.size)
+        at, last = chain.grid_s[slacks], np.arange(cell, chain.slacks - 1, cell)
+        edges = chain.grid_s[last] + (latency - at)[:, None]
+        before = self.passed(n, np.full(slacks.size, taken), chain.grid_s[-1] - at, edges)
+        shares = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
+        number = np.minimum(n - taken + np.arange(chain.queue + 2), chain.queue + 1)
+        after = seats[:-1, number]
+        result = np.empty((slacks.size, seats.shape[2]))
+        for model in np.unique(models):
+            mine = np.flatnonzero(models == model)
+            joins = self.joining(np.array(float(chain.rate_of[n]) * latency[mine[0]]))
+            # Given the phase, the new head's slack and how many join are independent.
+            worth = np.maximum.reduceat(np.einsum("xk,jkc->jxc", joins, after), [0, *last], axis=0)
+            result[mine] = np.tensordot(shares[mine], worth, axes=([2, 1], [0, 1]))
+        return result
+
+    def joining(self, mean: Floats) -> Floats:
+        """P(k come while so many stages are expected | phase), k = 0 .. N, and more: [phase, k] of each mean."""
+        return np.asarray(np.diff(pdtr(self.seats - 1, mean), axis=-1, prepend=0.0, append=1.0))
 
     def _new_heads(self, n: int, slacks: Integers, latency: Floats) -> Floats:
         """P(the new head has slack j' | phase) after each action: [action, phase, j']."""
@@ -236,13 +280,13 @@ class _Step:
         if missing.size:
             at = chain.grid_s[slacks[missing]]
             edges = chain.grid_s[1:-1] + (latency[missing] - at)[:, None]
-            before = self._passed(n, np.maximum(batch[missing], 1), chain.grid_s[-1] - at, edges)
+            before = self.passed(n, np.maximum(batch[missing], 1), chain.grid_s[-1] - at, edges)
             result[missing] = np.diff(before, axis=2, prepend=0.0, append=1.0)
             for i in missing.tolist():
                 self.heads.keep(known, action[i], result[i].copy())
         return result
 
-    def _passed(self, n: int, taken: Integers, waited: Floats, edges: Floats) -> Floats:
+    def passed(self, n: int, taken: Integers, waited: Floats, edges: Floats) -> Floats:
         """P(the new head came no later than an edge after the old one | phase): [action, phase, edge].
 
         One more stage in the wait raises P(at least h of k before a share v of it) by v P(h - 1 of k).
@@ -292,7 +336,7 @@ class _Still:
 
 
 @dataclass(frozen=True)
-class _Service:
+class Service:
     """A model and batch in use: the bucket that it begins in, its part of that bucket, and who comes."""
 
     rate: float

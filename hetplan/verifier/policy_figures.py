@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 
-__all__ = ["ONE_QUEUE", "ON_GRID", "QUANTILES", "Choices", "batch_latencies_ms", "figures_of", "latencies_s"]
+__all__ = [
+    "ONE_QUEUE",
+    "ON_GRID",
+    "QUANTILES",
+    "Choices",
+    "accuracy_of",
+    "arrivals_of",
+    "batch_latencies_ms",
+    "figures_of",
+    "latencies_s",
+    "row_of",
+]
 
 
 # Latencies for every batch
@@ -125,26 +136,30 @@ class Choices:
 
 def latencies_s(plan: Plan, inputs: Inputs, worker: Worker, table: PolicyTable) -> Floats | None:
     """Seconds for batches of 1..N + 1 [model, batch - 1]; None where the profile does not say."""
-    options = plan.method.options
-    wanted = str(options.get("percentile", "p95"))
     rows = []
     for name in table.models:
         load = next((load for load in worker.loads if load.variant == name), None)
         run = run_of(inputs.profile, worker, load) if load is not None else None
-        if run is None or run.latency is None:
-            return None
-        measured = along_batches(inputs.profile, name, run)
-        row = batch_latencies_ms(
-            measured,
-            run,
-            statistic=nearest(measured, wanted) if says_another_statistic(plan) else wanted,
-            queue_max=table.queue_max,
-            monotone=str(options.get("monotone", "safe")),
-        )
+        row = row_of(plan, inputs, name, run, table.queue_max) if run is not None else []
         if not row:
             return None
         rows.append(row)
     return np.array(rows) / 1000.0
+
+
+def row_of(plan: Plan, inputs: Inputs, variant: str, run: Run, queue_max: int) -> list[float]:
+    """Milliseconds of a run for batches of 1..N + 1; empty where the profile does not say."""
+    if run.latency is None:
+        return []
+    options, measured = plan.method.options, along_batches(inputs.profile, variant, run)
+    wanted = str(options.get("percentile", "p95"))
+    return batch_latencies_ms(
+        measured,
+        run,
+        statistic=nearest(measured, wanted) if says_another_statistic(plan) else wanted,
+        queue_max=queue_max,
+        monotone=str(options.get("monotone", "safe")),
+    )
 
 
 def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, heads: NewHeads) -> dict[str, float] | None:
@@ -156,7 +171,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, head
     latency = latencies_s(plan, inputs, worker, table)
     if latency is None or plan.method.formulation in ONE_QUEUE:
         return None
-    arrivals = _arrivals(plan, inputs, app_id, app, table, worker, latency)
+    arrivals = arrivals_of(plan, inputs, app_id, app, table, worker, latency)
     if arrivals is None:
         return None
     stages, rate_of = arrivals
@@ -164,7 +179,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, head
     idle = plan.method.options.get("empty_state") == "paper"
     made = Choices.of(table, latency)
     chain = Chain(latency, made.grid_s, stages, rate_of, made.model, made.batch, over_batch, idle)
-    accuracy = np.array([_accuracy(inputs, name) for name in table.models])
+    accuracy = np.array([accuracy_of(inputs, name) for name in table.models])
     earned = _earned(table, made, accuracy[made.model], float(latency[0, over_batch - 1]))
     columns, over = (np.stack([column[k] for column in earned.values()], axis=-1) for k in range(2))
     low, high = enclosed(chain, columns, over, np.zeros(over.size), heads)
@@ -219,15 +234,16 @@ def _earned(
     return earned
 
 
-def _accuracy(inputs: Inputs, variant: str) -> float:
+def accuracy_of(inputs: Inputs, variant: str) -> float:
+    """The accuracy of a model; 0 where none was measured."""
     quality = inputs.profile.variants[variant].quality
     return quality.value if quality is not None else 0.0
 
 
-def _arrivals(
+def arrivals_of(
     plan: Plan, inputs: Inputs, app_id: str, app: App, table: PolicyTable, worker: Worker, latency_s: Floats
 ) -> tuple[int, Floats] | None:
-    """Stages, and their rate during a service that began with n waiting."""
+    """Stages, and their rate during a service that began with n waiting; None where they are not recomputed."""
     sizes = table.queue_max + 2
     balancing = getattr(plan.dispatch.get(app_id), "balancing", None) or app.balancing
     if balancing == "random":
@@ -259,7 +275,7 @@ def _shortest(inputs: Inputs, table: PolicyTable, workers: int, latency_s: Float
     own = table.rate_qps / workers
     batches = np.arange(1, sizes - 1)
     rates = np.where(latency_s[:, :-1] <= table.slo_ms / 1000.0, batches / latency_s[:, :-1], 0.0).max(axis=1)
-    accuracy = np.array([_accuracy(inputs, name) for name in table.models])
+    accuracy = np.array([accuracy_of(inputs, name) for name in table.models])
     enough = workers * rates > table.rate_qps
     best = int(np.where(enough, accuracy, -1.0).argmax()) if enough.any() else 0
     mu = float(rates[best]) or 1.0 / float(latency_s[0, 0])

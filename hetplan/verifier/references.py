@@ -160,7 +160,7 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
             yield Violation("host-offer", at, f"host {worker.host} is there under {host.offer}, not {worker.offer}")
 
 
-def _allows(runs: Runs | None, profile: Profile, node: str | None, name: str, variant: Variant) -> bool:
+def allows(runs: Runs | None, profile: Profile, node: str | None, name: str, variant: Variant) -> bool:
     """Whether an application may be answered by this variant, at this step of its pipeline."""
     if runs is None:
         return True
@@ -205,7 +205,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     if variant is None:
         yield _unknown(at, "variant", load.variant)
         return
-    if not _allows(runs, profile, load.node, load.variant, variant):
+    if not allows(runs, profile, load.node, load.variant, variant):
         yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
     for knob, value in load.knobs.items():
         if variant.knobs.get(knob, value) != value:
