@@ -148,6 +148,25 @@ def test_what_cannot_be_in_time_is_said():
     assert solve(limited, options=FORMULA).exit_code == 3
 
 
+def test_what_fewer_machines_of_a_tier_serve_more_of_them_serve_for_less():
+    def limited(most: int) -> hp.Outcome:
+        return solve({**rated(20), "limits": {"instances": {"a100": [0, most]}}}, options=FORMULA)
+
+    assert cost(limited(0).require()) > cost(limited(1).require())
+
+
+@pytest.mark.slow
+def test_an_explanation_is_what_planning_anew_says():
+    slo = rated(20)
+    plan = solve(slo, options=FORMULA).require()
+    said = hp.explain(plan, PROFILE, slo, measured=MEASURED)
+    (fewer,) = [one for one in said.others if one.without_one_of == "a100-share"]
+    limited = {**slo, "limits": {"instances": {"a100": [0, 1]}}}
+    assert fewer.worse_by == pytest.approx(cost(solve(limited, options=FORMULA).require()) - cost(plan))
+    assert not said.notes
+    assert [(one.offer, one.why) for one in said.absent] == [("phone-own", "")]
+
+
 def test_machines_without_a_price_are_stations_too():
     limited = {**rated(200), "limits": {"instances": {"phone": [0, 1], "v100": [0, 1], "a100": [0, 1]}}}
     outcome = solve(limited, options=FORMULA)
