@@ -111,14 +111,14 @@ def test_a_plan_is_played_until_it_is_kept_by_seeds_that_chose_nothing():
 @pytest.mark.slow
 def test_nearly_all_promises_are_kept_by_fresh_seeds():
     random, kept = np.random.default_rng(5), []
-    for trial in range(20):
+    for trial in range(12):
         rate, percentile = float(random.choice([3, 10, 40])), float(random.choice([90, 95, 99]))
         slo = rated(rate, percentile, float(random.uniform(280, 600)))
         plan = solve(slo).require()
         length = 20 / (1 - percentile / 100) / rate * 20
         report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, seed=7000 + trial, duration_s=length)
         kept.append(report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"] <= 1 - percentile / 100)
-    assert sum(kept) >= 19, kept
+    assert sum(kept) >= 11, kept
 
 
 def test_the_verifier_counts_replicas_and_waits_again():
