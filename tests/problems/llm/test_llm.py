@@ -85,10 +85,11 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
 def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     """Ten machines take 7 requests of 4 s per second each; 6% more come: their first seconds show nothing."""
     slo = texts.slo(80.0)
-    slo["apps"]["chat"]["demand"]["mix"] = {"axes": ["input_tokens", "output_tokens"], "bins": [[200, 500]], "share": [1]}
+    slo["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 500]], share=[1])
     wish = wish_of(texts.profile(), slo, requests=200, seeds=3)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    too_few, enough = (fleet_of(wish, (count, 0), [one.limited(512, 32) for one in wish.laws], 1.0) for count in (10, 12))
+    laws = [one.limited(512, 32) for one in wish.laws]
+    too_few, enough = (fleet_of(wish, (count, 0), laws, 1.0) for count in (10, 12))
     assert judge.excess(judge.briefly(too_few)) == 0.0
     assert judge.excess(judge.once(too_few, seed=0)) > 2.0
     assert not judge.surely(too_few).kept
