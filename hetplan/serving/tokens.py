@@ -302,12 +302,12 @@ def demand_of(app: App, rate_qps: float) -> TokenDemand:
 def settling_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> float:
     """How long an empty fleet takes to fill: what 95% of the requests take at most where all limits are just kept.
 
-    Where no limit says so, a token takes an iteration of a full machine, and the first the longest of all prompts.
+    No token takes longer than an iteration of a full machine, the first no longer than ten of the longest prompts.
 
     >>> law = TokenLaw(np.array([[10.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
     >>> demand = TokenDemand(Requests.of([(100, 51)]), np.ones(1), np.zeros(1, dtype=np.int64), 1.0, Arrivals())
     >>> settling_s(demand, [Limit("ttft", 95.0, 500.0, 0), Limit("tpot", 95.0, 20.0, 1)], [law])
-    1.5
+    1.2
     """
     least = {of: min((one.max_ms for one in limits if one.of == of), default=np.inf) for of in ("ttft", "tpot")}
     full = max(law.iteration_ms(law.most_seqs, law.kv_tokens, law.most_seqs) for law in laws)
