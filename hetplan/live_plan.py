@@ -77,6 +77,7 @@ def live_plan(asked: Asked, running: Mapping[str, Running]) -> tuple[Plan, Input
     plan = Plan(
         requires=tuple(sorted(requires)), question="compound", method=Method(formulation="live"), status="feasible",
         inputs=InputHashes(profile=inputs.digests["profile"], slo=inputs.digests["slo"]), workers=workers,
-        routing=routes_of(replace(asked, sought=sought), workers, {}), dispatch={query.app_id: rule for query, _, rule in served},
+        routing=routes_of(replace(asked, sought=sought), workers, {}),
+        dispatch={query.app_id: rule for query, _, rule in served},
     )  # fmt: skip
     return with_digest(plan), inputs
