@@ -14,8 +14,8 @@ from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.black_box import Past
 from hetplan.problems.compound.form import packing
+from hetplan.problems.compound.found import found_ways
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import found_ways
 from hetplan.problems.compound.wish import Query, Tier, Way
 from hetplan.simulator.holding import simulate_holding
 from hetplan.solvers.packing import Fcfs

@@ -24,13 +24,14 @@ from hetplan import registry
 from hetplan.dispatch.live_packing import Decision, LivePacking, Placed
 from hetplan.errors import InputError
 from hetplan.front_door import choose, pose
+from hetplan.live_plan import Running, check_kinds, check_name
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.problems.compound.form import packing
+from hetplan.problems.compound.form import Asked, packing
 from hetplan.problems.compound.question import Compound
 from hetplan.problems.compound.search import search_all
-from hetplan.problems.compound.wish import Query
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.line_journal import LineJournal
@@ -48,13 +49,27 @@ class Kinds:
     queries: Sequence[Query]
     live: LivePacking
     of: str
+    asked: Asked
 
-    def shown(self, placed: Placed) -> dict[str, Any]:
-        """An option as people and programs read it."""
+    def way_of(self, placed: Placed) -> tuple[int, int, Way]:
+        """Of an option: the number of its application, its own number there, and the way."""
         form = self.live.kinds
         group = int(form.group[placed.option])
         number = placed.option - int(form.first[group])
-        way = self.queries[group].ways[number]
+        return group, number, self.queries[group].ways[number]
+
+    def running(self) -> dict[str, Running]:
+        """The queries that run, by name."""
+        found = {}
+        for name, query in self.live.queries.items():
+            if query.placed is not None:
+                group, _, way = self.way_of(query.placed)
+                found[name] = Running(name, self.queries[group].app_id, way, query.placed)
+        return found
+
+    def shown(self, placed: Placed) -> dict[str, Any]:
+        """An option as people and programs read it."""
+        _, number, way = self.way_of(placed)
         machines: dict[str, list[int]] = {}
         for item, machine in zip(way.items, placed.machines, strict=False):
             machines.setdefault(item.tier, []).append(machine)
@@ -94,7 +109,7 @@ def kinds_of(inputs: Inputs, *, tools: Tools | None = None, move_price: float = 
     form = packing(queries, asked.tiers, asked.totals, sense="max")
     rooms = [] if form.items is None else [form.items.size.tolist(), form.items.room.tolist()]
     of = digest({"demand": form.demand.tolist(), "groups": list(form.groups), "rooms": rooms})
-    return Kinds(queries, LivePacking(form, move_price), of)
+    return Kinds(queries, LivePacking(form, move_price), of, asked)
 
 
 @dataclass(frozen=True)
@@ -107,10 +122,12 @@ class Said:
 
 
 class Arriving:
-    """Decides line by line; `journal` is where decisions are kept."""
+    """Decides line by line; `journal` is where decisions are kept. `applies`: what runs is brought about on hosts."""
 
-    def __init__(self, kinds: Kinds, journal: str | os.PathLike[str] | None = None) -> None:
-        self.kinds, self.live, self.read = kinds, kinds.live, 0
+    def __init__(self, kinds: Kinds, journal: str | os.PathLike[str] | None = None, *, applies: bool = False) -> None:
+        self.kinds, self.live, self.read, self.applies = kinds, kinds.live, 0, applies
+        if applies:
+            check_kinds(kinds.queries)
         self._file = LineJournal(
             journal, what="journal of queries", format=FORMAT, of=kinds.of, other="other plans", alone=True
         )
@@ -175,6 +192,8 @@ class Arriving:
     def _do(self, op: Mapping[str, Any]) -> list[Decision]:
         live = self.live
         if "arrive" in op:
+            if self.applies:
+                check_name(op["arrive"])
             return [live.arrive(op["arrive"], op["app"], weight=op.get("weight"), pinned=op.get("pin", False))]
         if "depart" in op:
             return live.depart(op["depart"])

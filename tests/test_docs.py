@@ -29,9 +29,10 @@ from hetplan import registry
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "variants"}
-"""Pages whose commands take seconds each: they run with the slow tests."""
-STARTED = {*LONG_PAGES, "README"}
-"""Pages whose commands are started as a user starts them; those of the others run in the process of the tests."""
+"""Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
+
+The commands of the others run in the process of the tests; the README's are started too, with the slow tests.
+"""
 FENCE = re.compile(
     r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -107,13 +108,16 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
 def shown() -> list[Any]:
     """The pages that show what runs."""
     marked = [page for page in PAGES if any(block.mark for block in blocks(page))]
+    slow = pytest.mark.slow
     return [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.stem in LONG_PAGES else []) for page in marked
+        *(pytest.param(page, False, id=page.name) for page in marked if page.stem not in LONG_PAGES),
+        *(pytest.param(page, True, id=page.name, marks=slow) for page in marked if page.stem in LONG_PAGES),
+        pytest.param(ROOT / "README.md", True, id="README.md, started", marks=slow),
     ]
 
 
-@pytest.mark.parametrize("page", shown())
-def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "started"), shown())
+def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -124,7 +128,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
         if block.mark == "file":
             (tmp_path / block.file).write_text(block.text)
         elif block.mark == "run" and block.language == "console":
-            run_console(block, tmp_path, started=page.stem in STARTED)
+            run_console(block, tmp_path, started=started)
         elif block.mark == "run" and block.language == "python":
             run_python(block, page, names)
         else:

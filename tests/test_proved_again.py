@@ -6,6 +6,7 @@ import copy
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,19 @@ def inputs_of(name: str) -> hp.Inputs:
     return hp.load_inputs(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state)
 
 
+@cache
+def plan_of(name: str) -> hp.Plan:
+    profile, slo, state = FILES[name]
+    return hp.solve(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state).require()
+
+
+def document_of(name: str) -> dict[str, Any]:
+    return plan_of(name).model_dump(mode="json", by_alias=True)
+
+
 @pytest.fixture(scope="module", params=sorted(FILES))
 def case(request: pytest.FixtureRequest) -> tuple[hp.Inputs, dict[str, Any]]:
-    profile, slo, state = FILES[request.param]
-    outcome = hp.solve(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state)
-    return inputs_of(request.param), outcome.require().model_dump(mode="json", by_alias=True)
+    return inputs_of(request.param), document_of(request.param)
 
 
 def held(document: dict[str, Any], inputs: hp.Inputs) -> Again:
@@ -64,9 +73,7 @@ def test_a_bound_that_a_plan_beats_is_refuted(case: tuple[hp.Inputs, dict[str, A
 
 def test_a_looser_bound_is_true_and_one_that_is_too_near_stays_the_writers_word() -> None:
     inputs = inputs_of("packing")
-    document = (
-        hp.solve(*(EXAMPLES / one for one in FILES["packing"][:2])).require().model_dump(mode="json", by_alias=True)
-    )
+    document = document_of("packing")
     claim = document["claims"][0]
     bound = claim["bound"]
     claim["bound"] = bound * 1.1
@@ -90,9 +97,7 @@ def test_a_looser_bound_is_true_and_one_that_is_too_near_stays_the_writers_word(
 )
 def test_what_runs_otherwise_is_named(part: str, change: Any) -> None:
     inputs = inputs_of("pipeline")
-    document = (
-        hp.solve(*(EXAMPLES / one for one in FILES["pipeline"][:2])).require().model_dump(mode="json", by_alias=True)
-    )
+    document = document_of("pipeline")
     change(document)
     assert any(what.startswith(part) for what in held(document, inputs).differs)
 
@@ -100,7 +105,7 @@ def test_what_runs_otherwise_is_named(part: str, change: Any) -> None:
 @pytest.mark.slow
 def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> None:
     profile, slo = (str(EXAMPLES / one) for one in FILES["pool"][:2])
-    document = hp.solve(profile, slo).require().model_dump(mode="json", by_alias=True)
+    document = document_of("pool")
     honest, forged = tmp_path / "honest.json", tmp_path / "forged.json"
     honest.write_text(json.dumps(document))
     for claim in document["claims"]:
@@ -135,7 +140,7 @@ def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name
 def test_verify_solves_anew_what_its_proofs_do_not_show_where_every_bound_must_be_proved(tmp_path: Path) -> None:
     profile, slo, _ = (str(EXAMPLES / one) for one in ("variants/profile.json", "variants/slo.json", "."))
     plan = tmp_path / "plan.json"
-    document = hp.solve(profile, slo).require().model_dump(mode="json", by_alias=True)
+    document = document_of("variants")
     # As a plan of an engine that proves nothing.
     document["claims"][0]["vouched"] = document["solves"][0]["vouched"] = "claimed"
     del document["solves"][0]["proof"], document["solves"][0]["certified_bound"]

@@ -225,7 +225,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(plugins, "plugins", never)
     monkeypatch.setattr(registry, "plugins", never)
-    outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy")
+    outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy", options={"size": "planned"})
     assert outcome.exit_code == 0
 
 

@@ -65,6 +65,9 @@ Decided = Annotated[
 MovePrice = Annotated[
     float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
 ]
+Applies = Annotated[
+    bool, typer.Option("--apply", help="With --queries: start and stop their operators on the hosts of --hosts.")
+]
 ScheduleFile = Annotated[
     Path | None,
     typer.Option("--plan", metavar="FILE", readable=False, help="Keep the schedule of this plan with periods."),
@@ -104,6 +107,7 @@ def watch(
     queries: Queries = None,
     decided: Decided = None,
     move_price: MovePrice = 0.05,
+    apply: Applies = False,
     plan: ScheduleFile = None,
     begins: Begins = None,
     wait: Wait = 0.0,
@@ -122,7 +126,7 @@ def watch(
     measured (--evaluate) or chosen anew from what is known.
 
     With --queries, compound queries are admitted, moved and let go as the lines of a file say; every --period seconds
-    a re-pack says what it could gain at most. Nothing is applied.
+    a re-pack says what it could gain at most. With --apply their operators are started and stopped on the hosts.
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
@@ -134,14 +138,18 @@ def watch(
         trigger = Replanning(
             period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
         )
+        if queries is None and apply:
+            why = "without --queries what is planned is applied anyway"
+            raise InputError.one(file="--apply", why=why, remedy="Leave it out, or add --queries FILE.")
         if queries is None and decided is not None:
             raise InputError.one(file="--decided", why="there are no decisions to keep", remedy="Add --queries FILE.")
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
             if queries is not None:
-                from hetplan.cli.queries import follow
+                from hetplan.cli.queries import Pace, follow
 
-                follow(out, queries, decided, known, how, move_price=move_price, period_s=period, once=once)
+                pace = Pace(move_price, period, once=once)
+                follow(out, queries, decided, known, how, pace, hosts if apply else None)
                 return
             kept = _schedule(out, plan, begins)
             make = _maker(out, profiles, slo if kept is None else _now(slo), how, time_limit, known)

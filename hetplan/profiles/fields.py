@@ -114,6 +114,11 @@ def wrong(why: str, remedy: str = "", *, at: tuple[str | int, ...] = ()) -> Pyda
     return PydanticCustomError("hetplan", "{why}", {"why": why, "remedy": remedy, "at": at})
 
 
+def is_id(value: str) -> bool:
+    """Whether this may name something in a file."""
+    return _ID.match(value) is not None
+
+
 def _id(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str) or _ID.match(value):
         return value

@@ -181,7 +181,10 @@ class Pipeline(Model):
             for name, step in self.nodes.items():
                 if step.outcomes is not None:
                     why = "no step has outcomes where branches meet: it would not be known what to wait for"
-                    raise wrong(why, "Drop the outcomes, or the second edge to a node.", at=("nodes", name, "outcomes"))
+                    remedy = (
+                        'Write the step once after each branch (with one "model" they share), or drop the outcomes.'
+                    )
+                    raise wrong(why, remedy, at=("nodes", name, "outcomes"))
         return self
 
     @property

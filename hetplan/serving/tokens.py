@@ -43,6 +43,7 @@ __all__ = [
     "limits_of",
     "link_between",
     "link_ms_per_token",
+    "settling_s",
 ]
 
 Floats = NDArray[np.float64]
@@ -296,6 +297,26 @@ def demand_of(app: App, rate_qps: float) -> TokenDemand:
         weight, kind = np.full(len(sizes), 1.0 / len(sizes)), _bins_of(mix)
     kept = weight > 0
     return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, app.demand.arrivals)
+
+
+def settling_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> float:
+    """How long an empty fleet takes to fill: what 95% of the requests take at most where all limits are just kept.
+
+    No token takes longer than an iteration of a full machine, the first no longer than ten of the longest prompts.
+
+    >>> law = TokenLaw(np.array([[10.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
+    >>> demand = TokenDemand(Requests.of([(100, 51)]), np.ones(1), np.zeros(1, dtype=np.int64), 1.0, Arrivals())
+    >>> settling_s(demand, [Limit("ttft", 95.0, 500.0, 0), Limit("tpot", 95.0, 20.0, 1)], [law])
+    1.2
+    """
+    least = {of: min((one.max_ms for one in limits if one.of == of), default=np.inf) for of in ("ttft", "tpot")}
+    full = max(law.iteration_ms(law.most_seqs, law.kv_tokens, law.most_seqs) for law in laws)
+    prompts = [law.prefill_ms(demand.requests)[law.holds(demand.requests)].max(initial=0.0) for law in laws]
+    first, each = min(least["ttft"], 10.0 * float(max(prompts))), min(least["tpot"], full)
+    takes = first + (demand.requests.output - 1) * each
+    order = np.argsort(takes, kind="stable")
+    passed = np.cumsum(demand.weight[order]) / demand.weight.sum()
+    return float(takes[order][np.searchsorted(passed, 0.95 - 1e-9)]) / 1000.0
 
 
 def _bins_of(mix: Mix) -> Integers:

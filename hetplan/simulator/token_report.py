@@ -16,7 +16,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.loads import worker_price
-from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, fleet_of_plan, limits_of
+from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
 from hetplan.simulator.demand import arrivals_named, checked_trace
 from hetplan.simulator.figures import Estimate, estimate
 from hetplan.simulator.report import AppReport, GroupReport, Line, SimulationReport, Timeline, Verdict, judge
@@ -56,7 +56,8 @@ def simulate_tokens(
 ) -> SimulationReport:
     """Play a plan's machines under its demand, once per seed, and set each wish and promise beside what happened.
 
-    `duration_s` defaults to what takes 6,000 requests. `trace` replaces when requests come, `arrivals` the process.
+    `duration_s` defaults to what takes 6,000 requests, and to twice what the fleet takes to fill. `trace` replaces when
+    requests come, `arrivals` the process.
     """
     _refuse(noise, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
@@ -65,14 +66,16 @@ def simulate_tokens(
         demand = replace(demand, arrivals=arrivals_named(arrivals))
     recorded = trace.get(app) if isinstance(trace, Mapping) else trace
     recorded = checked_trace(recorded, app=app) if recorded is not None else None
-    count = REQUESTS if duration_s is None else round(demand.rate_qps * duration_s)
+    settles_s = settling_s(demand, limits_of(wanted), [group.law for group in fleet.groups])
+    usual = max(REQUESTS, math.ceil(2.0 * settles_s * demand.rate_qps))
+    count = usual if duration_s is None else round(demand.rate_qps * duration_s)
     if count < 20 or count > MOST_REQUESTS:
         raise InputError.one(
             file="--duration", value=duration_s, why=f"{count} requests would be played; 20 to {MOST_REQUESTS} are",
             remedy="Give a duration with as many.",
         )  # fmt: skip
     run_seeds = tuple(seed_of(seed, number) for number in range(seeds))
-    shared = (fleet, demand, count, recorded)
+    shared = (fleet, demand, count, settles_s, recorded)
     if spread is not None:
         tasks = [{"seed": one, "of": [plan.digest, *inputs.digests.values()]} for one in run_seeds]
         found = spread.all(play_once, shared, tasks, about="runs")
@@ -88,13 +91,14 @@ def simulate_tokens(
 
 
 def play_once(
-    shared: tuple[TokenFleet, TokenDemand, int, NDArray[np.float64] | None],
+    shared: tuple[TokenFleet, TokenDemand, int, float, NDArray[np.float64] | None],
     task: Mapping[str, Any],
     _cancel: Any = None,
 ) -> dict[str, Any]:
     """One run of a fleet, as a piece of work for a `Spread`."""
-    fleet, demand, count, recorded = shared
-    coming = draw(demand, seed=task["seed"], count=count if recorded is None else 4 * len(recorded) + 100)
+    fleet, demand, count, settles_s, recorded = shared
+    number = count if recorded is None else 4 * len(recorded) + 100
+    coming = draw(demand, seed=task["seed"], count=number, settles_s=settles_s)
     if recorded is not None:
         coming = as_recorded(coming, recorded)
     return {"run": play(fleet, coming, gaps=True, seed=task["seed"], buckets=_BUCKETS)}
@@ -127,7 +131,7 @@ def rate_of(plan: Plan, app: str, stated: object) -> float:
 def as_recorded(coming: Coming, times_s: NDArray[np.float64]) -> Coming:
     """Requests of the same lengths, at these times."""
     which = np.arange(len(times_s)) % len(coming.requests)
-    return Coming(times_s * 1000.0, coming.requests.taken(which), coming.output_tokens)
+    return replace(coming, arrival_ms=times_s * 1000.0, requests=coming.requests.taken(which), _columns={})
 
 
 def _report(

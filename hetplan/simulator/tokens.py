@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,21 @@ class Played:
     most_kv: Floats
     course: Floats
     """Per stretch of time: machine-milliseconds busy, and these times sequences, share of KV, requests waiting."""
+    settles_ms: float = 0.0
+    """How long the fleet takes to fill: what comes in that time does not count, as far as it is half of the play."""
 
     def of(self, what: str) -> Floats:
         """The times that a limit is about: `ttft`, `tpot` or `response`."""
         return {"ttft": self.ttft_ms, "tpot": self.tpot_ms, "response": self.response_ms}[what]
 
     def judged(self) -> slice:
-        """The requests that count: not those that met an empty fleet, nor those behind which nobody came."""
-        return slice(len(self.arrival_ms) // 10, len(self.arrival_ms) - len(self.arrival_ms) // 20)
+        """The requests that count: not those that met an emptier fleet, nor those behind which hardly anybody came."""
+        count = len(self.arrival_ms)
+        last = float(self.arrival_ms[-1]) if count else 0.0
+        settled = min(self.settles_ms, last / 2.0)
+        first = int(np.searchsorted(self.arrival_ms, settled))
+        beyond = int(np.searchsorted(self.arrival_ms, last - settled / 4.0, side="right"))
+        return slice(max(first, count // 10), min(beyond, count - count // 20))
 
     def percentile(self, limit: Limit) -> float:
         """The time at a limit's percentile; infinite where requests were not served."""
@@ -79,6 +86,7 @@ class Coming:
     arrival_ms: Floats
     requests: Requests
     output_tokens: float
+    settles_s: float = 0.0
     _columns: dict[int, tuple[TokenLaw, Floats, Floats, Floats]] = field(default_factory=dict, repr=False)
 
     def columns(self, law: TokenLaw) -> tuple[TokenLaw, Floats, Floats, Floats]:
@@ -89,16 +97,18 @@ class Coming:
 
     def at_rate(self, factor: float) -> Coming:
         """The same requests, so many times as fast."""
-        return Coming(self.arrival_ms / factor, self.requests, self.output_tokens, self._columns)
+        return replace(self, arrival_ms=self.arrival_ms / factor)
 
 
-def draw(demand: TokenDemand, *, seed: int, count: int) -> Coming:
-    """About so many requests of a demand: the same seed gives the same."""
+def draw(demand: TokenDemand, *, seed: int, count: int, settles_s: float = 0.0) -> Coming:
+    """About so many requests of a demand: the same seed gives the same. `settles_s`: see `Played.judged`."""
     seconds = count / max(demand.rate_qps, 1e-12)
     arrival = arrival_times(demand.arrivals, rate_qps=demand.rate_qps, duration_s=seconds, random=seeded(seed, 0))
     edges = np.cumsum(demand.weight)
     which = np.searchsorted(edges / edges[-1], seeded(seed, 1).random(len(arrival)), side="right")
-    return Coming(arrival * 1000.0, demand.requests.taken(np.minimum(which, len(edges) - 1)), demand.output_tokens)
+    return Coming(
+        arrival * 1000.0, demand.requests.taken(np.minimum(which, len(edges) - 1)), demand.output_tokens, settles_s
+    )
 
 
 def play(
@@ -164,6 +174,7 @@ def play(
         tokens=state[:, k.TOKENS],
         most_kv=state[:, k.MOST] / room[kind, k.ROOM],
         course=course,
+        settles_ms=coming.settles_s * 1000.0,
     )
 
 

@@ -217,7 +217,8 @@ class _Around:
                 forced.append(offer)
         least = [["slo", ["limits", "instances", profile.offers[one].hardware], [1, None]] for one in forced]
         tasks = [{**self.how, "edits": [edit]} for edit in least]
-        with_one = dict(zip(forced, self._tried(tasks), strict=True))
+        # Where the question takes no least number, one of it is not tried.
+        with_one = {one: at for one, at in zip(forced, self._tried(tasks), strict=True) if at["status"] != "refused"}
         out = [offer for offer in offers if not _takes(self.program, offer)]
         prices = self._halved(out, "price", CHEAPEST)
         times = self._halved(out, "latency", FASTEST)

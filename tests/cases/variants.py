@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import hetplan as hp
+from hetplan.front_door import plan_for
+from hetplan.profiles.load import load_inputs
 
 TABLE_2 = {"a": ("cpu", 200.0, 5.0, 1.0), "b": ("inferentia", 20.0, 100.0, 3.0), "c": ("gpu", 15.0, 800.0, 16.0)}
 """Hardware, latency (ms), saturation (queries/s), cost per second."""
@@ -117,10 +119,11 @@ def solve(documents: tuple[Any, Any, Any], formulation: str | None = None, **opt
     """The plan of a snapshot; up to saturation, as in the paper, where no option says otherwise."""
     options.setdefault("size", "planned")
     profile, slo, state = documents
-    solver = options.pop("solver", None)
-    return hp.solve(
-        profile, slo, state=state, question="variants", formulation=formulation, options=options, solver=solver
-    )
+    solver, try_repairs = options.pop("solver", None), options.pop("try_repairs", True)
+    return plan_for(
+        load_inputs(profile, slo, state=state), question="variants", formulation=formulation, options=options,
+        solver=solver, try_repairs=try_repairs,
+    )  # fmt: skip
 
 
 def money(outcome: hp.Outcome, name: str) -> float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = """
@@ -32,16 +34,25 @@ command = ["left", "alone"]
 """
 
 
-def hetplan(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def hetplan(*words: str, folder: Path) -> Ran:
+    """A command in that folder, in the process of the tests: what it starts goes on by itself all the same."""
+    from hetplan.cli.app import build_app
+
     hosts = () if "--hosts" in words or words[0] == "diff" else ("--hosts", "hosts.toml")
-    return subprocess.run(
-        [sys.executable, "-m", "hetplan", *words, *hosts],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=300,
-    )
+    with chdir(folder):
+        ran = CliRunner().invoke(build_app(), [*words, *hosts])
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    return Ran(ran.exit_code, ran.stdout, ran.stderr)
 
 
 @pytest.fixture

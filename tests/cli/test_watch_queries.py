@@ -8,12 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from hetplan.arriving import Arriving, kinds_of
+from hetplan.errors import InputError
+from hetplan.live_plan import live_plan
+from hetplan.profiles.load import load_inputs
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
 FILES = [EXAMPLE / "profile.json", EXAMPLE / "slo.json", "--measured", EXAMPLE / "measured.json"]
@@ -82,9 +88,85 @@ def test_after_kill_9_the_next_lines_are_decided_as_if_nothing_had_happened(
     assert sum(event["what"] == "departed" for event in later) == 30 - len(came)
 
 
+HOSTS = """
+state_dir = "running"
+[router]
+port = 0
+[targets.here]
+kind = "local"
+[hosts.this]
+target = "here"
+hardware = ["phone", "v100", "a100"]
+machines = 9
+enforcement = "none"
+[[models]]
+kind = "sleep"
+"""
+
+
+@pytest.mark.slow
+def test_operators_of_queries_are_started_and_stopped_as_they_come_and_go(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.toml").write_text(HOSTS)
+    where = ["--hosts", tmp_path / "hosts.toml"]
+
+    def lived(*lines: dict[str, Any]) -> list[dict[str, Any]]:
+        with (tmp_path / "queries").open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        ran = run(*arguments(tmp_path), "--once", "--apply", *where)
+        assert ran.code == 0, ran.err
+        return [event for event in events(ran.out) if event["what"] in ("applied", "refused")]
+
+    def running() -> set[str]:
+        loads = (Path(one).read_text() for one in (tmp_path / "running").rglob("record.json"))
+        return {
+            load["id"].split(".")[0] for text in loads for unit in json.loads(text)["units"] for load in unit["loads"]
+        }
+
+    try:
+        (first,) = lived({"arrive": "q1", "app": "gate"}, {"arrive": "q2", "app": "yard"})
+        assert (first["queries"], running()) == (2, {"q1", "q2"})
+        body = urllib.request.urlopen(urllib.request.Request(f"{first['endpoint']}/v1/q1", data=b"{}"), timeout=10)
+        assert json.load(body)["outcome"] == "served"
+        refused, then = lived({"depart": "q1"}, {"arrive": "Q 3", "app": "yard"})
+        assert "Q 3" in refused["text"]
+        assert (then["queries"], running()) == (1, {"q2"})
+        assert lived()[0]["steps"] == 0, "all runs as it was decided"
+        assert lived({"depart": "q2"})[0]["queries"] == 0
+        assert running() == set()
+    finally:
+        run("down", *where)
+
+
+def test_what_stays_keeps_its_names_when_others_leave() -> None:
+    inputs = load_inputs(FILES[0], FILES[1], measured=FILES[3])
+    arriving = Arriving(kinds_of(inputs), applies=True)
+    for number, app in enumerate(("gate", "dock", "yard")):
+        arriving.take(json.dumps({"arrive": f"q{number}", "app": app}).encode(), number)
+    before, _ = live_plan(arriving.kinds.asked, arriving.kinds.running())
+    arriving.take(b'{"depart": "q0"}', 3)
+    after, known = live_plan(arriving.kinds.asked, arriving.kinds.running())
+    assert {load.app for worker in after.workers for load in worker.loads} == {"q1", "q2"}
+    assert [after.routing[name] for name in ("q1", "q2")] == [before.routing[name] for name in ("q1", "q2")]
+    assert {worker.id for worker in after.workers} <= {worker.id for worker in before.workers}
+    assert set(known.slo.apps) == {"q1", "q2"}
+
+
+def test_stated_candidates_start_nothing() -> None:
+    inputs = load_inputs(EXAMPLE / "candidates-profile.json", EXAMPLE / "candidates-slo.json")
+    with pytest.raises(InputError, match="nothing to be started"):
+        Arriving(kinds_of(inputs), applies=True)
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
-    [(["--decided", "d"], "--decided"), (["--live", "x"], "--live"), (["--journal", "x"], "--journal")],
+    [
+        (["--decided", "d"], "--decided"),
+        (["--live", "x"], "--live"),
+        (["--journal", "x"], "--journal"),
+        (["--apply"], "--apply"),
+    ],
 )
 def test_options_that_mean_nothing_alone_are_refused(
     run: Callable[..., Any], tmp_path: Path, more: list[str], named: str

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.front_door import plan_for
 from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, table
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -69,6 +70,8 @@ def files_of(question: str) -> Files:
     profile, slo, state, measured, options = copy.deepcopy(_text(question))
     if question == "policy":
         slo["apps"]["images"]["demand"]["rate_qps"] = 300
+    if question == "pipeline":
+        slo["apps"]["cameras"]["demand"]["history_qps"] = [280, 310, 300]
     return Files(question, profile, slo, state, measured, options)
 
 
@@ -82,11 +85,8 @@ def put(document: Any, path: str, value: object) -> None:
 
 def seen(files: Files) -> tuple[str, Plan | None]:
     """What comes of the files, as text: the plan without its digests, or why there is none."""
-    given = {"state": files.state, "measured": files.measured}
-    outcome = hp.solve(
-        files.profile, files.slo, question=files.question, options=files.options,
-        **{name: one for name, one in given.items() if one is not None},
-    )  # fmt: skip
+    inputs = load_inputs(files.profile, files.slo, state=files.state, measured=files.measured)
+    outcome = plan_for(inputs, question=files.question, options=files.options, try_repairs=False)
     if outcome.plan is None:
         return f"{outcome.status}: {outcome.why}", None
     document = json.loads(plan_bytes(outcome.plan))
@@ -215,7 +215,7 @@ def _budget(files: Files) -> None:
         files.profile["offers"] = {
             name: {"hardware": name, "price_per_hour": "1"} for name in files.profile["hardware"]
         }
-    files.slo.setdefault("limits", {})["cost_per_hour"] = "0.9"
+    files.slo.setdefault("limits", {})["cost_per_hour"] = "20" if files.question == "pipeline" else "0.9"
 
 
 TRACE = "apps.*.demand.trace"
@@ -229,7 +229,7 @@ SLO_TRIES: dict[str, Try] = {
     "objective": _objective,
     "limits.cost_per_hour": _budget,
     "limits.currency": lambda files: (_budget(files), put(files.slo, "limits.currency", "EUR"))[-1],
-    "limits.moves": _slo("limits.moves", 0),
+    "limits.moves": lambda files: put(files.slo, "limits.moves", 20 if files.question == "pipeline" else 0),
     "limits.instances": lambda files: put(
         files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
     ),
@@ -308,6 +308,7 @@ SCENES: dict[tuple[str, str], Try] = {
     ("variants", "apps.*.demand.mix"): _sizes,
     ("policy", "apps.*.latency.*.percentile"): _fewest,
     ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
+    ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [560.0, 620.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
     ("llm", "apps.*.latency.*.of"): _app("latency.0.of", "response"),
@@ -326,7 +327,7 @@ ELSEWHERE = {
 UNTRIED = {"format", "requires", "extensions", *(f"{TRACE}.{one}" for one in ("file", "sha256", "scale", "compress"))}
 """Fields with tests of their own: versions and features, data of the user's own, files beside the SLO."""
 
-LONG = [case for case in SCENES if case[0] in ("llm", "pipeline")]
+LONG = [case for case in SCENES if case[0] in ("llm", "pipeline") and case[1] != "apps.*.quality.min"]
 """What is seen only where plans are simulated, or of two pipelines: it takes seconds each."""
 
 FIELDS = [
@@ -372,7 +373,8 @@ def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str
 
 
 def test_the_table_in_the_docs_is_the_declaration() -> None:
-    """`python -c "from hetplan.problems.field_marks import table; print(table())"` writes it anew."""
+    """`python -c "from hetplan.front_door import plan_for
+    from hetplan.problems.field_marks import table; print(table())"` writes it anew."""
     assert table() in (ROOT / "docs" / "formats.md").read_text()
 
 

@@ -118,19 +118,19 @@ def test_intervals_over_seeds_hold_the_truth(queues: Any) -> None:
 
 @pytest.mark.slow
 def test_intervals_near_capacity_hold_the_truth_as_often_as_they_should(queues: Any) -> None:
-    """M/M/1 at 0.97, runs as long as `simulate` makes them: of 20 intervals at 95% no more than 5 miss."""
+    """M/M/1 at 0.97, runs as long as `simulate` makes them: of 12 intervals at 95% no more than 3 miss."""
     demand = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.0)
     mean = 10.0 / 0.03
     truth = {"mean_ms": mean, "violations": math.exp(-100.0 / mean)} | {
         at: -mean * math.log(1.0 - at / 100.0) for at in (50.0, 90.0, 99.0)
     }
     held = dict.fromkeys(truth, 0)
-    for seed in range(20):
+    for seed in range(12):
         found = simulate_system(queues.system(1), [demand], seed=seed, noise="exponential").apps["ask"]
         for name, true in truth.items():
             interval = found.figures[name] if isinstance(name, str) else found.percentiles_ms[name]
             held[name] += interval.low <= true <= interval.high
-    assert min(held.values()) >= 15, held
+    assert min(held.values()) >= 9, held
 
 
 def test_a_share_that_may_be_late_lengthens_runs_as_its_percentile_does(plans: Any) -> None:

@@ -15,7 +15,10 @@ from hetplan.solvers.search_botorch import BotorchProcess, CmboBotorch, StructCi
 from hetplan.testing.black_box_checks import small_box
 
 MISSING = [name for name in ("torch", "botorch", "gpytorch") if find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"torch and the extra bayes are not installed: {MISSING}")
+pytestmark = [
+    pytest.mark.slow,  # torch alone takes seconds to load
+    pytest.mark.skipif(bool(MISSING), reason=f"torch and the extra bayes are not installed: {MISSING}"),
+]
 
 
 @pytest.mark.parametrize("ordered", [(), (True, False, True, False, True)])

@@ -13,7 +13,12 @@ ENGINES = registry.solvers()
 
 @pytest.mark.parametrize(
     ("engine", "check"),
-    [(engine, check) for engine in ENGINES for check in solver_checks(engine)],
+    [
+        # Those that load torch take half a minute, where it is installed.
+        pytest.param(engine, check, marks=[pytest.mark.slow] if engine.name.endswith("-botorch") else [])
+        for engine in ENGINES
+        for check in solver_checks(engine)
+    ],
     ids=lambda value: value.name,
 )
 def test_engine(engine: Solver, check: Check) -> None:

@@ -20,7 +20,7 @@ the `Packing` form over all queries: most weight served (goodput), then least co
 Formulation ``paper`` has the paper's rules as its defaults.
 
 The files, in the order in which they are used: `question` (the door), `wish` (reading), `form` (what engines are
-asked), `stations` (replicas for a rate), `search` (the first stage), `ways` (the conversation and the second stage),
-`draft` (the plan), `rated` (plans for a rate are played), `why` (queries that cannot all be served, and what is
-missing).
+asked), `stations` (replicas for a rate), `found` (the ways of what was measured), `search` (the first stage), `ways`
+(the conversation and the second stage), `shared` (replicas that several use), `draft` (the plan), `rated` (plans for a
+rate are played), `why` (queries that cannot all be served, and what is missing).
 """

@@ -9,16 +9,17 @@ from typing import Any
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
-from hetplan.problems.compound.wish import Query, Way
+from hetplan.problems.compound.wish import Found, Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
+from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.loads import worker_price
 
-__all__ = ["alternatives_of", "draft", "why_left"]
+__all__ = ["alternatives_of", "chosen_of", "draft", "routes_of", "why_left", "workers_of"]
 
 Owner = Mapping[tuple[str, str], tuple[str, str]]
 MOST_SHOWN = 10
@@ -36,13 +37,13 @@ def draft(
         if option >= 0
     ]
     chosen = {query.app_id: _chosen(asked, packed, query, way, option) for query, way, option in served}
-    workers = _workers(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])
+    workers = _as_running(asked, workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served]))
     left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]
     found_by_search = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
         workers=workers,
         requires=(SHARED,) if any(seat != there for seat, there in owner.items()) else (),
-        routing=_routes(asked, workers, owner),
+        routing=routes_of(asked, workers, owner),
         dispatch=chosen,
         actions=_actions(asked, workers),
         promises=_promises(asked, served, left, workers),
@@ -65,18 +66,27 @@ def _chosen(asked: Asked, packed: Packed, query: Query, way: Way, option: int) -
         return ChosenPlanDispatch(
             late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=machines
         )
+    return chosen_of(query.app, way.found, machines)
+
+
+def chosen_of(app: App, found: Found, machines: Mapping[str, tuple[int, ...]]) -> ChosenPlanDispatch:
+    """A plan that was found, as it is dispatched by, on these machines of each tier."""
     return ChosenPlanDispatch(
-        late=query.app.late,
-        label=way.label,
+        late=app.late,
         machines=machines,
-        knobs=dict(way.found.knobs),
-        placement=dict(way.found.placement),
-        share=dict(way.found.share),
+        knobs=dict(found.knobs),
+        placement=dict(found.placement),
+        share=dict(found.share),
     )
 
 
-def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> tuple[Worker, ...]:
-    """A worker per machine in use, with the operators on it; an own device is one as well."""
+def workers_of(
+    asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]], *, lasting: bool = False
+) -> list[Worker]:
+    """A worker per machine in use, with the operators on it; an own device is one as well.
+
+    They are numbered; with `lasting` names they are called after machines and operators, whatever else there is.
+    """
     on: dict[tuple[str, str], list[Load]] = defaultdict(list)
     number = 0
     for query, way, chosen in served:
@@ -99,7 +109,7 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
                 number += 1
                 on[tier, machine].append(
                     Load(
-                        id=f"l{number}",
+                        id=f"{query.app_id}.{node}.{machine}" if lasting else f"l{number}",
                         app=query.app_id,
                         node=node,
                         knobs=knobs,
@@ -111,15 +121,15 @@ def _workers(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch
     workers = []
     streams = {query.app_id: way.found.streams for query, way, _ in served if way.found is not None}
     tiers = {tier.name: tier for tier in asked.tiers}
-    for number, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
+    for number, ((tier, machine), loads) in enumerate(sorted(on.items()), start=1):
         here = tiers[tier]
         workers.append(
             Worker(
-                id=f"w{number}", hardware=here.hardware, offer=here.offer, queue="per-load", loads=tuple(loads),
-                count=streams[str(loads[0].app)] if here.own else 1,
+                id=f"{tier}.{machine}" if lasting else f"w{number}", hardware=here.hardware, offer=here.offer,
+                queue="per-load", loads=tuple(loads), count=streams[str(loads[0].app)] if here.own else 1,
             )
         )  # fmt: skip
-    return _as_running(asked, workers)
+    return workers
 
 
 def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
@@ -130,12 +140,11 @@ def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
     return tuple(names.named(worker) for worker in workers)
 
 
-def _routes(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
+def routes_of(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
     """All queries of an operator to its one load; where its streams are on several machines, as many to each.
 
-    What shares the replicas of another operator goes where that one's queries go.
-
-    What follows an outcome only is routed for that outcome.
+    What shares the replicas of another operator goes where that one's queries go. What follows an outcome only is
+    routed for that outcome.
     """
     after = {
         one.app_id: {edge.to: {edge.from_: edge.on} for edge in one.pipeline.edges if edge.on is not None}

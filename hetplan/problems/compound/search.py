@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,45 +14,30 @@ from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.forms.black_box import (
     BlackBox,
-    Figure,
     Measured,
     OutOfTime,
     Past,
     Runs,
     Verdict,
-    antichain,
-    least_shares,
-    priced,
-    traded,
-    unbeaten,
 )
-from hetplan.planner.forms.calls import Cases
-from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
+from hetplan.problems.compound.found import by_share, found_ways, interval_of
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.stations import MOST_REPLICAS, Rated, sizes
-from hetplan.problems.compound.wish import Found, Item, Query, Tier, Way, waited_before
+from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
+from hetplan.problems.compound.wish import Query, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
-__all__ = ["Stage", "found_ways", "recorded", "search_all", "shared_way", "sized_anew"]
+__all__ = ["Stage", "recorded", "search_all", "sized_anew"]
 
 KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
 
 MOST_CONFIRMED = 5
 MOST_ROUNDS = 1000
-MOST_ITEMS = 48
-"""Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 MOST_ON_FRONT = 200
-SIZES = 8
-"""Ways at a rate that the packing may choose from."""
-WAYS_EACH = 4
-"""Ways of one configuration, where others may be sought for another figure."""
 ALIKE = 1.5
 """From here on it is said that samples count for fewer."""
-AT_ONCE = 256
-"""Placements worked out before it is looked whether more are wanted."""
 
 
 @dataclass(frozen=True)
@@ -207,243 +191,6 @@ def sized_anew(asked: Asked, sought: Sought, stage: Stage, slack: float) -> Stag
     return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways)))
 
 
-def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
-    """The ways of all measured configurations that comply, none dominated, the cheapest first.
-
-    Where more is sought than the least cost, those of every configuration, spread over what they come to.
-    """
-    trusted = _trusted(form, sought)
-    if isinstance(form, Rated):
-        return _rated_ways(form, sought, trusted, most)
-    if form.aim.cheapest:
-        return _cheapest_ways(form, sought, trusted, most)
-    ways: list[Way] = []
-    for c, found in trusted.items():
-        if "latency" in form.aim.of:
-            ways += _faster_ways(form, sought, c)
-        else:
-            ways += _cheapest_ways(form, sought, {c: found}, WAYS_EACH)
-    return _spread(_undominated(ways, sought), form.aim.of, most)
-
-
-def _faster_ways(form: BlackBox, sought: Sought, c: int) -> list[Way]:
-    """Every placement of a configuration in time, with shares that are each faster than all that cost less."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    rooms = {tier.name: tier for tier in sought.tiers}
-    rows = []
-    for placement in np.flatnonzero(form.at_full(form.journal[c]) <= form.limit_s * (1 + 1e-12)):
-        shares, dollars, latency = traded(form, form.journal[c], int(placement))
-        rows += [(int(placement), row, float(d), float(s)) for row, d, s in zip(shares, dollars, latency, strict=True)]
-    kept = {number for number, _ in unbeaten([(n, (row[2], row[3])) for n, row in enumerate(rows)])}
-    # Of each placement its fastest as well: another one's tier may be full.
-    last = {row[0]: number for number, row in enumerate(rows)}
-    ways = [
-        _way(form, sought, c, rows[n][0], rows[n][1], rows[n][2], weight) for n in sorted(kept | set(last.values()))
-    ]
-    return [way for way in ways if all(rooms[item.tier].fits(item.size) for item in way.items)]
-
-
-def _spread(ways: list[Way], of: Sequence[Figure], most: int) -> list[Way]:
-    """At most so many of them: the best by each figure, the others from the whole range; cheapest first."""
-    if len(ways) <= most:
-        return ways
-    ends = {min(range(len(ways)), key=lambda w: (ways[w].figure(name), _by_share(ways[w]))) for name in (*of, "cost")}
-    order = sorted(range(len(ways)), key=lambda w: (ways[w].figure(of[0]), _by_share(ways[w])))
-    evenly = [order[round(k * (len(order) - 1) / max(1, most - 1))] for k in range(most)]
-    chosen = [*sorted(ends), *(w for w in evenly if w not in ends)][:most]
-    return sorted((ways[w] for w in chosen), key=_by_share)
-
-
-def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
-    """Minimal shares of these configurations, the cheapest first."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    least = {c: least_shares(form, found) for c, found in trusted.items()}
-    # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
-    bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) + form.called(c) for c in trusted}
-    places = sorted(
-        (float(bounds[c][p]), c, int(p)) for c in trusted for p in np.flatnonzero(np.isfinite(least[c]).all(axis=1))
-    )
-    rooms = {tier.name: tier for tier in sought.tiers}
-    ways: list[Way] = []
-    for begin in range(0, len(places), AT_ONCE):
-        if len(ways) >= most and _by_share(ways[most - 1]) < places[begin][0]:
-            break
-        for _, c, placement in places[begin : begin + AT_ONCE]:
-            shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
-            for row, price in zip(shares[:most], dollars[:most], strict=True):
-                way = _way(form, sought, c, placement, row, float(price), weight)
-                ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
-        ways = _undominated(ways, sought)
-    return ways[:most]
-
-
-def _trusted(form: BlackBox, sought: Sought) -> dict[int, Measured]:
-    """Configurations that pass and have a placement in time; doubtful ones only where no other is.
-
-    The cheapest of many that the sign of a doubtful mean let through is likely one of those let through wrongly: an
-    undecided one has to lie on the right side by its standard error.
-    """
-    passing = {
-        c: found
-        for c, found in form.journal.items()
-        if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
-        if found.mean == (seen := sought.lowered(found, found.mean)) or form.orient(seen) >= form.orient(form.target)
-    }
-    sure = {
-        c: found
-        for c, found in passing.items()
-        if found.verdict is Verdict.PASS or abs(found.mean - form.target) >= found.se
-    }
-    return sure or passing
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """A measured configuration at a placement, with shares and as many of each operator; what comes of it.
-
-    `price` is what shares come to (for one stream), `at` as in `Found`.
-    """
-
-    configuration: int
-    placement: int
-    share: Mapping[str, float]
-    count: Mapping[str, int]
-    price: float
-    latency_s: float
-    at: tuple[tuple[float, float, float | None], ...]
-
-
-def _way(
-    form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
-) -> Way:
-    """The way of a stream: every operator once, with its share."""
-    tiers = [sought.tiers[t] for t in form.placements[placement]]
-    share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
-    share, slow = {}, np.ones(len(sought.order))
-    for o, (name, tier) in enumerate(zip(sought.order, tiers, strict=True)):
-        if sought.pipeline.nodes[name].device == "gpu" and not tier.own:
-            share[name] = share_of.get(name, 1.0)
-            slow[o] = 1.0 / share[name] if form.operators[o].by_share else 1.0
-    rows, where = form.rows(form.journal[c]), form.placements[placement : placement + 1]
-    compute = (rows.seconds * form.placed.relative_time[where[0]] * slow)[:, None, :]
-    each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
-    at = tuple((100.0 * part, *_ends(form, each, part, rows.cases)) for part, _ in form.wishes)
-    latency_s = float(form.judged(each, rows.cases)[0])
-    count = dict.fromkeys(sought.order, sought.streams)
-    return _made(form, sought, _Cut(c, placement, share, count, price, latency_s, at), weight)
-
-
-def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
-    """The way of a cut: what it takes of totals and machines, and what it costs."""
-    found, placement = form.journal[cut.configuration], cut.placement
-    tiers = [sought.tiers[t] for t in form.placements[placement]]
-    items: list[Item] = []
-    demand: Counter[str] = Counter()
-    for name, tier in zip(sought.order, tiers, strict=True):
-        size = {kind: float(amount) for kind, amount in sought.pipeline.nodes[name].needs.items()}
-        if name in cut.share:
-            size["gpu"] = max(size.get("gpu", 0.0), cut.share[name])
-        # What an operator needs, it does not need where it is a call.
-        demand.update({} if tier.name in sought.apis else {k: a * cut.count[name] for k, a in size.items()})
-        items += [] if tier.own else _items(tier, name, size, cut.count[name])
-    knobs = sought.knobs(cut.configuration)
-    often = dict(zip(sought.order, found.made.tolist(), strict=True))
-    demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs, often))
-    ends = _interval(found)
-    made = Found(
-        knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=cut.share,
-        latency_s=cut.latency_s, accuracy=sought.lowered(found, found.mean), se=found.se,
-        samples=found.samples, verdict=str(found.verdict), price=cut.price, streams=sought.streams,
-        interval=(sought.lowered(found, ends[0]), sought.lowered(found, ends[1])),
-        top=sought.span[0 if sought.lower else 1],
-        outcomes=_outcomes(sought, found), per_query=per_query(sought.apis, sought.pipeline, knobs, often),
-        at=cut.at, replicas={} if sought.rate_qps is None else cut.count,
-    )  # fmt: skip
-    paid = _paid(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
-    return Way(demand, tuple(items), price=paid, weight=weight, found=made)
-
-
-def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
-    """The cheapest sizes that carry the rate, of all configurations, or of each where more is sought than the cost."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    rooms = {tier.name: tier for tier in sought.tiers}
-    each = [list(trusted.values())] if form.aim.cheapest else [[found] for found in trusted.values()]
-    ways: list[Way] = []
-    for founds in each:
-        for one in sizes(form, founds, min(most, SIZES) if form.aim.cheapest else WAYS_EACH):
-            tiers = [sought.tiers[t] for t in form.placements[one.placement]]
-            shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
-                      for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
-            share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
-            count = dict(zip(sought.order, one.replicas, strict=True))
-            cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s))
-            way = _made(form, sought, cut, weight)
-            ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
-    ways = _undominated(ways, sought)
-    return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
-
-
-def _times(form: Rated, response_s: Sequence[float]) -> tuple[float, tuple[tuple[float, float, float | None], ...]]:
-    """What is compared with the strictest limit, and per wish what its percentile is at most."""
-    at = tuple((100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, response_s, strict=True))
-    scaled = [s * form.limit_s / limit if math.isfinite(limit) else s
-              for s, (_, limit) in zip(response_s, form.wishes, strict=True)]  # fmt: skip
-    return max(scaled), at
-
-
-def shared_way(
-    form: Rated, sought: Sought, found: Found, placement: int, sized: tuple[Mapping[str, int], Sequence[float]]
-) -> Way:
-    """The way of a plan that was found, with other numbers of replicas: none where those of others are used."""
-    count, response_s = sized
-    c = sought.configuration(dict(found.knobs))
-    shares = np.array([found.share.get(name, 1.0) for name in sought.order])
-    many = np.array([count[name] for name in sought.order])
-    price = float(form.called(c)[placement]) + float(form.price[placement] @ (shares * many))
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    return _made(form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s)), weight)
-
-
-def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:
-    """Of each operator with outcomes, how often its answers came to each."""
-    if not sought.exits or found.runs is None:
-        return {}
-    rows, counts = np.unique(~np.isnan(found.runs.seconds), axis=0, return_counts=True)
-    seen: dict[str, Counter[str]] = {}
-    for row, count in zip(rows, counts.tolist(), strict=True):
-        way = sought.pipeline.way([name for name, there in zip(sought.order, row, strict=True) if there]) or {}
-        for name, outcome in way.items():
-            seen.setdefault(name, Counter())[outcome] += count
-    made: dict[str, dict[str, float]] = {}
-    for name, node in sought.pipeline.nodes.items():
-        if node.outcomes is not None and name in seen:
-            made[name] = {one: seen[name][one] / seen[name].total() for one in node.outcomes.names}
-    return made
-
-
-def _items(tier: Tier, name: str, size: Mapping[str, float], streams: int) -> list[Item]:
-    """An operator's streams in bundles, each on one machine: single streams, of very many as few as fit together."""
-    bundle = -(-streams // MOST_ITEMS)
-    fits = [int(tier.room.get(k, 0.0) / a + 1e-9) for k, a in size.items() if a > 0 and k not in tier.elsewhere]
-    bundle = max(1, min([bundle, *fits]))
-    counts = [bundle] * (streams // bundle) + ([streams % bundle] if streams % bundle else [])
-    return [Item(tier.name, name, {kind: n * amount for kind, amount in size.items()}, n) for n in counts]
-
-
-def _interval(found: Measured) -> tuple[float, float]:
-    """Where the accuracy is; measurements of before say only its error."""
-    if math.isfinite(found.low):
-        return found.low, found.high
-    return found.mean - 2.576 * found.se, found.mean + 2.576 * found.se
-
-
-def _ends(form: BlackBox, each: np.ndarray, share: float, cases: Cases | None) -> tuple[float, float | None]:
-    """What a percentile is at most, and at least."""
-    most, least = form.bound(each, share, cases), form.bound(each, share, cases, least=True)
-    assert most is not None
-    return float(most[0]), None if least is None else float(least[0])
-
-
 def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]:
     """What to say of how well the plans are known, and of who measured them."""
     at, notices = f"apps.{sought.app_id}", []
@@ -452,7 +199,7 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in chosen if way.found is not None]
     for found in used:
         if found.verdict is Verdict.UNDECIDED and not sought.free:
-            low, high = _interval(found)
+            low, high = interval_of(found)
             text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
             notices.append(Notice(code="W-undecided", at=f"{at}.quality", text=f"{text} of {sought.target:g} for sure"))
         if not found.constant and not form.sure(found):
@@ -472,47 +219,6 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
         text = f"{again} of {every} answers made no sense or did not come, and were asked for again: {first}"
         notices.append(Notice(code="W-asked-again", at=at, text=text))
     return notices
-
-
-def _paid(sought: Sought, tiers: Sequence[Tier], cut: _Cut) -> float:
-    """What is paid for a plan itself: its shares where shares are paid for, and the application's own device in use."""
-    shares = sum(
-        tier.price * cut.share.get(name, 0.0) * cut.count[name]
-        for name, tier in zip(sought.order, tiers, strict=True)
-        if not tier.own and tier.per == "gpu"
-    )
-    own = sum(
-        tier.machine_price
-        for tier in {here.name: here for name, here in zip(sought.order, tiers, strict=True)
-                     if here.own and (here.per != "gpu" or sought.pipeline.nodes[name].device == "gpu")}.values()
-    )  # fmt: skip
-    return shares + own * sought.streams
-
-
-def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
-    """Without those that take nowhere less than another and cost no less; cheapest first."""
-    if not ways:
-        return []
-    names = [tier.name for tier in sought.tiers if not tier.own]
-    kinds = sorted({kind for way in ways for item in way.items for kind in item.size})
-    extra: list[Figure] = [name for name in sought.aim.of if name != "cost"]
-    limits = sorted({key for way in ways for key in way.demand if key.startswith("profile.apis.")})
-    first = 1 + len(names) * len(kinds)
-    rows = np.zeros((len(ways), first + len(limits) + len(extra)))
-    for w, way in enumerate(ways):
-        rows[w, first : first + len(limits)] = [way.demand.get(key, 0.0) for key in limits]
-        rows[w, 0] = way.price
-        rows[w, rows.shape[1] - len(extra) :] = [way.figure(name) for name in extra]
-        for item in way.items:
-            for kind, amount in item.size.items():
-                rows[w, 1 + names.index(item.tier) * len(kinds) + kinds.index(kind)] += amount
-    latency = np.array([way.found.latency_s if way.found else 0.0 for way in ways])
-    order = np.lexsort((latency, rows.sum(axis=1), rows[:, 0]))
-    kept: list[int] = []
-    for w in order:
-        if not (rows[kept] <= rows[w] + 1e-12).all(axis=1).any():
-            kept.append(int(w))
-    return sorted((ways[w] for w in kept), key=_by_share)
 
 
 def _incumbent(start: Plan | None, sought: Sought, form: BlackBox) -> int | None:
@@ -551,12 +257,7 @@ def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
             and dict(way.found.share) == getattr(rule, "share", None)
         ]
     )
-    return same if same and _by_share(same[0]) <= KEEP_WITHIN * min(map(_by_share, ways)) + 1e-12 else []
-
-
-def _by_share(way: Way) -> float:
-    """The price of its shares of machines, however those are paid for."""
-    return way.price if way.found is None else way.found.price
+    return same if same and by_share(same[0]) <= KEEP_WITHIN * min(map(by_share, ways)) + 1e-12 else []
 
 
 def _why(form: BlackBox, sought: Sought) -> str:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.compound.form import Sought
-from hetplan.problems.compound.search import Stage, shared_way
+from hetplan.problems.compound.found import shared_way
+from hetplan.problems.compound.search import Stage
 from hetplan.problems.compound.stations import FREE, MOST_REPLICAS, MOST_TRIED, SLIP, Flows, Rated, Stations
 from hetplan.problems.compound.wish import Found, Query, Way
 

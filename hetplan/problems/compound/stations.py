@@ -16,7 +16,7 @@ hang together. So a plan is played before it is handed out (`rated`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -29,11 +29,14 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shar
 from hetplan.planner.forms.calls import Cases, quantile
 from hetplan.problems.waiting import all_busy
 
-__all__ = ["FREE", "MOST_REPLICAS", "MOST_TRIED", "SLIP", "Flows", "Rated", "Sized", "Stations", "sizes"]
+__all__ = ["FREE", "MOST_REPLICAS", "MOST_TRIED", "SLIP", "Flows", "Rated", "Sized", "Stations", "Vector", "sizes"]
 
 Vector = NDArray[np.float64]
 Flows = NDArray[np.float64]
 """Of each operator's station: queries a second, their work, its second moment, the spread of gaps; all are sums."""
+
+Fits = Callable[[int, Vector, Vector], bool]
+"""Whether there are machines enough for a placement with these shares and replicas."""
 
 QUERIES, TAIL = 800, 20.0
 """Queries that are worked out at least, and how many of them are beyond the highest percentile."""
@@ -73,7 +76,7 @@ class Rated(BlackBox):
 
     def least_cost(self, measured: Measured, placement: int) -> float:
         """The least cost of a measured configuration at one placement, at the rate."""
-        return min((one.cost for one in sizes(self, [measured], 1, only=placement)), default=math.inf)
+        return min((one.cost for one in sizes(self, [measured], 1, only=[placement])), default=math.inf)
 
     def carried(self, seconds: Vector) -> Vector:
         """Per configuration and placement what servers that are never idle would cost: a replica is never less."""
@@ -105,21 +108,30 @@ class Sized:
 
 
 def sizes(
-    form: Rated, founds: Sequence[Measured], most: int, *, below: float = np.inf, only: int | None = None
+    form: Rated,
+    founds: Sequence[Measured],
+    most: int,
+    *,
+    below: float = np.inf,
+    only: Collection[int] | None = None,
+    fits: Fits | None = None,
 ) -> list[Sized]:
-    """The cheapest sizes of these configurations, at most so many, from the lowest bound of their costs up."""
+    """The cheapest sizes of these configurations, at most so many, from the lowest bound of their costs up.
+
+    `only`: at these placements. `fits` says whether there are machines enough.
+    """
     stations = {found.configuration: Stations(form, found) for found in founds}
     places = sorted(
         (float(bound), c, p)
         for c, one in stations.items()
         for p, bound in enumerate(one.bounds)
-        if math.isfinite(bound) and only in (None, p)
+        if math.isfinite(bound) and (only is None or p in only)
     )
     found: list[Sized] = []
     for least, c, placement in places:
         if least >= _beaten(found, most, below):
             break
-        found = _best([*found, *stations[c].sized(placement, found, most, below)], most)
+        found = _best([*found, *stations[c].sized(placement, found, most, below, fits)], most)
     return found
 
 
@@ -204,7 +216,7 @@ class Stations:
         cost[~np.isfinite(self.least).all(axis=1)] = np.inf
         return cost
 
-    def sized(self, placement: int, known: Sequence[Sized], most: int, below: float) -> list[Sized]:
+    def sized(self, placement: int, known: Sequence[Sized], most: int, below: float, fits: Fits | None) -> list[Sized]:
         """The cheapest sizes at one placement that are not beaten by those that are known."""
         form, found = self.form, list(known)
         calls = float(form.called(self.found.configuration)[placement])
@@ -217,7 +229,8 @@ class Stations:
         for row in np.lexsort((rows.sum(axis=1), bound)):
             if bound[row] >= _beaten(found, most, below):
                 break
-            if whole[row] > form.limit_s * (1 + SLIP):
+            fewest = np.where(own, self.fewest(slows[row]), 0.0)
+            if whole[row] > form.limit_s * (1 + SLIP) or not (fits is None or fits(placement, rows[row], fewest)):
                 continue
             costs = np.where(own, np.maximum(price * rows[row], FREE), 0.0)
             room = _beaten(found, most, below) - bound[row]
@@ -234,7 +247,7 @@ class Stations:
                 tuple(np.where(own, replicas, 0).astype(int).tolist()), cost, tuple(responses[:, 0].tolist()),
                 tuple(np.where(own, load / np.maximum(replicas, 1.0), 0.0).tolist()),
             )  # fmt: skip
-            if cost < _beaten(found, most, below):
+            if cost < _beaten(found, most, below) and (fits is None or fits(placement, rows[row], replicas * own)):
                 made.append(one)
                 found = _best([*found, one], most)
         return made

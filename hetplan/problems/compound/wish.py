@@ -83,6 +83,10 @@ class Tier:
         """Currency units per hour of one machine, all of it."""
         return self.price * (self.room.get(self.per, 1.0) if self.per is not None else 1.0)
 
+    def part_of(self, needs: Mapping[str, float]) -> float:
+        """The part of a machine that so much takes, of what it takes most of."""
+        return max((a / max(self.room.get(kind, 0.0), 1e-12) for kind, a in needs.items()), default=0.0)
+
     def fits(self, needs: Mapping[str, float]) -> bool:
         """Whether a machine has room for so much."""
         return all(amount <= self.room.get(kind, 0.0) for kind, amount in needs.items() if kind not in self.elsewhere)

@@ -27,7 +27,6 @@ from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
 __all__ = [
-    "FEW",
     "GIVE_UP",
     "MOST_CONFIRMED",
     "Cuts",
@@ -45,7 +44,7 @@ __all__ = [
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
 THETAS = (1.0, 0.5, 0.25)
-FEW, HOPELESS, NEAR, MOST_WAYS = 800, 4.0, 2.0, 8
+HOPELESS, NEAR, MOST_WAYS = 4.0, 2.0, 8
 MORE_DRAWS = (1, 2)
 """The draw by which a way to run a fleet is chosen may be a lucky or an unlucky one: these are looked at, too."""
 MOST_CONFIRMED = 3
@@ -53,7 +52,7 @@ MOST_LARGER = 4
 """A fleet that is scaled up is tried in so many sizes, from the first that one draw does not rule out."""
 STEP = 1.04
 """Fleets are listed in stretches of the price, each so many times the one before."""
-MOST_LISTED = 300_000
+MOST_LISTED = 3_000_000
 MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
 WALKED, WALKED_BRIEFLY = 0.6, 0.1
@@ -187,6 +186,8 @@ def sized(
         high = min(max(low * STEP, min((price for price in prices if price), default=end)), end)
         counts, cost, whole = _listed(wish, low, high)
         tried.complete &= whole
+        if not whole:
+            return _scaled(wish, judge, ask, (low, end), best, tried, cheapest=cheapest), tried
         tried.listed += len(counts)
         for row, price in _in_turn(wish, cuts, counts, cost, tried):
             if ask.remaining <= 0:
@@ -232,7 +233,7 @@ def tried_fleet(
     for first, way in near:
         if first <= NEAR:
             fleet = fleet_of(wish, counts, way.laws, way.theta)
-            more = [judge.excess(judge.once(fleet, seed=seed, count=wish.options.requests)) for seed in MORE_DRAWS]
+            more = [judge.excess(judge.once(fleet, seed=seed)) for seed in MORE_DRAWS]
             hoped.append(((first + sum(more)) / (1 + len(more)), way))
     for excess, way in sorted(hoped, key=lambda one: one[0])[:MOST_CONFIRMED]:
         if tried.nearest is None or excess < tried.nearest[0]:
@@ -260,9 +261,9 @@ def _ways(
         laws = tuple(mine[place] for mine, place in zip(best, places, strict=True))
         fleet = fleet_of(wish, counts, laws, theta)
         if few:
-            return judge.excess(judge.once(fleet, seed=0, count=min(FEW, wish.options.requests)))
+            return judge.excess(judge.briefly(fleet))
         if (places, theta) not in found:
-            excess = judge.excess(judge.once(fleet, seed=0, count=wish.options.requests))
+            excess = judge.excess(judge.once(fleet, seed=0))
             found[places, theta] = (excess, Sized(counts, laws, theta, price))
         return found[places, theta][0]
 
@@ -338,7 +339,7 @@ def _first_kept(wish: Wish, judge: Judge, ladder: list[tuple[int, ...]], laws: S
 
     def keeps(place: int) -> bool:
         fleets = (fleet_of(wish, ladder[place], laws, theta) for theta in THETAS)
-        return any(judge.excess(judge.once(one, seed=0, count=wish.options.requests)) <= 1.0 for one in fleets)
+        return any(judge.excess(judge.once(one, seed=0)) <= 1.0 for one in fleets)
 
     if not ladder or not keeps(len(ladder) - 1):
         return None
@@ -418,25 +419,27 @@ def dearest(wish: Wish, bound: float) -> list[Sized]:
 
 
 def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.int64], bool]:
-    """Every fleet with low <= price < high: machines of each type, its price; and whether none was left out."""
+    """Every fleet with low <= price < high: machines of each type, its price; and whether none was left out.
+
+    Where there are too many, none is listed.
+    """
     kinds, top = wish.kinds, math.ceil(high * NANO) - 1
     hardwares = list(wish.supply)
-    rows, spent, whole = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64), True
+    rows, spent = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64)
     for kind in kinds:
         place, supply = hardwares.index(kind.hardware), wish.supply[kind.hardware]
-        most = _most_of(wish, kind, top)
-        made = np.arange(most + 1)
-        rows = np.concatenate([np.repeat(rows, most + 1, axis=0), np.tile(made, len(rows))[:, None]], axis=1)
-        spent = np.repeat(spent, most + 1, axis=0)
+        made = np.arange(_most_of(wish, kind, top) + 1)
+        if len(rows) * len(made) > MOST_LISTED:
+            return np.zeros((0, len(kinds)), dtype=np.int64), np.zeros(0, dtype=np.int64), False
+        rows = np.concatenate([np.repeat(rows, len(made), axis=0), np.tile(made, len(rows))[:, None]], axis=1)
+        spent = np.repeat(spent, len(made), axis=0)
         spent[:, place] += rows[:, -1]
         kept = (_cost(wish, spent) <= top) & (spent[:, place] <= supply.available)
         rows, spent = rows[kept], spent[kept]
-        if len(rows) > MOST_LISTED:
-            rows, spent, whole = rows[:MOST_LISTED], spent[:MOST_LISTED], False
     cost = _cost(wish, spent)
     least = np.array([wish.supply[hardware].least for hardware in hardwares])
     kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
-    return rows[kept], cost[kept], whole
+    return rows[kept], cost[kept], True
 
 
 def _most_of(wish: Wish, kind: Kind, top: int) -> int:

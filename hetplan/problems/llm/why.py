@@ -12,9 +12,10 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import FEW, GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
+from hetplan.problems.llm.size import GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
 from hetplan.problems.llm.wish import Supply, Wish
 from hetplan.profiles.fields import NANO
+from hetplan.serving.tokens import TokenFleet
 
 __all__ = ["hopeless", "impossible", "reached", "short_of", "too_dear"]
 
@@ -155,7 +156,7 @@ def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
         return None
     if min((_late(judge, one) for one in dearest(wish, bound)), default=0.0) <= LIKELY:
         return None
-    late = min(_late(judge, one, wish.options.requests) for one in dearest(wish, bound))
+    late = min(judge.excess(judge.once(_of(judge, one), seed=0)) for one in dearest(wish, bound))
     return late if late > LIKELY else None
 
 
@@ -165,10 +166,13 @@ def _as_many_as_wanted(wish: Wish) -> bool:
     return plenty and wish.budget_nanos is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
 
 
-def _late(judge: Judge, one: Sized, count: int = FEW) -> float:
+def _of(judge: Judge, one: Sized) -> TokenFleet:
+    return fleet_of(judge.wish, one.counts, one.laws, one.theta)
+
+
+def _late(judge: Judge, one: Sized) -> float:
     """How far a fleet is from the limits on some hundred requests."""
-    fleet = fleet_of(judge.wish, one.counts, one.laws, one.theta)
-    return judge.excess(judge.once(fleet, seed=0, count=count))
+    return judge.excess(judge.briefly(_of(judge, one)))
 
 
 def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | None = None) -> Iterator[Repair]:

@@ -128,8 +128,9 @@ def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
 
 
-@pytest.mark.parametrize("limit_ms", [300, 420, 480, 540, 700, 900])
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("quality", [0.7, 0.85])
+@pytest.mark.parametrize("limit_ms", [420, 540, 900, 300, 480, 700])
 def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], quality: float, limit_ms: float) -> None:
     profile = {**PROFILE, "apis": {"acme": {**PROFILE["apis"]["acme"], "failures": 0.0}}}
     wish = slo(quality=quality, max_ms=limit_ms)
@@ -283,3 +284,28 @@ def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measure
     busiest = load.instances * count * share / (0.5 * 0.03)
     report = hp.simulate(plan, PROFILE, at_a_rate(1.2 * busiest), measured=measured, seeds=1, seed=3, duration_s=100)
     assert report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.5
+
+
+def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dict[str, Any]) -> None:
+    profile, document = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(measured))
+    pipeline = profile["pipelines"]["ask"]
+    pipeline["nodes"] |= {name: {"device": "gpu", "model": "write"} for name in ("early", "late")}
+    pipeline["edges"] += [{"from": "small", "to": "early", "on": "sure"}, {"from": "large", "to": "late"}]
+    for entry in entries(document):
+        runs = entry["runs"]
+        for name, ends in (("early", True), ("late", False)):
+            ran = [(one is None) == ends for one in runs["seconds"]["large"]]
+            runs["seconds"][name] = [0.1 if one else None for one in ran]
+            runs["bytes"][name] = [10.0 if one else 0.0 for one in ran]
+            entry["seconds"][name], entry["bytes"][name] = 0.1 * sum(ran) / len(ran), 10.0
+    wish = at_a_rate(6)
+    plan = hp.solve(profile, wish, measured=document, options={"size": "estimated"}).require()
+    led = {r.node: set(r.to) for r in plan.routing["q"]}
+    assert led["early"] == led["late"]
+    assert hp.verify(plan, profile, wish, measured=document).ok
+    loads = [(one, worker.count) for worker in plan.workers for one in worker.loads if one.id in led["late"]]
+    share = loads[0][0].share.gpu if loads[0][0].share is not None else 1.0
+    busiest = sum(one.instances * count for one, count in loads) * (share or 1.0) / (0.5 * 0.1)
+    for rate, late in ((6, False), (1.2 * busiest, True)):
+        report = hp.simulate(plan, profile, at_a_rate(rate), measured=document, seeds=1, seed=3, duration_s=100)
+        assert (report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.1) is late

@@ -123,7 +123,7 @@ def test_a_process_knows_what_it_saw_and_doubts_the_rest():
 def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
     answers, asked = [], []
     for _ in range(2):
-        form = box("ACG", 2, most=25)
+        form = box("ACG", 2, most=15)
         seen: list[int] = []
         inner = form.measure
         form = replace(form, measure=lambda c, inner=inner, seen=seen: (seen.append(c), inner(c))[1])
@@ -140,7 +140,7 @@ def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEng
 def test_the_default_search_finds_a_compliant_plan_soon(name: str):
     firsts = []
     for seed in (300, 301, 302, 303, 304):
-        query, form = draw(name, seed), box(name, seed, most=20, first_random=3)
+        query, form = draw(name, seed), box(name, seed, most=12, first_random=3)
         answer = StructCi().solve(form, Limits(seed=seed))
         assert answer.point is not None
         firsts.append(answer.work["to_first"])
@@ -188,14 +188,14 @@ def test_what_cannot_be_measured_is_passed_over():
 def test_past_queries_vote_where_to_begin():
     past = []
     for seed in (400, 401, 402):
-        earlier = box("LVC", seed, most=15)
+        earlier = box("LVC", seed, most=8)
         StructCi().solve(earlier, Limits(seed=seed))
         past.append(Past(str(seed), tuple(earlier.journal.values())))
     for hard in (False, True):
-        form = box("LVC", 403, most=15, past=tuple(past), hard_votes=hard)
+        form = box("LVC", 403, most=8, past=tuple(past), hard_votes=hard)
         answer = StructCi().solve(form, Limits())
         assert certify(form, answer).sound
-        assert len(form.journal) <= 15
+        assert len(form.journal) <= 8
 
 
 def test_old_measurements_are_believed_with_doubt_and_the_running_plan_comes_first():
@@ -213,7 +213,8 @@ def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
     query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
     slo = query.slo(gpus=(4, 4))
     journal = Journal(path)
-    found = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    tools = hp.Tools(evaluate=measuring(query, journal=journal))
+    found = hp.solve(query.profile(), slo, tools=tools, options={"steps": 15})
     journal.close()
     assert (found.status, found.exit_code) == ("best-of-measured", 0)
     measured = measured_document(path)
@@ -397,7 +398,8 @@ def test_the_default_search_begins_in_the_middle():
 
 def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     query, journal = draw("DVC", 0), Journal()
-    hp.solve(query.profile(), query.slo(), tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    tools = hp.Tools(evaluate=measuring(query, journal=journal))
+    hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 15})
     measured, slo = journal.document(), query.slo()
     plan = hp.solve(query.profile(), slo, measured=measured).require()
     slo["apps"]["query"]["device"].pop("links")

@@ -17,8 +17,9 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.serving.applications import Application
 from hetplan.problems.compound.form import nobody, read_sought
+from hetplan.problems.compound.found import found_ways
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import found_ways, recorded
+from hetplan.problems.compound.search import recorded
 from hetplan.problems.compound.shared import _Caller, _Together
 from hetplan.problems.compound.wish import Found, read_tiers
 from hetplan.problems.faults import Faults

@@ -340,7 +340,7 @@ def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
 def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_failure() -> None:
     inputs = hp.load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
     files = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
-    how = HowPlayed(seeds=3, queries=3e6)
+    how = HowPlayed(seeds=2, queries=5e5)
     plan = hp.solve(*files, options={"levers": False}).require()
     assert play_day(plan, inputs, how).ok
     fluid = hp.solve(*files, options={"levers": False, "size": "planned"}).require()

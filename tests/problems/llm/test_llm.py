@@ -76,17 +76,31 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
             continue
         for theta, big, small in itertools.product((1.0, 0.5, 0.25), (512, 1024, 2048), (256, 512)):
             laws = [wish.laws[0].limited(big, 128), wish.laws[1].limited(small, 64)]
-            if judge.excess(judge.once(fleet_of(wish, counts, laws, theta), seed=0, count=800)) <= 1.0:
+            if judge.excess(judge.briefly(fleet_of(wish, counts, laws, theta))) <= 1.0:
                 kept += [counts] if judge.surely(fleet_of(wish, counts, laws, theta)).kept else []
     assert not kept
     assert outcome.plan.claims[0].bound <= cost
+
+
+def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
+    """Ten machines take 7 requests of 4 s per second each; 6% more come: their first seconds show nothing."""
+    slo = texts.slo(80.0)
+    slo["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 500]], share=[1])
+    wish = wish_of(texts.profile(), slo, requests=200, seeds=3)
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
+    laws = [one.limited(512, 32) for one in wish.laws]
+    too_few, enough = (fleet_of(wish, (count, 0), laws, 1.0) for count in (10, 12))
+    assert judge.excess(judge.briefly(too_few)) == 0.0
+    assert judge.excess(judge.once(too_few, seed=0)) > 2.0
+    assert not judge.surely(too_few).kept
+    assert judge.surely(enough).kept
 
 
 def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fleet that keeps every limit on fresh draws is taken though another draw has more late requests than may be."""
     wish = wish_of(texts.profile(), texts.slo(10.0), requests=600, seeds=3)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    unlucky = judge.coming(wish.demand, 1, 600).arrival_ms
+    unlucky = judge.once(fleet_of(wish, (2, 2), wish.laws, 1.0), seed=1).arrival_ms
     plain = Judge.excess
     monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
     best = [[kind.law] for kind in wish.kinds]

@@ -1,5 +1,6 @@
 """The default size: plans that keep their wish while queries wait, found by counted queries, or refused."""
 
+from functools import cache
 from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
@@ -30,10 +31,21 @@ def lost(plan, app, seed):
     return report.apps[app].figures["violations"].value
 
 
-@pytest.fixture(scope="module", params=sorted(SHIPPED))
+@cache
+def by_default(app):
+    *files, _ = SHIPPED[app]
+    return hp.solve(*files)
+
+
+@cache
+def to_the_brim(app):
+    *files, _ = SHIPPED[app]
+    return fluid(*files)
+
+
+@pytest.fixture(params=sorted(SHIPPED))
 def shipped(request):
-    *files, _ = SHIPPED[request.param]
-    return request.param, hp.solve(*files)
+    return request.param, by_default(request.param)
 
 
 def test_the_default_plan_of_a_shipped_example_keeps_its_wish_on_fresh_seeds(shipped):
@@ -46,13 +58,13 @@ def test_without_what_is_kept_free_the_wish_is_broken(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]
     options = {**outcome.plan.method.options, "size": "planned", "spare": 0.0, "headroom": 0.0}
-    assert all(lost(fluid(*files, options=options).plan, app, seed) > 0.01 for seed in FRESH_SEEDS[:2])
+    plan = fluid(*files, options=options).plan
+    assert all(lost(plan, app, seed) > 0.01 for seed in FRESH_SEEDS[:2])
 
 
 def test_the_plan_is_nearly_as_good_as_one_that_loses_queries(shipped):
     app, outcome = shipped
-    *files, _ = SHIPPED[app]
-    best = fluid(*files).plan.claims[0].value
+    best = to_the_brim(app).plan.claims[0].value
     assert best - 0.01 <= outcome.plan.claims[0].value < best
 
 
@@ -110,7 +122,7 @@ def test_every_group_in_use_keeps_the_servers_free_that_the_plan_names(shipped):
 
 def test_the_same_inputs_give_the_same_plan():
     *files, _ = SHIPPED["posts"]
-    assert hp.solve(*files).require().digest == hp.solve(*files).require().digest
+    assert hp.solve(*files).require().digest == by_default("posts").require().digest
 
 
 # A simulator that says what it is asked to say
@@ -271,7 +283,7 @@ def test_without_a_simulator_the_default_is_refused():
 @pytest.mark.slow
 def test_servers_filled_to_the_brim_are_warned_of():
     files = SHIPPED["cameras"][:2]
-    codes = {notice.code for notice in fluid(*files).require().warnings}
+    codes = {notice.code for notice in to_the_brim("cameras").require().warnings}
     assert "W-queueing" in codes
     roomy = fluid(*files, options={"headroom": 0.3}).require()
     assert "W-queueing" not in {notice.code for notice in roomy.warnings}

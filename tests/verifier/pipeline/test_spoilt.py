@@ -1,7 +1,7 @@
 """Plans of pipelines spoilt on purpose are caught and named; sound ones pass."""
 
 import pytest
-from cases.pipelines import diamond, fluid, random_pipeline
+from cases.pipelines import diamond, fluid, fluid_without_repairs, random_pipeline
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import depth_3, tiny
@@ -197,7 +197,7 @@ def plans(seeds, ease):
     for seed in seeds:
         profile, slo = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
         slo["apps"]["x"]["demand"]["rate_qps"] *= ease
-        outcome = fluid(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
+        outcome = fluid_without_repairs(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
         if outcome.plan is None:
             assert outcome.exit_code == 3, (seed, outcome.reason)
             continue
@@ -213,7 +213,7 @@ def test_random_trees_pass():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ease", "least"), [(0.1, 360), (0.2, 360), (0.5, 330)])
-def test_a_thousand_random_trees_pass(ease, least):
-    """With little, some and much to do: together a thousand plans."""
-    assert plans(range(1000, 1420), ease) >= least
+@pytest.mark.parametrize(("ease", "least"), [(0.1, 180), (0.2, 180), (0.5, 165)])
+def test_hundreds_of_random_trees_pass(ease, least):
+    """With little, some and much to do: together five hundred plans."""
+    assert plans(range(1000, 1210), ease) >= least
