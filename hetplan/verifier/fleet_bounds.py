@@ -25,6 +25,7 @@ import numpy as np
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim
+from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import Survive, WishLimits
 from hetplan.verifier.facts import gather, option
@@ -49,7 +50,7 @@ ROUNDS = 12
 """So often the cheapest machines ask what they carry, which their rows may not say."""
 WRONG = 1e4
 """What it costs a linear program to have zones in another order than they are looked at in."""
-_WHOLE, _SAME, _MOST = 1e-7, 1e-9, 1e6
+_WHOLE, _SAME, _KEPT, _MOST = 1e-7, 1e-9, 1e-6, 1e6
 
 
 def proved(fleet: Fleet, claim: Claim) -> float:
@@ -58,15 +59,18 @@ def proved(fleet: Fleet, claim: Claim) -> float:
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
     cuts = {app: _cuts(fleet, app) for app in fleet.inputs.slo.apps}
+    for app, known in cuts.items():
+        if known is not None:
+            _keeps(known, app, {name: one for name, one in fleet.parts.items() if one.rate_qps.keys() == {app}})
     total, more = _market(fleet, prices), 1.0 + option(fleet.plan, "headroom", 0.0)
-    known: dict[tuple[object, ...], float] = {}
+    least: dict[tuple[object, ...], float] = {}
     for number, (machines, _) in enumerate(prices):
         for app, rows in cuts.items():
             rate = min(fleet.rates[app][number] * more, _planned(fleet, number, app))
             key = (app, rate, tuple(machines.values()))
-            if key not in known:
-                known[key] = _cheapest(fleet, rows, rate, machines) if rows is not None and rate > 0.0 else 0.0
-            total += fleet.hours * known[key]
+            if key not in least:
+                least[key] = _cheapest(fleet, rows, rate, machines) if rows is not None and rate > 0.0 else 0.0
+            total += fleet.hours * least[key]
     return total / (fleet.hours * len(prices)) * (1.0 - _SAME)
 
 
@@ -236,6 +240,18 @@ def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     except NoProof:
         return None
     return cuts if cuts.found else None
+
+
+def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part]) -> None:
+    """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
+    for name, part in parts.items():
+        machines: dict[str, float] = {}
+        for worker in part.workers:
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count
+        if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
+            cuts.add(machines)
+        if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
+            raise NoProof(f"part {name} keeps less free than its options say")
 
 
 # The cheapest whole machines

@@ -109,6 +109,9 @@ FORGED: dict[str, Callable[[Json], object]] = {
     "prices below none": lambda p: priced(p, -1.0),
     "a price that is no number": lambda p: priced(p, float("nan")),
     "of another sense": lambda p: p["claims"][0].update(sense="max"),
+    "with less used of what pools carry": lambda p: [
+        part["method"]["options"].update(derate=0.3) for part in p["parts"].values() if part["question"] == "pool"
+    ],
     "with more room than is planned": lambda p: (p["method"]["options"].update(headroom=0.5), dearer(p, 1e-3)),
 }
 
