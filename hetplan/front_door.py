@@ -206,7 +206,7 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        return verify_fleet(plan, inputs)
+        return verify_fleet(plan, inputs, proofs=proofs)
     report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"

@@ -72,12 +72,12 @@ def live_plan(asked: Asked, running: Mapping[str, Running]) -> tuple[Plan, Input
     measured = {"apps": {name: known[one.kind] for name, one in running.items() if one.kind in known}}
     inputs = replace(inputs, slo=slo, measured=measured)
     workers = tuple(workers_of(replace(asked, inputs=inputs), served, lasting=True))
-    dispatch = {query.app_id: rule for query, _, rule in served}
     requires = {"chosen-plan/1"} if served else set()
     requires |= {OUTCOMES} if any(load.outcomes for worker in workers for load in worker.loads) else set()
     plan = Plan(
         requires=tuple(sorted(requires)), question="compound", method=Method(formulation="live"), status="feasible",
         inputs=InputHashes(profile=inputs.digests["profile"], slo=inputs.digests["slo"]), workers=workers,
-        routing=routes_of(replace(asked, sought=sought), workers, {}), dispatch=dispatch,
+        routing=routes_of(replace(asked, sought=sought), workers, {}),
+        dispatch={query.app_id: rule for query, _, rule in served},
     )  # fmt: skip
     return with_digest(plan), inputs

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hetplan.cli.knowing import Known
     from hetplan.cli.output import Output
     from hetplan.executor.deployment import Deployment
+    from hetplan.live_plan import Running
     from hetplan.repacking import Bounded
 
 __all__ = ["Pace", "follow"]
@@ -85,22 +86,18 @@ class _Applied:
         """Whether it may be tried now: not at once where it has just failed."""
         return time.monotonic() >= self._again_s
 
-    def goal(self) -> tuple[Any, Any]:
-        """The plan of what is decided, and its files."""
-        from hetplan.live_plan import live_plan
-
-        return live_plan(self.arriving.kinds.asked, self.arriving.kinds.running())
-
-    def carry_out(self, plan: Any, inputs: Any, cancel: threading.Event | None) -> list[Said]:
-        """Apply a plan; what runs is kept where that fails."""
+    def bring(self, running: Mapping[str, Running], cancel: threading.Event) -> list[Said]:
+        """Have these queries run, and no others; what ran is kept where that fails."""
         from hetplan.arriving import Said
         from hetplan.executor.background import Background
-        from hetplan.executor.target import ApplyFailed, DeploymentLocked
+        from hetplan.executor.target import ApplyFailed
+        from hetplan.live_plan import live_plan
 
+        plan, inputs = live_plan(self.arriving.kinds.asked, running)
         self.deployment.follow(Background(inputs.profile, inputs.slo, inputs.digests["profile"], inputs))
         try:
             done = self.deployment.apply(plan, cancel=cancel)
-        except (ApplyFailed, DeploymentLocked, InputError) as error:
+        except (ApplyFailed, InputError) as error:
             self.why, self._again_s = str(error), time.monotonic() + AGAIN_S
             return [Said("not-applied", self.why, {"why": self.why})]
         self.why = ""
@@ -132,7 +129,7 @@ def _loop(
                 _show(out, [said])
                 for made in arriving.improve(bounded):
                     _show(out, made)
-                _show(out, [] if applied is None else applied.carry_out(*applied.goal(), cancel))
+                _show(out, [] if applied is None else applied.bring(arriving.kinds.running(), cancel))
                 return
             if pending is None and time.monotonic() >= due:
                 pending, due = pool.submit(prices_of, *form_of(arriving.live)), time.monotonic() + pace.period_s
@@ -145,7 +142,7 @@ def _loop(
                 _show(out, applying.result())
                 applying, changed = None, changed or (applied is not None and bool(applied.why))
             if applied is not None and applying is None and changed and applied.ready:
-                changed, applying = False, pool.submit(applied.carry_out, *applied.goal(), cancel)
+                changed, applying = False, pool.submit(applied.bring, arriving.kinds.running(), cancel)
             if not (came or worked):
                 cancel.wait(LOOK_S)
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import import_module
-from itertools import combinations
-from typing import Any
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
-from hetplan.profiles.profile import Variant
-from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 from hetplan.verifier.check import verify_plan
+from hetplan.verifier.fleet_bounds import proved
+from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant
+from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import ClaimAgain, Report, Violation, Word
+from hetplan.verifier.rows import NoProof
 
 __all__ = ["check", "check_parts", "verify_fleet"]
 
@@ -41,102 +39,8 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return [] if plan.parts is not None else [Violation("fleet", "parts", "a fleet has parts that run in periods")]
 
 
-@dataclass(frozen=True)
-class Fleet:
-    """A plan with parts beside its files, read once."""
-
-    plan: Plan
-    inputs: Inputs
-
-    @cached_property
-    def parts(self) -> Mapping[str, Part]:
-        """Its parts."""
-        return self.plan.parts or {}
-
-    @cached_property
-    def hours(self) -> float:
-        """Length of a period."""
-        return self.inputs.slo.horizon.period_s / 3600.0
-
-    @cached_property
-    def ahead(self) -> Mapping[str, int]:
-        """Machines of each offer that are paid for ahead."""
-        return {one.offer: one.count for one in self.plan.commitments or ()}
-
-    @cached_property
-    def rates(self) -> Mapping[str, tuple[float, ...]]:
-        """What each application asks for, period by period, read from the files; of the most, what is promised."""
-        said = {one.app: one.value for one in self.plan.promises if one.quantity == "rate_qps" and not one.situation}
-        return {
-            name: (said.get(name, math.nan),) * len(self.plan.periods)
-            if app.demand.rate_qps == "max"
-            else _rates(self.inputs, name, app)
-            for name, app in self.inputs.slo.apps.items()
-        }
-
-    def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
-        """Machines of each offer that these parts take, by application."""
-        found: dict[str, Counter[str]] = {}
-        for name in names:
-            part = self.parts[name]
-            for worker in part.workers:
-                for app in part.rate_qps:
-                    found.setdefault(app, Counter())[worker.offer or ""] += worker.count + worker.standby
-        return found
-
-    def price(self, offer: str) -> float:
-        """What a machine costs per hour by the hour."""
-        sold = self.inputs.profile.offers[offer]
-        amount = 1.0 if sold.per is None else self.inputs.profile.hardware[sold.hardware].provides.get(sold.per, 0.0)
-        return sold.price_per_hour * amount / NANO
-
-    def price_ahead(self, offer: str) -> float:
-        """What a machine costs per hour that is paid for ahead, its upfront spread over the term."""
-        commit = self.inputs.profile.offers[offer].commit
-        if commit is None:
-            return math.nan
-        own = commit.price_per_hour
-        per_hour = own / NANO if own is not None else self.price(offer) * (1.0 - (commit.discount or 0.0))
-        return per_hour + commit.upfront / NANO * 3600.0 / commit.term_s
-
-    @cached_property
-    def totals(self) -> dict[str, Counter[str]]:
-        """Machines of each offer that are had in each period, used or not, as the bill says."""
-        found: dict[str, Counter[str]] = {period.id: Counter() for period in self.plan.periods}
-        for line in self.plan.bill.lines if self.plan.bill is not None else ():
-            if line.period in found:
-                found[line.period][line.offer] += round(line.committed + line.rented, 6)  # type: ignore[assignment]
-        return found
-
-
-def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:
-    demand, horizon = app.demand, inputs.slo.horizon
-    trace = demand.trace
-    if trace is not None and trace.period_s is not None:
-        times, windows = inputs.traces.get(name, ()), Counter[int]()
-        for time in times:
-            windows[int(time // trace.period_s)] += 1
-        whole = int(times[-1] // trace.period_s) if len(times) else 0
-        held: dict[int, list[float]] = {}
-        for window in range(max(whole, 1)):
-            period = int(window * trace.period_s // horizon.period_s) % horizon.periods
-            held.setdefault(period, []).append(windows[window] / trace.period_s)
-        share = (100.0 if trace.percentile is None else trace.percentile) / 100.0
-        return tuple(_quantile(sorted(held.get(p, [math.inf])), share) for p in range(horizon.periods))
-    if demand.series is not None:
-        return demand.series
-    return (float(demand.rate_qps) if isinstance(demand.rate_qps, int | float) else math.nan,) * horizon.periods
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
-    """All that such a plan says, recomputed from the files."""
+def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+    """All that such a plan says, recomputed from the files; with `proofs`, its bounds are proved again."""
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     broken = list(_references(fleet))
@@ -162,15 +66,20 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
         "actions",
         "fleet",
     )
-    return Report(tuple(dict.fromkeys(found)), checked, claims=tuple(_words(plan)))
+    return Report(tuple(dict.fromkeys(found)), checked, claims=tuple(_words(fleet)) if proofs else ())
 
 
-def _words(plan: Plan) -> Iterator[ClaimAgain]:
-    """Whose word each bound is: its writer's, as the programs over prices are not written down again here."""
-    for number, claim in enumerate(plan.claims):
-        no_bound = claim.bound is None
-        text = "there is no bound" if no_bound else f"bound {claim.bound:.6g} is not proved again here"
-        yield ClaimAgain(f"claims[{number}]", f"{claim.sense} {claim.about}", Word.OPEN, text)
+def _words(fleet: Fleet) -> Iterator[ClaimAgain]:
+    """Whose word each bound is: proved again from the prices that the plan carries, or its writer's."""
+    for number, claim in enumerate(fleet.plan.claims):
+        at, about = f"claims[{number}]", f"{claim.sense} {claim.about}"
+        if claim.bound is None:
+            yield ClaimAgain(at, about, Word.OPEN, "there is no bound")
+            continue
+        try:
+            yield compared(claim, proved(fleet, claim), at, about)
+        except NoProof as reason:
+            yield ClaimAgain(at, about, Word.OPEN, f"bound {claim.bound:.6g} is not proved again here: {reason}")
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:
@@ -213,10 +122,10 @@ def check_parts(fleet: Fleet) -> list[Violation]:
     found = list[Violation]()
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
-        files = _files(fleet.inputs, part)
+        files = alone(fleet.inputs, part)
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
-            files = _one_variant(files, part)
+            files = one_variant(files, part)
         report = verify_plan(of_part(fleet.plan, name), files, again, proofs=False)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
@@ -226,70 +135,22 @@ def check_parts(fleet: Fleet) -> list[Violation]:
     return found
 
 
-def _files(inputs: Inputs, part: Part) -> Inputs:
-    """The files that ask for this part alone: its applications at its rates, in one period, with no other limit."""
-    slo = inputs.slo
-    apps = {}
-    for name, rate in part.rate_qps.items():
-        demand = slo.apps[name].demand
-        trace = None if demand.trace is None or demand.trace.period_s is not None else demand.trace
-        alone = demand.model_copy(update={"rate_qps": rate, "series": None, "history_qps": None, "trace": trace})
-        apps[name] = slo.apps[name].model_copy(update={"demand": alone, "question": None})
-    counts: Counter[str] = Counter()
-    for worker in part.workers:
-        counts[worker.hardware] += worker.count + worker.standby
-    instances: dict[str, tuple[int, int | None]] = {name: (0, count) for name, count in counts.items()}
-    aim = {"policy": (Objective(min="servers"),), "pipeline": (Objective(min="cost"),)}.get(part.question, ())
-    listed = part.question != "llm"  # which refuses that field
-    limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
-    wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
-    offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
-    profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})
-    return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
-
-
-def _loaded(part: Part) -> list[str]:
-    return sorted({load.variant or "" for worker in part.workers for load in worker.loads})
-
-
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
     """A pool runs one variant, of those that its application may run, as good as it is asked to be."""
-    loaded = _loaded(part)
-    if len(loaded) > 1:
-        yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(loaded)} are loaded")
+    names = loaded(part)
+    if len(names) > 1:
+        yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(names)} are loaded")
     for name in part.rate_qps:
         wanted = inputs.slo.apps[name].quality
-        for one in loaded:
+        for one in names:
             variant = inputs.profile.variants.get(one)
-            if variant is None or not _may_run(inputs.slo.apps[name], one, variant):
+            if variant is None or not may_run(inputs.slo.apps[name], one, variant):
                 yield Violation("variant", "workers", f"{name} may not run {one}")
             elif wanted is not None:
                 value = variant.quality.value if variant.quality is not None else math.nan
                 low, high = wanted.min, wanted.max
                 if not ((low is None or value >= low - 1e-9) and (high is None or value <= high + 1e-9)):
                     yield Violation("quality", "workers", f"{one} has {value:g}, which {name} does not take")
-
-
-def _may_run(app: App, name: str, variant: Variant) -> bool:
-    runs = app.runs
-    if runs is None or runs.pipeline is not None:
-        return False
-    listed = runs.variants is None or name in runs.variants
-    family = runs.families is None or variant.family in runs.families
-    return listed and family and (runs.task is None or variant.task == runs.task)
-
-
-def _one_variant(inputs: Inputs, part: Part) -> Inputs:
-    """The files of a pool that say which variant was chosen; that it may be is seen to before."""
-    loaded = _loaded(part)
-    if len(loaded) != 1:
-        return inputs
-    runs = Runs(variants=(loaded[0],))
-    apps = {
-        name: app.model_copy(update={"runs": runs, "quality": None}) if name in part.rate_qps else app
-        for name, app in inputs.slo.apps.items()
-    }
-    return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
 
 
 def _demand(fleet: Fleet) -> Iterator[Violation]:
@@ -424,7 +285,9 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
         if claim.sense == "min" and claim.bound is not None and claim.bound > claim.value * (1 + SLIP):
             yield Violation("claim", f"claims[{number}]", "the bound is above the value")
         if claim.vouched == "certified":
-            yield Violation("proof", f"claims[{number}]", "called certified, and nothing in the plan proves it")
+            yield Violation(
+                "proof", f"claims[{number}]", "called certified, and no fleet is proved where it is planned"
+            )
 
 
 def _wished(fleet: Fleet) -> Iterator[Violation]:
@@ -535,32 +398,9 @@ def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, flo
     )  # fmt: skip
 
 
-def _lost(fleet: Fleet) -> dict[str, Any]:
-    """Each situation: which offers are gone, or which hardware loses how many machines."""
-    survive, offers = fleet.inputs.slo.limits.survive, fleet.inputs.profile.offers
-    zones = sorted({offer.zone for offer in offers.values() if offer.zone is not None})
-    spot = {name for name, offer in offers.items() if offer.interruptions_per_hour is not None}
-    found: dict[str, Any] = {}
-    if survive.zones:
-        for lost in combinations(zones, survive.zones):
-            found[f"zone {' and '.join(lost)} lost"] = {name for name, one in offers.items() if one.zone in lost}
-    if survive.spot == "all":
-        found["all spot gone"] = spot
-    elif survive.spot == "zone":
-        for zone in (*zones, *(() if zones else (None,))):
-            gone = {name for name in spot if offers[name].zone == zone}
-            if gone:
-                found[f"spot of {zone or 'everywhere'} gone"] = gone
-    if survive.hosts:
-        used = {worker.hardware for part in fleet.parts.values() for worker in part.workers}
-        for hardware in used:
-            found[f"{survive.hosts} {hardware} lost"] = (hardware, survive.hosts)
-    return found
-
-
 def _failures(fleet: Fleet) -> Iterator[Violation]:
     """After each failure each application gets what is to be kept, on machines that it had and that are left."""
-    keep, situations = fleet.inputs.slo.limits.survive.keep, _lost(fleet)
+    keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
         before = fleet.used(period.parts or ())
@@ -588,7 +428,7 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
 def _promises(fleet: Fleet) -> Iterator[Violation]:
     """Each rate is promised, as it is asked for, in each period and situation."""
     keep = fleet.inputs.slo.limits.survive.keep
-    situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(_lost(fleet), keep)}
+    situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(lost_in(fleet), keep)}
     said = {(one.app, one.period, one.situation): one for one in fleet.plan.promises if one.quantity == "rate_qps"}
     number = {period.id: place for place, period in enumerate(fleet.plan.periods)}
     for (app, when, situation), promise in said.items():

@@ -18,8 +18,8 @@ Classes are requests that come in one bin, fit the same types, and are late on t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hetplan.profiles.fields import NANO
@@ -32,7 +32,7 @@ from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, 
 from hetplan.verifier.money import machine_nanos
 from hetplan.verifier.rows import NoProof, Rows
 
-__all__ = ["proved"]
+__all__ = ["Carried", "proved"]
 
 _SAME = 1.0 + 1e-9
 
@@ -257,3 +257,59 @@ class _Fleet:
                 program.row(f"at most[{hardware}]", mine, high=most)
             if least > 0:
                 program.row(f"at least[{hardware}]", mine, low=least)
+
+
+class Carried(_Fleet):
+    """What one machine carries, whichever it is or of how many parts, for the bounds of fleets.
+
+    Iterations are longer by a share, `slower`; where it is `strict`, nothing goes where it would be late even alone.
+    """
+
+    def __init__(self, facts: Facts, slower: float, *, strict: bool) -> None:
+        super().__init__(facts)
+        self.strict, made = strict, []
+        for one in self.types:
+            engine = one.seat.engine
+            more = 1.0 + slower * (engine.fitted.error if engine.fitted is not None else 0.0)
+            pieces = tuple(
+                piece.model_copy(update={name: getattr(piece, name) * more for name in _TIMES})
+                for piece in engine.pieces
+            )
+            seat = replace(one.seat, engine=engine.model_copy(update={"pieces": pieces}))
+            made.append(replace(one, seat=seat, offers={one.seat.worker.hardware: (0, None)}))
+        self.types = made
+
+    @property
+    def hardware(self) -> list[str]:
+        """The hardware that the models may run on."""
+        return list(dict.fromkeys(one.seat.worker.hardware for one in self.types))
+
+    def program(self, prices: Mapping[str, float], given: Mapping[str, float] | None) -> Rows:
+        """The most rate of one machine, less prices of its hardware; `given` says what it is."""
+        program, most = Rows("max"), 0.0
+        for one in self.types:
+            base = max(piece.base_ms for piece in one.seat.engine.pieces) / 1000.0
+            rounds = one.instances / base * _SAME if base > 0.0 else math.inf
+            hardware = one.seat.worker.hardware
+            name = f"n[{one.name} from {hardware}]"
+            program.column(name, cost=-prices.get(hardware, 0.0), low=0.0, high=1.0)
+            program.column(f"m[{one.name}]", low=0.0, high=rounds)
+            most += rounds * float(one.seat.engine.most_seqs) * _SAME
+        for hardware in self.hardware if given is not None else ():
+            mine = {f"n[{one.name} from {hardware}]": 1.0 for one in self.types if one.seat.worker.hardware == hardware}
+            program.row(f"machines[{hardware}]", mine, high=(given or {})[hardware])
+        program.column("rate[all]", cost=1.0, low=0.0, high=most)
+        total = math.fsum(self.weights)
+        for s, (_, _, fits, late) in enumerate(self.classes):
+            for number, (one, holds) in enumerate(zip(self.types, fits, strict=True)):
+                barred = self.strict and any(row[number] for row in late)
+                if holds:
+                    program.column(f"x[class {s} on {one.name}]", low=0.0, high=0.0 if barred else most)
+        for number, one in enumerate(self.types):
+            self._capacity(program, number, one)
+        self._served(program, [math.fsum(weights) / total for _, weights, _, _ in self.classes])
+        return program
+
+
+_TIMES = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+"""Of a piece, what an iteration takes."""

@@ -35,7 +35,7 @@ from hetplan.verifier.resources import instances_on
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 
-__all__ = ["proved"]
+__all__ = ["Carrying", "proved"]
 
 _EVEN = 1e-9
 """A share that is over by no more than this is not over."""
@@ -320,3 +320,33 @@ class _Pool:
                 if self.share[s] > allowed * (1.0 + _EVEN):
                     found.add(tuple(ok and self.response(k, s) <= limit for ok, k in zip(may, self.kinds, strict=True)))
         return sorted(found)
+
+
+class Carrying(_Pool):
+    """What one machine carries, whichever it is or of how many parts, for the bounds of fleets.
+
+    A `planned` pool lets as many queries be late as its options say; any other, as many as its wish.
+    """
+
+    def __init__(self, facts: Facts, *, planned: bool) -> None:
+        super().__init__(facts)
+        self.late = self.tolerated if planned else self.left
+
+    @property
+    def hardware(self) -> list[str]:
+        """The hardware that the pool may run on."""
+        return [kind.hardware for kind in self.kinds]
+
+    def program(self, prices: Mapping[str, float], given: Mapping[str, float] | None) -> Rows:
+        """The most rate of one machine, less prices of its hardware; `given` says what it is."""
+        program, room = Rows("max"), dict.fromkeys(self.hardware, 1.0)
+        for kind in self.kinds:
+            name = f"n[{kind.hardware}]"
+            program.column(name, cost=-prices.get(kind.hardware, 0.0), low=0.0, high=1.0)
+            if given is not None:
+                program.row(f"machines[{kind.hardware}]", {name: 1.0}, high=given[kind.hardware])
+        self._flows(program, room, unit=self.unit, late=self.late, gain=self.unit)
+        for kind in self.kinds:
+            machine = {f"n[{kind.hardware}]": -1.0}
+            self._capacity(program, kind, machine, unit=self.unit, late=self.late, high=0.0)
+        return program

@@ -17,7 +17,7 @@ from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import ClaimAgain, Violation, Word
 from hetplan.verifier.rows import NoProof, NotRebuilt
 
-__all__ = ["check_proofs"]
+__all__ = ["check_proofs", "compared"]
 
 Prover = Callable[[Facts, Claim, Any], float]
 """From a claim and its solve; of policies, whose bounds follow from the files alone, there may be no solve."""
@@ -53,7 +53,7 @@ def check_proofs(facts: Facts) -> tuple[list[ClaimAgain], list[Violation]]:
             text = f"bound {claim.bound:.6g} is not proved again here: {reason}"
             found.append(ClaimAgain(at, about, Word.OPEN, text))
         else:
-            found.append(_held(claim, shown, at, about))
+            found.append(compared(claim, shown, at, about))
         if claim.vouched == "certified" and found[-1].word is Word.OPEN and _ought_to(facts, claim, rebuilt=rebuilt):
             faults.append(Violation("proof", at, f"called certified, and {found[-1].text}"))
     return found, faults
@@ -74,7 +74,7 @@ def _shown(facts: Facts, claim: Claim) -> float:
     return prover(facts, claim, solve)
 
 
-def _held(claim: Claim, shown: float, at: str, about: str) -> ClaimAgain:
+def compared(claim: Claim, shown: float, at: str, about: str) -> ClaimAgain:
     """A claim's bound against what was shown."""
     assert claim.bound is not None
     short = shown - claim.bound if claim.sense == "max" else claim.bound - shown

@@ -101,6 +101,32 @@ class Rows:
             raise NoProof("its multipliers bound nothing")
         return self.flip * worst
 
+    def multipliers(self) -> dict[str, float]:
+        """Multipliers of the rows that an engine finds for the program without whole numbers; `bound` proves them."""
+        import numpy as np
+        from scipy.optimize import linprog
+
+        ends, sides = list[float](), list[tuple[str, float]]()
+        lines: list[Floats] = []
+        for name, row in self._rows.items():
+            line = np.zeros(len(self._columns))
+            for j, amount in row.terms.items():
+                line[j] = amount
+            for end, sign in ((row.high, 1.0), (row.low, -1.0)):
+                if math.isfinite(end):
+                    ends.append(sign * end)
+                    lines.append(sign * line)
+                    sides.append((name, sign))
+        cost = [column.cost for column in self._columns]
+        box = [(column.low, column.high) for column in self._columns]
+        answer: Any = linprog(cost, A_ub=np.array(lines), b_ub=ends, bounds=box, method="highs")
+        if answer.x is None:
+            raise NoProof("an engine finds no prices for it")
+        found: dict[str, float] = {}
+        for (name, sign), price in zip(sides, answer.ineqlin.marginals, strict=True):
+            found[name] = found.get(name, 0.0) + self.flip * sign * float(price)
+        return found
+
     def _boxes(self, splits: Sequence[tuple[str, int, int, int]], count: int) -> list[dict[int, tuple[float, float]]]:
         """What the splits leave of the split columns, for each leaf."""
         if not splits:

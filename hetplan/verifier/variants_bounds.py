@@ -24,7 +24,8 @@ from functools import cached_property
 
 from hetplan.planner.next_state import USED
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Claim, Solve
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Claim, Plan, Solve
 from hetplan.profiles.profile import Hardware, Run, Variant
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
@@ -34,7 +35,7 @@ from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Held, Reading, change_s, is_whole, part_of, price_of, weight_of_loading
 from hetplan.verifier.waiting_room import most_busy
 
-__all__ = ["proved"]
+__all__ = ["most_of_a_machine", "proved"]
 
 _WHOLE = "machines"
 _SMALL = 1e-3
@@ -294,3 +295,40 @@ class _Counts:
                 mine = {x: takes[x] for x, kind in uses if kind.type == one}
                 if one.count is not None and room < math.inf and (typed or resource == _WHOLE):
                     program.row(f"{resource}[{one.name}]", mine, high=room * one.count)
+
+
+class _Single(_Counts):
+    """What an instance serves on each type of machine, as the queue of the plan allows where it has one."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading, self.inputs = reading, reading.inputs
+        self.profile, self.slo, self.options = self.inputs.profile, self.inputs.slo, reading.plan.method.options
+        self.types = list(self._types())
+        self.kinds = list(self._kinds())
+
+    def _rates(self, held: Held) -> Iterator[tuple[str, float]]:
+        for app, full in held.qps.items():
+            queued = self.options.get("size") == "estimated"
+            yield app, full * (self._share(held, app, full, held.load.serve.max_batch) if queued else 1.0)
+
+
+def most_of_a_machine(plan: Plan, inputs: Inputs, app: str) -> dict[str, float]:
+    """The most rate of an application that a machine of each hardware takes, whatever instances it holds."""
+    single = _Single(Reading(plan, inputs))
+    found: dict[str, float] = {}
+    for hardware in {kind.type.hardware for kind in single.kinds}:
+        mine = [kind for kind in single.kinds if kind.type.hardware == hardware and kind.qps.get(app)]
+        provides = single.profile.hardware[hardware].provides
+        most = math.inf
+        for resource in {name for kind in mine for name in kind.needs}:
+            room = 1.0 if resource == _WHOLE else provides.get(resource, 0.0)
+            needs = [kind.needs.get(resource, 0.0) for kind in mine]
+            if room > 0.0 and all(need > room / 2.0 * (1.0 + _HAIR) for need in needs):
+                most = min(most, max(kind.qps[app] for kind in mine))
+            elif all(need > 0.0 for need in needs):
+                most = min(most, max(kind.qps[app] * room / need for kind, need in zip(mine, needs, strict=True)))
+        if mine and most == math.inf:
+            raise NotRebuilt(f"nothing says how many instances a machine of {hardware} holds")
+        if mine:
+            found[hardware] = most / single.slo.change.slack
+    return found

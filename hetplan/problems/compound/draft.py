@@ -73,7 +73,7 @@ def chosen_of(app: App, found: Found, machines: Mapping[str, tuple[int, ...]]) -
     """A plan that was found, as it is dispatched by, on these machines of each tier."""
     return ChosenPlanDispatch(
         late=app.late,
-        machines=machines,
+        machines=dict(machines),
         knobs=dict(found.knobs),
         placement=dict(found.placement),
         share=dict(found.share),

@@ -21,6 +21,9 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["drafted"]
 
+PRICES = "hetplan.prices"
+"""Where a plan carries the prices that show its bound, among its extensions."""
+
 
 class _Parts:
     """Parts by their ids, each kept once."""
@@ -94,6 +97,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
         warnings=(*_warnings(kept.kept), *found.notices, *_unread(wish)),
         sections=sections,
+        extensions={PRICES: list(found.prices)} if found.prices else {},
     )
 
 

@@ -52,7 +52,7 @@ def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
             goal = replace(
                 goal, bound=first[0].goal.bound, scope="relaxation", note=f"{goal.note}; it leaves out waiting"
             )
-        found = replace(found, bound=first[0].bound, goal=goal)
+        found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices)
     return found, best[1]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ CENTRE = 1e-3
 PAIRS = 30
 """So many applications and periods in a round of prices; where there are more, periods are grouped."""
 LEAST_GROUPS = 4
+HAIR = 1e-9
+"""By so much lower prices are said than they are, so that no purchase undercuts them by their rounding."""
 FEW = 1e-6
 """Less than this of an application is missing: rounding."""
 MIXTURE = 40
@@ -220,6 +223,24 @@ class Search:
         for p in range(self.wish.periods):
             prices[p] = np.maximum(duals[bare.cover[p]], 0.0) / self.wish.length(p)
         return prices
+
+    def said(self, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """The prices of the best bound as a plan carries them, by groups of periods: of machines, and of limits."""
+        if self.best is None:
+            return []
+        offers, bare, listed = [offer.name for offer in self.wish.offers], self.bare, list[dict[str, Any]]()
+        names = [*offers, *(f"{limit.name}[{limit.label}]" for limit in self.limits)]
+        for number, periods in enumerate(groups):
+            hourly = self.best[self.rows_of(bare, number)] * (1.0 - HAIR) / self.wish.length(number)
+            prices = dict(zip(names, (float(price) for price in hourly), strict=True))
+            listed.append(
+                {
+                    "periods": [f"p{p}" for p in periods],
+                    "machines": {name: min(max(prices[name], 0.0), MISSING) for name in offers},
+                    "limits": {name: prices[name] for name in names[len(offers) :] if prices[name]},
+                }
+            )
+        return listed
 
     def worth(self, found: Relaxed, duals: Floats) -> tuple[float, bool]:
         """What no fleet costs less than, by these prices of rows; whether they showed a choice that was not known."""

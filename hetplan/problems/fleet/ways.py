@@ -49,6 +49,8 @@ class Found:
     goal: Reported | None = None
     """What is best in place of the least cost, where that was wished."""
     notices: tuple[Notice, ...] = ()
+    prices: tuple[Mapping[str, Any], ...] = ()
+    """Prices that show the bound, as a plan carries them."""
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
@@ -131,7 +133,8 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
             return explained(search)
         settled, refused = settled_by(search, fleet)
         if not refused:
-            return Found(wish, fleet, settled, search.bound, search.rounds)
+            prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
+            return Found(wish, fleet, settled, search.bound, search.rounds, prices=prices)
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])

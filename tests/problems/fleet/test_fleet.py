@@ -272,7 +272,7 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
         assert code in {violation.code for violation in report.violations}
     honest = hp.verify(plan, PROFILE, slo)
     assert honest.violations == ()
-    assert [(one.at, one.word) for one in honest.claims] == [("claims[0]", Word.OPEN)]
+    assert [(one.at, one.word) for one in honest.claims] == [("claims[0]", Word.PROVED)]
 
 
 def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

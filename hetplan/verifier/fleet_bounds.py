@@ -1,0 +1,425 @@
+r"""What no fleet costs less than: the prices that a plan carries, put to every application, in the verifier's writing.
+
+Machines of an offer are paid for ahead (R) or rented in a period (N), and no application shares one. For any prices
+pi >= 0 of a machine in a period, and any prices of the limits, a fleet costs no less than
+
+    sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
+    + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits (`_Market`)
+
+Costs of starting only add to it. What machines carry is bounded by rows ``sum of w_h m_h >= rate`` (`_cuts`): of pools
+and of machines that make text from linear programs, whose prices w are proved for all machines at once; of variants
+from what an instance serves. The cheapest whole machines are then found by splitting (`cheapest`). Of other questions
+nothing is known here, and an application of theirs counts as if it were free: the bound is true, and lower.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Claim
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.plan_periods import of_part
+from hetplan.profiles.slo import Survive, WishLimits
+from hetplan.verifier.facts import gather, option
+from hetplan.verifier.fleet_parts import Fleet, alone, lost_in, may_run, one_variant
+from hetplan.verifier.llm_bounds import Carried
+from hetplan.verifier.pool_bounds import Carrying
+from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
+from hetplan.verifier.variants_bounds import most_of_a_machine
+
+__all__ = ["PRICES", "proved"]
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+PRICES = "hetplan.prices"
+"""Where a plan carries its prices, among its extensions: for some periods each, of machines and of limits."""
+NODES = 2000
+"""So many programs at most, until the cheapest machines of an application count as known well enough."""
+ROUNDS = 12
+"""So often the cheapest machines ask what they carry, which their rows may not say."""
+WRONG = 1e4
+"""What it costs a linear program to have zones in another order than they are looked at in."""
+_WHOLE, _SAME, _KEPT, _MOST = 1e-7, 1e-9, 1e-6, 1e6
+
+
+def proved(fleet: Fleet, claim: Claim) -> float:
+    """The bound on the cost per hour that the plan's prices show; NoProof says why there is none."""
+    if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in ("problem", "relaxation"):
+        raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
+    prices = list(_prices(fleet))
+    cuts = {app: _cuts(fleet, app) for app in fleet.inputs.slo.apps}
+    for app, known in cuts.items():
+        if known is not None:
+            _keeps(known, app, {name: one for name, one in fleet.parts.items() if one.rate_qps.keys() == {app}})
+    total, more = _market(fleet, prices), 1.0 + option(fleet.plan, "headroom", 0.0)
+    least: dict[tuple[object, ...], float] = {}
+    for number, (machines, _) in enumerate(prices):
+        for app, rows in cuts.items():
+            rate = min(fleet.rates[app][number] * more, _planned(fleet, number, app))
+            key = (app, rate, tuple(machines.values()))
+            if key not in least:
+                least[key] = _cheapest(fleet, rows, rate, machines) if rows is not None and rate > 0.0 else 0.0
+            total += fleet.hours * least[key]
+    return total / (fleet.hours * len(prices)) * (1.0 - _SAME)
+
+
+def _planned(fleet: Fleet, number: int, app: str) -> float:
+    """The rate that the plan's own machines are for: more than that is no part of what it answers."""
+    parts = (fleet.parts[name] for name in fleet.plan.periods[number].parts or ())
+    return sum(part.rate_qps.get(app, 0.0) for part in parts)
+
+
+def _prices(fleet: Fleet) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+    """Of each period, in order: prices per hour of a machine of each offer, and of the limits."""
+    limits, said = fleet.inputs.slo.limits, fleet.plan.extensions.get(PRICES)
+    if not isinstance(said, list):
+        raise NoProof("the plan carries no prices")
+    offers = [
+        name
+        for name, one in fleet.inputs.profile.offers.items()
+        if not limits.only_listed or one.hardware in limits.instances
+    ]
+    for period in fleet.plan.periods:
+        try:
+            (mine,) = (one for one in said if period.id in one["periods"])
+            machines = {name: float(mine["machines"].get(name, 0.0)) for name in offers}
+            rows = {str(name): float(price) for name, price in mine["limits"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise NoProof(f"the plan carries no prices of {period.id} that can be read") from None
+        if not all(0.0 <= price <= _MOST for price in machines.values()) or not all(map(math.isfinite, rows.values())):
+            raise NoProof(f"the prices of {period.id} are none")
+        yield machines, rows
+
+
+# What is bought
+
+
+def _market(fleet: Fleet, prices: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> float:
+    """The least that machines cost beyond what they are worth at these prices, under the limits."""
+    program, hours, profile = Rows("min"), fleet.hours, fleet.inputs.profile
+    duals: dict[str, float] = {}
+    offers = list(prices[0][0])
+    sold = [name for name in offers if profile.offers[name].commit is not None]
+    for name in offers:
+        stock = profile.offers[name].stock
+        most = _MOST if stock is None else float(stock)
+        if name in sold:
+            ahead = sum(fleet.price_ahead(name) - machines[name] for machines, _ in prices) * hours
+            program.column(f"ahead {name}", cost=ahead, low=0.0, high=most)
+        for number, (machines, _) in enumerate(prices):
+            rented = (fleet.price(name) - machines[name]) * hours
+            program.column(f"rented {name} in {number}", cost=rented, low=0.0, high=most)
+    limits = list(_limits(fleet, offers))
+    for number, (_, said) in enumerate(prices):
+        for label, low, high, total, ahead_too in limits:
+            terms = {f"rented {name} in {number}": amount for name, amount in total.items() if amount}
+            both = {name: total.get(name, 0.0) + ahead_too.get(name, 0.0) for name in sold}
+            terms |= {f"ahead {name}": amount for name, amount in both.items() if amount}
+            program.row(f"{label} in {number}", terms, low=low, high=high)
+        duals |= {f"{label} in {number}": price * hours for label, price in said.items()}
+    return program.bound({"row_duals": duals})
+
+
+def _limits(
+    fleet: Fleet, offers: Sequence[str]
+) -> Iterator[tuple[str, float, float, Mapping[str, float], Mapping[str, float]]]:
+    """Each limit of a period: its name and ends, amounts of each machine, and what is added for one paid ahead."""
+    profile, limits = fleet.inputs.profile, fleet.inputs.slo.limits
+    sold, inf, none = {name: profile.offers[name] for name in offers}, math.inf, dict[str, float]()
+    gives = {name: profile.hardware[one.hardware].provides for name, one in sold.items()}
+    for name, one in sold.items():
+        if one.stock is not None:
+            yield f"stock[{name}]", -inf, float(one.stock), {name: 1.0}, none
+    for zone, held in profile.zones.items():
+        for resource, amount in held.quota.items():
+            mine = [name for name, one in sold.items() if one.zone == zone]
+            takes = {name: 1.0 if resource == "machines" else gives[name].get(resource, 0.0) for name in mine}
+            yield f"quota[{resource} in {zone}]", -inf, amount, takes, none
+    for resource, amount in limits.resources.items():
+        yield f"resources[{resource}]", -inf, amount, {name: gives[name].get(resource, 0.0) for name in offers}, none
+    for hardware, (least, most) in limits.instances.items():
+        those = {name: 1.0 for name, one in sold.items() if one.hardware == hardware}
+        if most is not None:
+            yield f"most[{hardware}]", -inf, float(most), those, none
+        if least:
+            yield f"least[{hardware}]", float(least), inf, those, none
+    if limits.cost_per_hour is not None:
+        saved = {name: fleet.price_ahead(name) - fleet.price(name) for name, one in sold.items() if one.commit}
+        yield "budget[hour]", -inf, limits.cost_per_hour / NANO, {name: fleet.price(name) for name in offers}, saved
+    for kind, limit in limits.offers.items():
+        spot = {name: float(one.interruptions_per_hour is not None) for name, one in sold.items()}
+        total = {
+            "committed": none,
+            "spot": spot,
+            "on-demand": {name: 1.0 - amount for name, amount in spot.items()},
+        }.get(kind, {kind: 1.0})
+        ahead = dict.fromkeys(offers, 1.0) if kind == "committed" else none
+        if limit.most is not None or limit.least:
+            yield f"offers[{kind}]", float(limit.least), inf if limit.most is None else float(limit.most), total, ahead
+        if limit.share is not None:
+            low, high = limit.share
+            less = {name: total.get(name, 0.0) - low for name in offers}
+            yield f"share[{kind} at least]", 0.0, inf, less, ahead
+            less = {name: total.get(name, 0.0) - high for name in offers}
+            yield f"share[{kind} at most]", -inf, 0.0, less, ahead
+
+
+# What machines carry
+
+
+@dataclass
+class _Cuts:
+    """What machines of an application carry: no more than the sum of their rates, by each of `found`.
+
+    A `cone` is the linear program whose prices they are; more are taken from it where machines ask for them.
+    """
+
+    found: list[dict[str, float]]
+    cone: Any = None
+    share: float = 1.0
+
+    def add(self, machines: Mapping[str, float]) -> bool:
+        """The prices of the linear program for these machines, proved for all; whether they are new."""
+        whole = sum(machines.get(name, 0.0) for name in self.cone.hardware)
+        if whole <= 0.0:
+            return False
+        given = {name: machines.get(name, 0.0) / whole for name in self.cone.hardware}
+        duals = self.cone.program({}, given).multipliers()
+        prices = {name: max(duals.pop(f"machines[{name}]", 0.0), 0.0) for name in self.cone.hardware}
+        # Of one machine in all, whichever it is: what is left over the prices is added to each of them.
+        over = max(self.cone.program(prices, None).bound({"row_duals": duals}), 0.0)
+        made = {name: (price + over) * self.share for name, price in prices.items()}
+        if any(all(one[name] <= made[name] * (1.0 + 1e-6) + 1e-6 for name in made) for one in self.found):
+            return False
+        self.found.append(made)
+        return True
+
+    def carried(self, machines: Mapping[str, float]) -> float:
+        """The most that these machines carry, by the prices known."""
+        return min(sum(one.get(name, 0.0) * n for name, n in machines.items()) for one in self.found)
+
+
+def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
+    """What machines carry of an application; None where nothing is known here of its question."""
+    mine = {name: part for name, part in fleet.parts.items() if part.rate_qps.keys() == {app}}
+    if not mine:
+        return None
+    name, part = next(iter(mine.items()))
+    wish = fleet.inputs.slo
+    may = [one for one, variant in fleet.inputs.profile.variants.items() if may_run(wish.apps[app], one, variant)]
+    files = alone(fleet.inputs, part)
+    free = WishLimits(currency=wish.limits.currency, survive=Survive())
+    files = replace(files, slo=files.slo.model_copy(update={"limits": free}))
+    plan = of_part(fleet.plan, name)
+    planned = plan.method.options.get("size") == "planned"
+    try:
+        if part.question == "variants":
+            return _Cuts([most_of_a_machine(plan, files, app)])
+        if part.question == "pool" and len(may) == 1:
+            cuts = _Cuts([], Carrying(gather(plan, one_variant(files, part)), planned=planned))
+            cuts.share = option(plan, "derate", 1.0) if planned else 1.0
+        elif part.question == "llm":
+            error = 1.5 if planned and plan.method.options.get("law_error", True) else 0.0
+            strict = planned and not plan.method.options.get("sacrifice")
+            cuts = _Cuts([], Carried(gather(plan, files), error, strict=strict))
+            cuts.share = 1.0 / (1.0 + option(plan, "rate_headroom", 0.0)) if planned else 1.0
+        else:
+            return None
+        cuts.add(dict.fromkeys(cuts.cone.hardware, 1.0))
+    except NoProof:
+        return None
+    return cuts if cuts.found else None
+
+
+def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part]) -> None:
+    """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
+    for name, part in parts.items():
+        machines: dict[str, float] = {}
+        for worker in part.workers:
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count
+        if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
+            cuts.add(machines)
+        if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
+            raise NoProof(f"part {name} keeps less free than its options say")
+
+
+# The cheapest whole machines
+
+
+def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, float]) -> float:
+    """No machines that carry a rate, and what is kept of it after each failure, cost less than this per hour."""
+    offers, sold, keep = list(machines), fleet.inputs.profile.offers, fleet.inputs.slo.limits.survive.keep
+    # Of single machines that are lost nothing is said here: what they leave is at most all.
+    situations: list[tuple[set[str], float]] = [(set(), 1.0)]
+    situations += [(lost, keep) for lost in lost_in(fleet).values() if isinstance(lost, set)]
+    stock = np.array([_MOST if sold[name].stock is None else float(sold[name].stock or 0) for name in offers])
+    prices, best = np.array(list(machines.values())), 0.0
+    alike = [(sold[name].hardware, float(price)) for name, price in machines.items()]
+    groups = [*{one[0] for one in alike}, *dict.fromkeys(alike)]
+    sums = np.array([[float(group in (one, one[0])) for one in alike] for group in sorted(groups, key=str)])
+    for _ in range(ROUNDS):
+        rows: dict[tuple[float, ...], float] = {}
+        for cut in cuts.found:
+            rates = np.array([cut.get(sold[name].hardware, 0.0) for name in offers])
+            small = rates < 1e-6 * rates.max(initial=0.0)
+            for gone, kept in situations:
+                row = tuple(0.0 if name in gone else rate for name, rate in zip(offers, rates * ~small, strict=True))
+                need = rate * kept * (1.0 - _SAME) - float(rates[small] @ stock[small])
+                rows[row] = max(rows.get(row, 0.0), need)
+        matrix, wanted, order = np.array(list(rows)), np.array(list(rows.values())), _order(fleet, offers, prices, rows)
+        bound, point = cheapest(prices, matrix, wanted, stock, order=order, sums=sums)
+        best = max(best, bound)
+        if point is None or cuts.cone is None:
+            return best
+        more = False
+        for gone, kept in situations:
+            left: dict[str, float] = {}
+            for name, n in zip(offers, point, strict=True):
+                if n and name not in gone:
+                    left[sold[name].hardware] = left.get(sold[name].hardware, 0.0) + float(n)
+            if kept > 0.0 and cuts.carried(left) >= rate * kept * (1.0 - _SAME):
+                more |= cuts.add(left)
+        if not more:
+            return best
+    return best
+
+
+def _order(fleet: Fleet, offers: Sequence[str], prices: Floats, rows: Mapping[tuple[float, ...], float]) -> Floats:
+    """Rows by which zones that may change places do not: what each has is no less, in some order, than the next has."""
+    sold = fleet.inputs.profile.offers
+    zones = sorted({one.zone for one in sold.values() if one.zone is not None})
+
+    def kind(place: int) -> tuple[object, ...]:
+        one = sold[offers[place]]
+        return one.hardware, one.interruptions_per_hour is not None, str(one.stock), float(prices[place])
+
+    mine = [sorted((n for n, name in enumerate(offers) if sold[name].zone == zone), key=kind) for zone in zones]
+    found = []
+    for first, second in pairwise(mine):
+        to = np.arange(len(offers))
+        if list(map(kind, first)) != list(map(kind, second)):
+            continue
+        to[first], to[second] = second, first
+        if {tuple(row[n] for n in to): need for row, need in rows.items()} == dict(rows):
+            line = np.zeros(len(offers))
+            weights = 1.0 + np.arange(len(first)) / (1.0 + len(first))
+            line[first], line[second] = weights, -weights
+            found.append(line)
+    return np.array(found).reshape(len(found), len(offers))
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """The least prices @ x with rows @ x >= need; `freely` are rows that may be missed, which costs `WRONG`."""
+
+    prices: Floats
+    rows: Floats
+    need: Floats
+    freely: Floats
+
+    def least(self, low: Floats, high: Floats, least: Floats) -> tuple[float, Floats]:
+        """A bound on those in a box with freely @ x >= least, and the point of the linear program."""
+        from scipy.optimize import linprog
+
+        lines, wanted = np.vstack([self.rows, self.freely]), np.concatenate([self.need, least])
+        missed = np.concatenate([np.zeros(len(self.rows)), np.ones(len(self.freely))])[:, None]
+        kept = np.isfinite(wanted)
+        ends: Any = np.column_stack([np.append(low, 0.0), np.append(high, np.inf)])
+        matrix, costs = -np.hstack([lines, missed])[kept], np.append(self.prices, WRONG)
+        found: Any = linprog(costs, A_ub=matrix, b_ub=-wanted[kept], bounds=ends, method="highs")
+        if found.x is None:
+            return float(self.prices @ low) * (1.0 - _SAME), low + 0.5
+        lines, wanted = lines[kept], wanted[kept]
+        y = np.maximum(-found.ineqlin.marginals, 0.0)
+        left = self.prices - y @ lines
+        off = EPS * (len(y) + 3) * (np.abs(self.prices) + y @ np.abs(lines))
+        worst = np.minimum(np.minimum((left - off) * low, (left - off) * high), (left + off) * high)
+        parts = np.concatenate([y * wanted, worst])
+        return float(parts.sum() - EPS * (parts.size + 4) * 2.0 * np.abs(parts).sum()), found.x[:-1]
+
+
+def cheapest(
+    prices: Floats,
+    rows: Floats,
+    need: Floats,
+    stock: Floats,
+    *,
+    order: Floats | None = None,
+    sums: Floats | None = None,
+) -> tuple[float, Floats | None]:
+    """The least prices @ x over whole x >= 0, at most the stock, with rows @ x >= need, and x where it was found.
+
+    `order` may be said of some cheapest x: order @ x >= 0. Boxes are split where a linear program is between whole
+    numbers, of the `sums` of machines first, the least box first; each is bounded by its prices, whatever the program
+    says of them.
+
+    >>> cheapest(np.array([1.0, 0.3]), np.array([[5.0, 1.0]]), np.array([7.0]), np.array([9.0, 9.0]))[0].__round__(6)
+    1.6
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # More than one row ever asks of a machine alone is never needed of it.
+        enough = np.where(rows > 0.0, np.ceil(need[:, None] / rows), 0.0).max(axis=0)
+    top = np.minimum(stock, np.maximum(enough, 0.0))
+    kept = top > 0.0
+    rows, high = rows[:, kept], top[kept]
+    if (rows @ high < need * (1.0 - _SAME)).any():
+        return math.inf, None
+    none = np.zeros((0, top.size))
+    order, sums = (none if order is None else order)[:, kept], (none if sums is None else sums)[:, kept]
+    rows, need = _rounded(rows, need)
+    cover = _Cover(prices[kept], rows, need, np.vstack([order, sums, -sums]))
+    whole = np.vstack([sums, np.eye(high.size)])
+    number, first, ties = count(), np.concatenate([np.zeros(len(sums)), np.zeros_like(high)]), np.zeros(len(order))
+    last = np.concatenate([np.full(len(sums), np.inf), high])
+
+    def box(low: Floats, high: Floats) -> tuple[float, Floats]:
+        sides = np.concatenate([ties, low[: len(sums)], -high[: len(sums)]])
+        return cover.least(low[len(sums) :], high[len(sums) :], sides)
+
+    bound, point = box(first, last)
+    waiting = [(bound, next(number), point, first, last)]
+    for _ in range(NODES):
+        if not waiting:
+            return math.inf, None
+        bound, _, point, first, last = heapq.heappop(waiting)
+        values = whole @ point
+        between = np.abs(values - np.rint(values))
+        if between.max(initial=0.0) <= _WHOLE:
+            found = np.zeros_like(top)
+            found[kept] = np.rint(point)
+            return bound, found
+        of_sums = between[: len(sums)].max(initial=0.0) > _WHOLE
+        at = int(np.argmax(between[: len(sums)] if of_sums else between))
+        for more in (False, True):
+            low, high = first.copy(), last.copy()
+            if more:
+                low[at] = math.floor(values[at]) + 1.0
+            else:
+                high[at] = math.floor(values[at])
+            if (rows @ high[len(sums) :] >= need * (1.0 - _SAME)).all():
+                below, inside = box(low, high)
+                heapq.heappush(waiting, (max(bound, below), next(number), inside, low, high))
+    return (waiting[0][0] if waiting else math.inf), None
+
+
+def _rounded(rows: Floats, need: Floats) -> tuple[Floats, Floats]:
+    """The rows, and what follows from each for whole numbers: divided by one of its numbers, and rounded up."""
+    more, wanted = [rows], [need]
+    for place in range(rows.shape[1]):
+        mine = rows[:, place] > 0.0
+        divisor = rows[mine, place]
+        more.append(np.ceil(rows[mine] / divisor[:, None]))
+        wanted.append(np.ceil(need[mine] / divisor * (1.0 - _SAME)))
+    both = np.unique(np.column_stack([np.concatenate(more), np.concatenate(wanted)]), axis=0)
+    return both[:, :-1], both[:, -1]

@@ -1,0 +1,187 @@
+"""A fleet's plan beside its files: what each part is asked, what each period had, and what may fail."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.profile import Variant
+from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
+
+__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant"]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A plan with parts beside its files, read once."""
+
+    plan: Plan
+    inputs: Inputs
+
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """Its parts."""
+        return self.plan.parts or {}
+
+    @cached_property
+    def hours(self) -> float:
+        """Length of a period."""
+        return self.inputs.slo.horizon.period_s / 3600.0
+
+    @cached_property
+    def ahead(self) -> Mapping[str, int]:
+        """Machines of each offer that are paid for ahead."""
+        return {one.offer: one.count for one in self.plan.commitments or ()}
+
+    @cached_property
+    def rates(self) -> Mapping[str, tuple[float, ...]]:
+        """What each application asks for, period by period, read from the files; of the most, what is promised."""
+        said = {one.app: one.value for one in self.plan.promises if one.quantity == "rate_qps" and not one.situation}
+        return {
+            name: (said.get(name, math.nan),) * len(self.plan.periods)
+            if app.demand.rate_qps == "max"
+            else _rates(self.inputs, name, app)
+            for name, app in self.inputs.slo.apps.items()
+        }
+
+    def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
+        """Machines of each offer that these parts take, by application."""
+        found: dict[str, Counter[str]] = {}
+        for name in names:
+            part = self.parts[name]
+            for worker in part.workers:
+                for app in part.rate_qps:
+                    found.setdefault(app, Counter())[worker.offer or ""] += worker.count + worker.standby
+        return found
+
+    def price(self, offer: str) -> float:
+        """What a machine costs per hour by the hour."""
+        sold = self.inputs.profile.offers[offer]
+        amount = 1.0 if sold.per is None else self.inputs.profile.hardware[sold.hardware].provides.get(sold.per, 0.0)
+        return sold.price_per_hour * amount / NANO
+
+    def price_ahead(self, offer: str) -> float:
+        """What a machine costs per hour that is paid for ahead, its upfront spread over the term."""
+        commit = self.inputs.profile.offers[offer].commit
+        if commit is None:
+            return math.nan
+        own = commit.price_per_hour
+        per_hour = own / NANO if own is not None else self.price(offer) * (1.0 - (commit.discount or 0.0))
+        return per_hour + commit.upfront / NANO * 3600.0 / commit.term_s
+
+    @cached_property
+    def totals(self) -> dict[str, Counter[str]]:
+        """Machines of each offer that are had in each period, used or not, as the bill says."""
+        found: dict[str, Counter[str]] = {period.id: Counter() for period in self.plan.periods}
+        for line in self.plan.bill.lines if self.plan.bill is not None else ():
+            if line.period in found:
+                found[line.period][line.offer] += round(line.committed + line.rented, 6)  # type: ignore[assignment]
+        return found
+
+
+def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:
+    demand, horizon = app.demand, inputs.slo.horizon
+    trace = demand.trace
+    if trace is not None and trace.period_s is not None:
+        times, windows = inputs.traces.get(name, ()), Counter[int]()
+        for time in times:
+            windows[int(time // trace.period_s)] += 1
+        whole = int(times[-1] // trace.period_s) if len(times) else 0
+        held: dict[int, list[float]] = {}
+        for window in range(max(whole, 1)):
+            period = int(window * trace.period_s // horizon.period_s) % horizon.periods
+            held.setdefault(period, []).append(windows[window] / trace.period_s)
+        share = (100.0 if trace.percentile is None else trace.percentile) / 100.0
+        return tuple(_quantile(sorted(held.get(p, [math.inf])), share) for p in range(horizon.periods))
+    if demand.series is not None:
+        return demand.series
+    return (float(demand.rate_qps) if isinstance(demand.rate_qps, int | float) else math.nan,) * horizon.periods
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def alone(inputs: Inputs, part: Part) -> Inputs:
+    """The files that ask for this part alone: its applications at its rates, in one period, with no other limit."""
+    slo = inputs.slo
+    apps = {}
+    for name, rate in part.rate_qps.items():
+        demand = slo.apps[name].demand
+        trace = None if demand.trace is None or demand.trace.period_s is not None else demand.trace
+        alone = demand.model_copy(update={"rate_qps": rate, "series": None, "history_qps": None, "trace": trace})
+        apps[name] = slo.apps[name].model_copy(update={"demand": alone, "question": None})
+    counts: Counter[str] = Counter()
+    for worker in part.workers:
+        counts[worker.hardware] += worker.count + worker.standby
+    instances: dict[str, tuple[int, int | None]] = {name: (0, count) for name, count in counts.items()}
+    aim = {"policy": (Objective(min="servers"),), "pipeline": (Objective(min="cost"),)}.get(part.question, ())
+    listed = part.question != "llm"  # which refuses that field
+    limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
+    wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
+    offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
+    profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})
+    return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
+
+
+def loaded(part: Part) -> list[str]:
+    """The variants that a part runs, each once."""
+    return sorted({load.variant or "" for worker in part.workers for load in worker.loads})
+
+
+def may_run(app: App, name: str, variant: Variant) -> bool:
+    """Whether an application may be answered by a variant."""
+    runs = app.runs
+    if runs is None or runs.pipeline is not None:
+        return False
+    listed = runs.variants is None or name in runs.variants
+    family = runs.families is None or variant.family in runs.families
+    return listed and family and (runs.task is None or variant.task == runs.task)
+
+
+def one_variant(inputs: Inputs, part: Part) -> Inputs:
+    """The files of a pool that say which variant was chosen; that it may be is seen to before."""
+    names = loaded(part)
+    if len(names) != 1:
+        return inputs
+    runs = Runs(variants=(names[0],))
+    apps = {
+        name: app.model_copy(update={"runs": runs, "quality": None}) if name in part.rate_qps else app
+        for name, app in inputs.slo.apps.items()
+    }
+    return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
+
+
+def lost_in(fleet: Fleet) -> dict[str, Any]:
+    """Each situation: which offers are gone, or which hardware loses how many machines."""
+    survive, offers = fleet.inputs.slo.limits.survive, fleet.inputs.profile.offers
+    zones = sorted({offer.zone for offer in offers.values() if offer.zone is not None})
+    spot = {name for name, offer in offers.items() if offer.interruptions_per_hour is not None}
+    found: dict[str, Any] = {}
+    if survive.zones:
+        for lost in combinations(zones, survive.zones):
+            found[f"zone {' and '.join(lost)} lost"] = {name for name, one in offers.items() if one.zone in lost}
+    if survive.spot == "all":
+        found["all spot gone"] = spot
+    elif survive.spot == "zone":
+        for zone in (*zones, *(() if zones else (None,))):
+            gone = {name for name in spot if offers[name].zone == zone}
+            if gone:
+                found[f"spot of {zone or 'everywhere'} gone"] = gone
+    if survive.hosts:
+        used = {worker.hardware for part in fleet.parts.values() for worker in part.workers}
+        for hardware in used:
+            found[f"{survive.hosts} {hardware} lost"] = (hardware, survive.hosts)
+    return found

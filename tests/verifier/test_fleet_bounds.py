@@ -1,0 +1,142 @@
+"""What no fleet costs less than is worked out anew from the prices that a plan carries; what passes it is refused."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.profiles.plan_file import plan_dict
+from hetplan.verifier.fleet_bounds import PRICES, cheapest
+from hetplan.verifier.report import Word
+
+Json = dict[str, Any]
+
+PROFILE: Json = {
+    "format": "hetplan/profile/1.3",
+    "hardware": {
+        "big": {"kind": "gpu", "provides": {"gpu": 1}},
+        "small": {"kind": "cpu", "provides": {"cpu_cores": 4}},
+    },
+    "offers": {
+        f"{kind}-{zone}": {"hardware": kind, "zone": zone, "price_per_hour": price, "stock": 6}
+        | ({"commit": {"term_s": 7200, "discount": 0.4}} if kind == "big" else {})
+        for kind, price in (("big", "1.0"), ("small", "0.3"))
+        for zone in "ab"
+    },
+    "tasks": {"rank": {}},
+    "metrics": {"top1": {"better": "higher", "range": [0, 1], "kind": "bernoulli"}},
+    "variants": {
+        "m": {"task": "rank", "runs": [{"hardware": "big", "latency": "t-big"},
+                                       {"hardware": "small", "latency": "t-small"}]},
+        "net": {
+            "task": "rank",
+            "runs": [
+                {"hardware": "big", "latency": "t-big", "at": {"batch": 8}, "saturation_qps": 300.0,
+                 "needs": {"gpu": 1}},
+                {"hardware": "small", "latency": "t-small", "at": {"batch": 1}, "saturation_qps": 80.0,
+                 "needs": {"cpu_cores": 4}},
+            ],
+        },
+    },
+    "tables": {
+        "t-big": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 15]},
+        "t-small": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [12, 70]},
+    },
+}  # fmt: skip
+
+
+def slo(**limits: Any) -> Json:
+    mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
+    late = [{"percentile": 99, "max_ms": 60}]
+    return {
+        "format": "hetplan/slo/1.2",
+        "limits": limits,
+        "horizon": {"period_s": 3600, "periods": 2},
+        "apps": {
+            "rank": {"question": "pool", "runs": {"variants": ["m"]}, "latency": late,
+                     "demand": {"series": [150.0, 330.0], "mix": mix}},
+            "photos": {"question": "variants", "runs": {"variants": ["net"]}, "latency": late,
+                       "demand": {"series": [200.0, 500.0]}},
+        },
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sound() -> tuple[Json, Json]:
+    wish = slo(survive={"zones": 1, "keep": 0.9})
+    return plan_dict(solved(wish)), wish
+
+
+def solved(wish: Json) -> Any:
+    return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}).require()
+
+
+def words(plan: Json, wish: Json) -> list[Word]:
+    report = hp.verify(hp.read_plan(plan, trust_digest=True), PROFILE, wish)
+    return [one.word for one in report.claims]
+
+
+def test_the_bound_of_a_fleet_is_proved_again(sound: tuple[Json, Json]) -> None:
+    assert words(*sound) == [Word.PROVED]
+
+
+@pytest.mark.slow
+def test_limits_are_priced_too() -> None:
+    wish = slo(offers={"big-a": {"most": 1}, "committed": {"most": 1}})
+    plan = plan_dict(solved(wish))
+    assert any(one["limits"] for one in plan["extensions"][PRICES])
+    assert words(plan, wish) == [Word.PROVED]
+
+
+def dearer(plan: Json, by: float) -> None:
+    """A bound that is higher than its prices show, though no higher than the value."""
+    (claim,) = plan["claims"]
+    claim["bound"] = min(claim["value"], claim["bound"] * (1.0 + by))
+
+
+FORGED: dict[str, Callable[[Json], object]] = {
+    "higher by a hundred-thousandth": lambda p: dearer(p, 1e-5),
+    "no prices": lambda p: p["extensions"].pop(PRICES),
+    "no prices of a period": lambda p: p["extensions"][PRICES].pop(),
+    "prices of a period twice": lambda p: p["extensions"][PRICES].append(p["extensions"][PRICES][0]),
+    "prices twice as high": lambda p: priced(p, 2.0),
+    "prices below none": lambda p: priced(p, -1.0),
+    "a price that is no number": lambda p: priced(p, float("nan")),
+    "of another sense": lambda p: p["claims"][0].update(sense="max"),
+    "with less used of what pools carry": lambda p: [
+        part["method"]["options"].update(derate=0.3) for part in p["parts"].values() if part["question"] == "pool"
+    ],
+    "with more room than is planned": lambda p: (p["method"]["options"].update(headroom=0.5), dearer(p, 1e-3)),
+}
+
+
+def priced(plan: Json, by: float) -> None:
+    for one in plan["extensions"][PRICES]:
+        one["machines"] = {name: price * by for name, price in one["machines"].items()}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_bounds_are_their_writers_word(name: str, sound: tuple[Json, Json]) -> None:
+    plan, wish = copy.deepcopy(sound[0]), sound[1]
+    assert plan["claims"][0]["gap"] > 1e-4, "else no bound could be forged"
+    FORGED[name](plan)
+    assert words(plan, wish) == [Word.OPEN]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_cheapest_machines_are_those_of_trying_all(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    prices, rows = rng.uniform(0.1, 2.0, 4), rng.uniform(0.0, 3.0, (3, 4)) * (rng.random((3, 4)) < 0.8)
+    need, stock = rng.uniform(2.0, 8.0, 3), np.array([3.0, 4.0, 3.0, 4.0])
+    tried = [np.array(x) for x in itertools.product(range(4), range(5), range(4), range(5))]
+    best = min((prices @ x for x in tried if (rows @ x >= need).all()), default=np.inf)
+    bound, point = cheapest(prices, rows, need, stock, sums=np.ones((1, 4)))
+    assert bound == pytest.approx(best, rel=1e-9)
+    assert bound <= best * (1.0 + 1e-12)
+    assert (point is None) == (best == np.inf)
