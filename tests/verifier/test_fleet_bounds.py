@@ -140,3 +140,4 @@ def test_the_cheapest_machines_are_those_of_trying_all(seed: int) -> None:
     assert bound == pytest.approx(best, rel=1e-9)
     assert bound <= best * (1.0 + 1e-12)
     assert (point is None) == (best == np.inf)
+    assert cheapest(prices, rows, need, stock, left=[1])[0] <= bound
