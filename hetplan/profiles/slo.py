@@ -232,6 +232,15 @@ class Arrivals(Model):
             check_states(self.relative_rates, self.stay_s)
         return self
 
+    @property
+    def cycle_s(self) -> float:
+        """How long it takes to see all that arrivals do: a period, ten stays in every state; 0 where nothing changes.
+
+        >>> Arrivals(process="mmpp", relative_rates=(0.5, 1.5), stay_s=(10.0, 10.0)).cycle_s, Arrivals().cycle_s
+        (200.0, 0.0)
+        """
+        return self.period_s or 10.0 * sum(self.stay_s or ())
+
 
 _PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
 

@@ -300,11 +300,7 @@ def run_length_s(percentile: float, *, rate_qps: float, slo_ms: float, arrivals:
     spans = _WARM_SPANS * rate_qps * slo_ms / 1000.0 if math.isfinite(slo_ms) else 0.0
     warm = 0.0 if arrivals.process in ("diurnal", "empirical") else max(_WARM_QUERIES, spans)
     length = max(wanted + warm, wanted / (1.0 - _WARM_SHARE) if warm > _WARM_SHARE * wanted else 0.0) / rate_qps
-    if arrivals.process == "mmpp":
-        length = max(length, 10.0 * sum(arrivals.stay_s or ()))
-    if arrivals.process == "diurnal":
-        length = max(length, arrivals.period_s or 0.0)
-    return float(length)
+    return float(max(length, arrivals.cycle_s))
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def simulate_tokens(
 ) -> SimulationReport:
     """Play a plan's machines under its demand, once per seed, and set each wish and promise beside what happened.
 
-    `duration_s` defaults to what takes 6,000 requests, and to twice what the fleet takes to fill. `trace` replaces when
-    requests come, `arrivals` the process.
+    `duration_s` defaults to what takes 6,000 requests, twice the time to fill the fleet, or a cycle of the arrivals:
+    the longest. `trace` replaces when requests come, `arrivals` the process.
     """
     _refuse(noise, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
@@ -67,7 +67,7 @@ def simulate_tokens(
     recorded = trace.get(app) if isinstance(trace, Mapping) else trace
     recorded = checked_trace(recorded, app=app) if recorded is not None else None
     settles_s = settling_s(demand, limits_of(wanted), [group.law for group in fleet.groups])
-    usual = max(REQUESTS, math.ceil(2.0 * settles_s * demand.rate_qps))
+    usual = max(REQUESTS, math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * demand.rate_qps))
     count = usual if duration_s is None else round(demand.rate_qps * duration_s)
     if count < 20 or count > MOST_REQUESTS:
         raise InputError.one(

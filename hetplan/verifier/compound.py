@@ -284,6 +284,8 @@ def _operators(
         if len(routes) != 1 or not _same(routes[0], wanted):
             yield Violation("operator", at, f"queries at {node} do not go to {', '.join(wanted)} by their streams")
         for load, worker in here:
+            if load.app is None:
+                yield Violation("operator", at, f"load {load.id} does not say whose operator it runs")
             yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker))
         for other, step in _sharing(plan, inputs, name, node):
             if not rated or loads_of(plan, other, step).keys() != mine.keys():

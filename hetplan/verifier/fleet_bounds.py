@@ -25,6 +25,7 @@ import numpy as np
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim
+from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import Survive, WishLimits
 from hetplan.verifier.facts import gather, option
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 
 PRICES = "hetplan.prices"
 """Where a plan carries its prices, among its extensions: for some periods each, of machines and of limits."""
-NODES = 2000
-"""So many programs at most, until the cheapest machines of an application count as known well enough."""
+NODES, ALL_NODES = 2000, 20_000
+"""So many boxes are split at most for the cheapest machines of one application, and of all; then the bound is lower."""
 ROUNDS = 12
 """So often the cheapest machines ask what they carry, which their rows may not say."""
 WRONG = 1e4
 """What it costs a linear program to have zones in another order than they are looked at in."""
-_WHOLE, _SAME, _MOST = 1e-7, 1e-9, 1e6
+_WHOLE, _SAME, _KEPT, _MOST = 1e-7, 1e-9, 1e-6, 1e6
 
 
 def proved(fleet: Fleet, claim: Claim) -> float:
@@ -58,15 +59,19 @@ def proved(fleet: Fleet, claim: Claim) -> float:
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
     cuts = {app: _cuts(fleet, app) for app in fleet.inputs.slo.apps}
+    for app, known in cuts.items():
+        if known is not None:
+            _keeps(known, app, {name: one for name, one in fleet.parts.items() if one.rate_qps.keys() == {app}})
     total, more = _market(fleet, prices), 1.0 + option(fleet.plan, "headroom", 0.0)
-    known: dict[tuple[object, ...], float] = {}
+    least: dict[tuple[object, ...], float] = {}
+    left = [ALL_NODES]
     for number, (machines, _) in enumerate(prices):
         for app, rows in cuts.items():
             rate = min(fleet.rates[app][number] * more, _planned(fleet, number, app))
             key = (app, rate, tuple(machines.values()))
-            if key not in known:
-                known[key] = _cheapest(fleet, rows, rate, machines) if rows is not None and rate > 0.0 else 0.0
-            total += fleet.hours * known[key]
+            if key not in least:
+                least[key] = _cheapest(fleet, rows, rate, machines, left) if rows is not None and rate > 0.0 else 0.0
+            total += fleet.hours * least[key]
     return total / (fleet.hours * len(prices)) * (1.0 - _SAME)
 
 
@@ -238,10 +243,22 @@ def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     return cuts if cuts.found else None
 
 
+def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part]) -> None:
+    """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
+    for name, part in parts.items():
+        machines: dict[str, float] = {}
+        for worker in part.workers:
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count
+        if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
+            cuts.add(machines)
+        if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
+            raise NoProof(f"part {name} keeps less free than its options say")
+
+
 # The cheapest whole machines
 
 
-def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, float]) -> float:
+def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, float], left: list[int]) -> float:
     """No machines that carry a rate, and what is kept of it after each failure, cost less than this per hour."""
     offers, sold, keep = list(machines), fleet.inputs.profile.offers, fleet.inputs.slo.limits.survive.keep
     # Of single machines that are lost nothing is said here: what they leave is at most all.
@@ -262,18 +279,18 @@ def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, flo
                 need = rate * kept * (1.0 - _SAME) - float(rates[small] @ stock[small])
                 rows[row] = max(rows.get(row, 0.0), need)
         matrix, wanted, order = np.array(list(rows)), np.array(list(rows.values())), _order(fleet, offers, prices, rows)
-        bound, point = cheapest(prices, matrix, wanted, stock, order=order, sums=sums)
+        bound, point = cheapest(prices, matrix, wanted, stock, order=order, sums=sums, left=left)
         best = max(best, bound)
         if point is None or cuts.cone is None:
             return best
         more = False
         for gone, kept in situations:
-            left: dict[str, float] = {}
+            there: dict[str, float] = {}
             for name, n in zip(offers, point, strict=True):
                 if n and name not in gone:
-                    left[sold[name].hardware] = left.get(sold[name].hardware, 0.0) + float(n)
-            if kept > 0.0 and cuts.carried(left) >= rate * kept * (1.0 - _SAME):
-                more |= cuts.add(left)
+                    there[sold[name].hardware] = there.get(sold[name].hardware, 0.0) + float(n)
+            if kept > 0.0 and cuts.carried(there) >= rate * kept * (1.0 - _SAME):
+                more |= cuts.add(there)
         if not more:
             return best
     return best
@@ -341,12 +358,13 @@ def cheapest(
     *,
     order: Floats | None = None,
     sums: Floats | None = None,
+    left: list[int] | None = None,
 ) -> tuple[float, Floats | None]:
     """The least prices @ x over whole x >= 0, at most the stock, with rows @ x >= need, and x where it was found.
 
     `order` may be said of some cheapest x: order @ x >= 0. Boxes are split where a linear program is between whole
     numbers, of the `sums` of machines first, the least box first; each is bounded by its prices, whatever the program
-    says of them.
+    says of them. `left` counts how many more may be split.
 
     >>> cheapest(np.array([1.0, 0.3]), np.array([[5.0, 1.0]]), np.array([7.0]), np.array([9.0, 9.0]))[0].__round__(6)
     1.6
@@ -373,7 +391,9 @@ def cheapest(
 
     bound, point = box(first, last)
     waiting = [(bound, next(number), point, first, last)]
-    for _ in range(NODES):
+    left = [NODES] if left is None else left
+    for _ in range(min(NODES, max(left[0], 1))):
+        left[0] -= 1
         if not waiting:
             return math.inf, None
         bound, _, point, first, last = heapq.heappop(waiting)

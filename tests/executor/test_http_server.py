@@ -380,7 +380,7 @@ def test_a_connection_that_waits_for_its_answer_or_is_used_again_is_not_idle() -
         reader, writer = await dial(server)
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
         await until(lambda: len(held) == 1)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.7)
         held[0].answer(200, b"first")
         await reader.readuntil(b"first")
         writer.write(b"GET /b HTTP/1.1\r\n\r\n")
@@ -389,7 +389,7 @@ def test_a_connection_that_waits_for_its_answer_or_is_used_again_is_not_idle() -
         return await reader.read()  # idle from here on: the server closes
 
     held: list[Exchange] = []
-    assert serve(client, held.append, HttpLimits(idle_s=0.2)).endswith(b"second")
+    assert serve(client, held.append, HttpLimits(idle_s=0.4)).endswith(b"second")
 
 
 # Room

@@ -116,7 +116,7 @@ def test_text_streams_token_by_token_by_the_law_of_its_engine(endpoint: str) -> 
     assert [one["choices"][0]["finish_reason"] for one in came] == [None] * 5 + ["length"]
     assert answer.getheader("hetplan-load") == "l-gpu", "the fast one has the least work"
     # 10 + 0.1 x 300, then five iterations of 10.1.
-    assert 0.090 <= took < 1.0
+    assert 0.090 <= took < 5.0
     whole = json.loads(ask(endpoint, {"messages": [{"content": "hi"}], "max_tokens": 3}, "/v1/chat/completions").read())
     assert (whole["object"], whole["usage"]["completion_tokens"]) == ("chat.completion", 3)
     named = Client(endpoint).get("/v1/models")["data"]
@@ -312,7 +312,7 @@ def test_a_prompt_is_prefilled_at_one_machine_and_decoded_at_another(split: tupl
     assert came[-1]["usage"] == {"prompt_tokens": 300, "completion_tokens": 6, "total_tokens": 306}
     assert len({one["id"] for one in came}) == 1, "one answer, though two machines make it"
     # 10 + 0.1 x 300 of prefill, 300 of the link; then five iterations of 10.1.
-    assert 0.340 <= marks[0] < 1.0
+    assert 0.340 <= marks[0] < 5.0
     assert marks[5] - marks[0] >= 0.049
     whole = json.loads(ask(endpoint, {"messages": [{"content": "hi"}], "max_tokens": 3}, "/v1/chat/completions").read())
     assert (whole["object"], whole["usage"]["completion_tokens"]) == ("chat.completion", 3)
@@ -343,10 +343,10 @@ def test_a_client_that_goes_is_let_go_where_it_prefills_where_its_kv_moves_and_w
         connection.close()
         wait_for(lambda: Client(endpoint).get("/metrics")["apps"]["assistant"]["under_way"] == 0, 5.0)
         assert Client(endpoint).get("/metrics")["loads"][load]["failed"] == before["failed"] + 1, (tokens, most)
-    # Nothing is left at the engines: the next is served at once.
+    # Nothing is left at the engines: the next is served at once, and not after the 15 s.
     began = time.monotonic()
     events(ask(endpoint, {"prompt": [1] * 10, "max_tokens": 5, "stream": True}))
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
 
 
 SHARED = Path(__file__).resolve().parents[2] / "examples" / "llm-disaggregated"

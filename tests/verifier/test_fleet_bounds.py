@@ -109,6 +109,9 @@ FORGED: dict[str, Callable[[Json], object]] = {
     "prices below none": lambda p: priced(p, -1.0),
     "a price that is no number": lambda p: priced(p, float("nan")),
     "of another sense": lambda p: p["claims"][0].update(sense="max"),
+    "with less used of what pools carry": lambda p: [
+        part["method"]["options"].update(derate=0.3) for part in p["parts"].values() if part["question"] == "pool"
+    ],
     "with more room than is planned": lambda p: (p["method"]["options"].update(headroom=0.5), dearer(p, 1e-3)),
 }
 
@@ -137,3 +140,4 @@ def test_the_cheapest_machines_are_those_of_trying_all(seed: int) -> None:
     assert bound == pytest.approx(best, rel=1e-9)
     assert bound <= best * (1.0 + 1e-12)
     assert (point is None) == (best == np.inf)
+    assert cheapest(prices, rows, need, stock, left=[1])[0] <= bound

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hetplan.problems.llm.wish import Wish
+from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, settling_s
 
 __all__ = ["FEW", "Judge", "Shown"]
@@ -21,6 +22,8 @@ FEW = 800
 """Requests of a play that only shows which fleets are far from their limits."""
 PLAYED, CONFIRMED = 2.0, 6.0
 """So many times as long as a fleet takes to fill it is played at least, to choose and to confirm it."""
+MOST_CYCLES, LONG = 30_000, 40.0
+"""Bursts and days are shortened to about so many requests, but not to less than so many times as long as that."""
 EARLY, FAR = 4, 1.1
 """After so many draws a fleet that misses a limit by this factor is given up."""
 
@@ -52,6 +55,28 @@ class Judge:
     """Of the fleet that was confirmed last: the requests that each instance got."""
     _drawn: dict[tuple[int, int, int, float], tuple[TokenDemand, Any]] = field(default_factory=dict)
     """By the demand's identity, which is its own as long as it is kept here."""
+    _shortened: dict[int, tuple[TokenDemand, TokenDemand]] = field(default_factory=dict)
+
+    def played_demand(self, demand: TokenDemand) -> TokenDemand:
+        """The demand with bursts and days that a play sees whole.
+
+        Long ones are shortened: what part of the time is busy, and for how much of it requests are late, stays alike
+        as long as bursts are much longer than a fleet takes to fill.
+        """
+        cycle_s = demand.arrivals.cycle_s
+        most_s = max(MOST_CYCLES / max(demand.rate_qps, 1e-12), LONG * self.settles_s)
+        if cycle_s <= most_s:
+            return demand
+        if id(demand) not in self._shortened:
+            arrivals, part = demand.arrivals, most_s / cycle_s
+            changed = arrivals.model_copy(
+                update={
+                    "period_s": arrivals.period_s and arrivals.period_s * part,
+                    "stay_s": arrivals.stay_s and tuple(stay * part for stay in arrivals.stay_s),
+                }
+            )
+            self._shortened[id(demand)] = (demand, replace(demand, arrivals=changed))
+        return self._shortened[id(demand)][1]
 
     @cached_property
     def settles_s(self) -> float:
@@ -70,15 +95,19 @@ class Judge:
 
     def once(self, fleet: TokenFleet, *, seed: int, demand: TokenDemand | None = None, lasts: float = PLAYED) -> Any:
         """One play of as many requests as the options say, and as long as a fleet takes to fill so many times."""
-        asked = demand or self.wish.demand
-        count = max(self.wish.options.requests, math.ceil(lasts * self.settles_s * asked.rate_qps))
+        asked = self.played_demand(demand or self.wish.demand)
+        least_s = max(lasts * self.settles_s, asked.arrivals.cycle_s)
+        count = max(self.wish.options.requests, math.ceil(least_s * asked.rate_qps))
         self.played += 1
         return self.play(fleet, self.coming(asked, self.seed + seed, count, self.settles_s))
 
     def briefly(self, fleet: TokenFleet) -> Any:
         """A play of few requests, which meet an emptier fleet than those behind them would."""
+        demand = (
+            replace(self.wish.demand, arrivals=Arrivals()) if self.wish.demand.arrivals.cycle_s else self.wish.demand
+        )
         self.played += 1
-        return self.play(fleet, self.coming(self.wish.demand, self.seed, min(FEW, self.wish.options.requests)))
+        return self.play(fleet, self.coming(demand, self.seed, min(FEW, self.wish.options.requests)))
 
     def excess(self, run: Any) -> float:
         """How far a play is from keeping every limit: the worst of late requests over those that may be; 1 is kept."""

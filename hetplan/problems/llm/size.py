@@ -24,6 +24,7 @@ from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
 from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
 __all__ = [
@@ -140,9 +141,8 @@ def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
     if not in_time.any():
         return [law]
     demand = wish.demand
-    part = TokenDemand(
-        demand.requests.taken(in_time), demand.weight[in_time], demand.kind[in_time], 1.0, demand.arrivals
-    )
+    usual = Arrivals() if demand.arrivals.cycle_s else demand.arrivals
+    part = TokenDemand(demand.requests.taken(in_time), demand.weight[in_time], demand.kind[in_time], 1.0, usual)
     coming = judge.draw(part, seed=judge.seed, count=1000)
     ceiling = 1000.0 / float(np.average(law.busy_ms(law.work(part.requests)), weights=part.weight))
 

@@ -96,6 +96,19 @@ def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     assert judge.surely(enough).kept
 
 
+@pytest.mark.parametrize("period_s", [1400.0, 86400.0])
+def test_a_day_is_played_whole(period_s: float) -> None:
+    """It was judged by its first minutes, the quietest ones; a long one is shortened, with as many late requests."""
+    slo = texts.slo(20.0)
+    slo["apps"]["chat"]["demand"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": period_s}
+    wish = wish_of(texts.profile(), slo)
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
+    runs = [judge.once(fleet_of(wish, counts, wish.laws, 1.0), seed=0) for counts in ((0, 3), (0, 4))]
+    assert len(runs[0].arrival_ms) == pytest.approx(30_000, rel=0.1)
+    assert judge.late(runs[0], wish.limits[0]) == pytest.approx(0.88, abs=0.05)
+    assert judge.late(runs[1], wish.limits[0]) < 0.15
+
+
 def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fleet that keeps every limit on fresh draws is taken though another draw has more late requests than may be."""
     wish = wish_of(texts.profile(), texts.slo(10.0), requests=600, seeds=3)
