@@ -37,8 +37,8 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 )
 def test_every_repair_repairs(question: str, size: str | None, least: float) -> None:
     seen: Counter[str] = Counter()
-    # What is played takes seconds a file.
-    runs = RUNS // (3 if question == "pool" and size is None else 7 if question == "policy" else 1)
+    # What is played takes seconds a file, and large programs a good part of one.
+    runs = RUNS // (3 if question == "pool" and size is None else {"policy": 7, "pipeline": 2}.get(question, 1))
     for seed in range(max(2, runs)):
         profile, slo, state, options = asked(question, seed)
         options = {**options, "size": size} if size is not None else options

@@ -206,6 +206,7 @@ def shown_of(
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:
     """The draft as something that a simulator can read."""
     return Plan(
+        requires=made.requires,
         question=question,
         method=Method(formulation=formulation, options=dict(options or {})),
         inputs=InputHashes(profile="", slo=""),

@@ -313,7 +313,7 @@ def test_a_prompt_is_prefilled_at_one_machine_and_decoded_at_another(split: tupl
     assert len({one["id"] for one in came}) == 1, "one answer, though two machines make it"
     # 10 + 0.1 x 300 of prefill, 300 of the link; then five iterations of 10.1.
     assert 0.340 <= marks[0] < 5.0
-    assert marks[5] - marks[0] >= 0.049
+    assert marks[5] >= 0.390, "however late the first was read"
     whole = json.loads(ask(endpoint, {"messages": [{"content": "hi"}], "max_tokens": 3}, "/v1/chat/completions").read())
     assert (whole["object"], whole["usage"]["completion_tokens"]) == ("chat.completion", 3)
     one = ask(endpoint, {**asked, "max_tokens": 1})

@@ -66,9 +66,9 @@ def test_batches_and_single_samples_come_to_the_same():
 
 
 def test_looking_often_stops_falsely_and_bets_do_not():
-    often, _ = false_stops(Rule(0.7, kind="t"), 0.7, runs=400, seed=1)
+    often, _ = false_stops(Rule(0.7, kind="t"), 0.7, runs=250, seed=1)
     assert 0.07 < often < 0.19
-    wrong, _ = false_stops(Rule(0.7), 0.7, runs=400, seed=1)
+    wrong, _ = false_stops(Rule(0.7), 0.7, runs=250, seed=1)
     assert wrong < 0.03
     assert false_stops(Rule(0.7, kind="fixed"), 0.7, runs=20)[0] == 0
     with pytest.raises(ValueError, match="betting, t, fixed"):

@@ -77,6 +77,15 @@ def test_sharing_costs_less_and_all_are_in_time(several: tuple[Files, hp.Plan]) 
     assert max(late(plan, of).values()) <= 0.05
 
 
+@pytest.mark.slow
+def test_what_is_played_before_it_is_promised_shares_as_well() -> None:
+    of = files({"gate": 5, "dock": 5, "yard": 20}, max_ms=483)
+    plan = hp.solve(of[0], of[1], measured=of[2]).require()
+    assert SHARED in plan.requires
+    shown = late(plan, of)
+    assert max(shown.values()) <= 0.06, shown
+
+
 def test_what_shares_waits_for_the_same_replicas_in_a_simulation(several: tuple[Files, hp.Plan]) -> None:
     of, plan = several
     more = {**of[1], "apps": {**of[1]["apps"], "dock": {**of[1]["apps"]["dock"], "demand": {"rate_qps": 40}}}}
