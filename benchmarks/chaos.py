@@ -5,6 +5,8 @@
 A plan of three workers runs on this machine; clients ask without a pause. Each round kills or stops a worker, the
 router or the keeper, or fills the disk and kills a worker on it (where a small file system can be mounted). Then
 `apply` is called as people would call it, and the time is taken until all that the plan wants runs again.
+
+Ctrl-C (or SIGTERM) ends the rounds and all that was started, and prints the table of the rounds so far (exit 130).
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,14 +106,14 @@ class Chaos:
         self.plan = _plan()
         self._clients = clients
 
-    def run(self, rounds: int, faults: tuple[str, ...] = FAULTS) -> Iterator[Round]:
+    def run(self, rounds: int, faults: tuple[str, ...] = FAULTS) -> Generator[Round]:
         """The rounds; AssertionError says what did not hold after one."""
         with self.deployment:
             try:
                 self.deployment.apply(self.plan)
                 self._wait("the spare router", lambda: len(self._processes("router")) == 2)
                 clients = [Client(self.deployment.endpoint()) for _ in range(self._clients)]
-                threads = [threading.Thread(target=client.run) for client in clients]
+                threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
                 for thread in threads:
                     thread.start()
                 try:
@@ -236,6 +238,16 @@ def table(rounds: list[Round]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _interrupted(*_: object) -> None:
+    """The first interruption counts: a second one must not keep it from ending what it started."""
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -244,11 +256,20 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="put the table into this page, between its two marks")
     given = parser.parse_args()
     done: list[Round] = []
-    with small_disk() as (folder, faults):
-        for one in Chaos(folder, given.seed).run(given.rounds, faults):
-            done.append(one)
-            print(f"{len(done):4} {one.fault:24} {one.healed_s:6.1f} s  {one.outcomes}", file=sys.stderr, flush=True)
+    for number in _ENDS:
+        signal.signal(number, _interrupted)
+    interrupted = False
+    with small_disk() as (folder, faults), closing(Chaos(folder, given.seed).run(given.rounds, faults)) as rounds:
+        try:
+            for one in rounds:
+                done.append(one)
+                line = f"{len(done):4} {one.fault:24} {one.healed_s:6.1f} s  {one.outcomes}"
+                print(line, file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            interrupted = True
     print(table(done))
+    if interrupted:
+        sys.exit(130)
     if given.write is not None:
         head, _, rest = given.write.read_text().partition("<!-- table -->\n")
         tail = rest.partition("<!-- end -->")[2]

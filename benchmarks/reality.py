@@ -275,7 +275,8 @@ def _real_cell(case: Case, load: str, sent: dict[str, Any], watch: StallWatch, l
     cell = _cell(case, load, sent["report"], watch)
     ways_ms = sent["went"]["ways_ms"]
     replays = {name: Replay(**one) for name, one in sent["replays"].items()}
-    return RealCell(**vars(cell), longer=longer, ways_ms=(ways_ms["p50"], ways_ms["p99"]), replays=replays)
+    ways = (ways_ms["p50"], ways_ms["p99"])
+    return RealCell(**{**vars(cell), "lost": sent["lost"]}, longer=longer, ways_ms=ways, replays=replays)
 
 
 @contextmanager

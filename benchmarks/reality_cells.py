@@ -38,6 +38,8 @@ class Cell:
     watch: StallWatch
     quality_known: bool = field(default=True, kw_only=True)
     """Whether the measurement tells the quality from the simulated one, or its interval holds both."""
+    lost: int = field(default=0, kw_only=True)
+    """Requests without an answer, among all that was sent."""
 
     @property
     def p99_off(self) -> float:
@@ -59,8 +61,9 @@ class Cell:
 
     def row(self) -> str:
         low, high = self.one_run_ms
+        lost = f" ({self.lost} lost)" if self.lost else ""
         return (
-            f"| {self.models} | {self.rule} | {self.load} | {self.requests} | "
+            f"| {self.models} | {self.rule} | {self.load} | {self.requests}{lost} | "
             f"{self.p99_ms[0]:.1f} ({low:.1f} .. {high:.1f}) | {self.p99_ms[1]:.1f} | {100 * self.p99_off:+.1f} % | "
             f"{self.p50_ms[1] - self.p50_ms[0]:+.2f} | {self._shares_off()} | {self.late_p99_ms:.2f} | "
             f"{100 * self.watch.stolen:.1f} % | {self.watch.longest_ms:.0f} | {100 * self.watch.still:.2f} % | "

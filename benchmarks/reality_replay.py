@@ -5,13 +5,15 @@
 ALONE is a profile of the model by itself, SLO_ALONE states the whole of a hop; THROUGH was measured through the router
 by its own clock, SLO_THROUGH states what a hop costs beside that, and its simulation is the one to compare with.
 
-Every reply tells how long its worker took. So the very queries can be played again, each with the time that was served
+Every reply says how long its worker took. So the very queries can be played again, each with the time that was served
 to it in place of one drawn from a profile, and with the usual time of the hand-over between router and worker. Where
 that agrees with the measurement, all but the service times is simulated right: arrivals, queues, sockets, who is served
 where and when. It has no number that is fitted: a dispatcher that waits, or sends queries elsewhere than the plan says,
 still shows.
 
-With PLAN, ALONE and SLO_ALONE only, all that is told is what queries spent their time on.
+A query without an answer has no such time: it is counted as lost and left out of the replays; the report counts it.
+
+With PLAN, ALONE and SLO_ALONE only, all that is said is what queries spent their time on.
 """
 
 from __future__ import annotations
@@ -65,9 +67,10 @@ class Spent:
     """Per query, in the order in which they were due: when that was, and what its time went into (milliseconds).
 
     A response is waiting (in the router and at the worker), service, what the hand-over from router to worker and back
-    took, and what lies before and after (`beside_ms`).
+    took, and what lies before and after (`beside_ms`). `answered` are their places among all that was sent.
     """
 
+    answered: NDArray[np.int64]
     due_ms: Times
     waiting_ms: Times
     service_ms: Times
@@ -79,7 +82,7 @@ class Spent:
 
         `between_ms` is what the router takes beyond service: where nobody queues, its decision and the hand-over.
         """
-        parts = {name: values for name, values in vars(self).items() if name != "due_ms"}
+        parts = {name: values for name, values in vars(self).items() if name not in ("answered", "due_ms")}
         parts["ways_ms"] = self.hand_over_ms + self.beside_ms
         parts["between_ms"] = self.waiting_ms + self.hand_over_ms
         return {
@@ -89,19 +92,21 @@ class Spent:
 
 
 def spent(sent: Sent) -> Spent:
-    """What full replies say, of queries of one step; all that was sent has to be answered."""
-    told = [json.loads(body) if body else {} for body in sent.bodies]
-    if any(len(one.get("path", ())) != 1 for one in told):
-        raise ValueError("a query was not answered, or not by one step")
-    hops = [one["path"][0] for one in told]
-    inside_ms, service_ms = np.array([one["ms"] for one in told]), np.array([hop["service_ms"] for hop in hops])
+    """What full replies say, of queries of one step; those without an answer are left out."""
+    answered = np.flatnonzero(np.isfinite(sent.response_ms))
+    said = [json.loads(sent.bodies[place]) for place in answered.tolist()]
+    if not said or any(len(one.get("path", ())) != 1 for one in said):
+        raise ValueError("no query was answered, or not by one step")
+    hops = [one["path"][0] for one in said]
+    inside_ms, service_ms = np.array([one["ms"] for one in said]), np.array([hop["service_ms"] for hop in hops])
     waiting_ms = np.array([hop["router_ms"] + hop["queue_ms"] for hop in hops])
     return Spent(
-        due_ms=1e3 * sent.due_s,
+        answered=answered,
+        due_ms=1e3 * sent.due_s[answered],
         waiting_ms=waiting_ms,
         service_ms=service_ms,
         hand_over_ms=inside_ms - waiting_ms - service_ms,
-        beside_ms=sent.response_ms - inside_ms,
+        beside_ms=sent.response_ms[answered] - inside_ms,
     )
 
 
@@ -158,8 +163,9 @@ def told_of(files: Sequence[str], endpoint: str, *, seconds: float, runs: int, h
     (demand,) = demands_of(plan, alone)
     sent = _sent(demand, endpoint, seconds)
     went = spent(sent)
+    lost = len(sent.due_s) - len(went.answered)
     if len(files) < 5:
-        return {"went": went.told()}
+        return {"went": went.told(), "lost": lost}
     through = load_inputs([files[3]], files[4])
     app, warm_up = demand.app, demand.warm_up(len(sent.due_s))
     measured = figures_of(sent, slo_ms=demand.slo_ms, warm_up=warm_up)
@@ -168,12 +174,13 @@ def told_of(files: Sequence[str], endpoint: str, *, seconds: float, runs: int, h
     report = load_report(plan, [measured], duration_s=seconds, slo=through.slo, simulated=beside)
     figures = (("response_ms", 50.0), ("response_ms", 99.0), ("violations", None))
     (stage,) = planned_systems(plan, through, noise="mean")
+    early = int((went.answered < warm_up).sum())
     replays = {
-        "served": replayed(stage.system, app, went.due_ms, went.service_ms + hand_over_ms, warm_up=warm_up),
+        "served": replayed(stage.system, app, went.due_ms, went.service_ms + hand_over_ms, warm_up=early),
         "alone": Replay(*(by_itself[app, name, at][0] for name, at in figures)),
     }
-    told = {name: asdict(one) for name, one in replays.items()}
-    return {"went": went.told(), "report": report.as_dict(), "replays": told}
+    played = {name: asdict(one) for name, one in replays.items()}
+    return {"went": went.told(), "lost": lost, "report": report.as_dict(), "replays": played}
 
 
 def main() -> None:

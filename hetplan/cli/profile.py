@@ -12,7 +12,7 @@ from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Exit, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hetplan.measure.profile_cell import Cell
     from hetplan.measure.profile_engine import MeasuredEngines
@@ -91,11 +91,11 @@ def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> tuple[Meas
         kept.close()
 
 
-def _serve(path: Path, *, threads: int, provider: str, cores: Sequence[int]) -> Served:
-    """A router and a worker for an ONNX file."""
-    from hetplan.executor.one_model import ServedModel, onnx_served
+def _serve(model: Mapping[str, Any], *, cores: Sequence[int]) -> Served:
+    """A router and a worker for a model."""
+    from hetplan.executor.one_model import ServedModel
 
-    return ServedModel(onnx_served(path, threads=threads, provider=provider), cores=cores)
+    return ServedModel(model, cores=cores)
 
 
 def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngines, output: Path) -> None:

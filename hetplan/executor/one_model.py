@@ -27,28 +27,41 @@ from hetplan.executor.kept_process import python_path
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.units import Endpoint, LoadSpec, Unit, named
 
-__all__ = ["ServedModel", "onnx_served"]
+__all__ = ["ServedModel"]
 
 _APP = "measured"
 _HERE = "127.0.0.1"
 
 
-def onnx_served(path: Path, *, threads: int, provider: str) -> dict[str, Any]:
-    """A file of onnxruntime, as a rule of hosts.toml would serve it."""
-    return {
-        "kind": "onnx", "path": str(path.resolve()), "threads": threads, "providers": [provider], "sha256": None,
-        "passes": {}, "outcome": None, "outcomes": [],
-    }  # fmt: skip
+_LEFT_OUT: dict[str, dict[str, Any]] = {
+    "onnx": {"sha256": None, "passes": {}, "outcome": None, "outcomes": []},
+    "command": {"environment": {}},
+    "http": {
+        "command": [], "port": None, "protocol": "plain", "ready": None, "model": _APP, "environment": {},
+    },
+}  # fmt: skip
+"""What a rule of hosts.toml says besides, by kind; an endpoint of HTTP counts as ready."""
+
+
+def _begun_by(process: int) -> list[int]:
+    """The processes that this one has started, and those that they have; none where the system does not say."""
+    found: list[int] = []
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, file.read_text().split()):
+                found += [child, *_begun_by(child)]
+    return found
 
 
 class ServedModel:
-    """The two processes. `url` takes queries; `pids` are those of router and worker; `OSError` says why they fail."""
+    """The two processes. `url` takes queries; `pids` are theirs and what they began; `OSError` says why they fail."""
 
     def __init__(self, model: Mapping[str, Any], *, cores: Sequence[int] = (), limit_s: float = 120.0) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="hetplan-measured-"))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._until = time.monotonic() + limit_s
-        unit = named(Unit("", "w1", 0, "here", "here", "here", loads=(LoadSpec("w1.a", app=_APP, model=dict(model)),)))
+        whole = {**_LEFT_OUT.get(model["kind"], {}), **model}
+        unit = named(Unit("", "w1", 0, "here", "here", "here", loads=(LoadSpec("w1.a", app=_APP, model=whole),)))
         try:
             worker = self._started("worker", {
                 "unit": unit.as_dict(), "content": unit.content, "bind": _HERE, "port": 0, "cores": list(cores),
@@ -66,7 +79,8 @@ class ServedModel:
     @property
     def pids(self) -> tuple[int, ...]:
         """The processes that serve."""
-        return tuple(process.pid for process in self._processes)
+        own = [process.pid for process in self._processes]
+        return (*own, *(child for process in own for child in _begun_by(process)))
 
     def _started(self, what: str, config: Mapping[str, Any]) -> int:
         """Start a process; the port that it reports."""
@@ -97,6 +111,9 @@ class ServedModel:
 
     def close(self) -> None:
         """End both, and remove their folder."""
+        for begun in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(begun, signal.SIGKILL)
         for process in self._processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

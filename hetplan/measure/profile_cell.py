@@ -400,8 +400,9 @@ def _samples(subject: Subject, run: Any, rule: Repeats, cancel: threading.Event,
             answer = subject.read(raw)
             found.answers.append(answer)
             samples.append(float(f"{took_ms if answer.ms is None else answer.ms:.6g}"))
-            if answer.ms is not None:
-                found.beside_ms.append(max(took_ms - answer.ms, 0.0))
+            inside_ms = answer.ms if answer.in_server_ms is None else answer.in_server_ms
+            if inside_ms is not None:
+                found.beside_ms.append(max(took_ms - inside_ms, 0.0))
             if len(samples) > 1 and time.monotonic() > until:
                 break
             if len(samples) >= look:

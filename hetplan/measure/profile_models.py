@@ -54,9 +54,13 @@ class MeasurementFailed(HetplanError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What one run gave besides the time it took; `ms` where it timed itself."""
+    """What one run gave besides the time it took; `ms` where it timed itself.
+
+    `in_server_ms` is how long its server had the query, where `ms` says something else.
+    """
 
     ms: float | None = None
+    in_server_ms: float | None = None
     bytes_out: float | None = None
     fanout: float | None = None
     score: float | None = None
@@ -284,8 +288,8 @@ _MILLISECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 class Asking:
     """One connection that stays open, and one request on it after the other."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        self._url, self._parts = url, urlsplit(url)
+    def __init__(self, url: str, timeout_s: float, name: str = "") -> None:
+        self._name, self._parts = name or url, urlsplit(url)
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         # http.client switches Nagle's algorithm off itself.
         self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=timeout_s)
@@ -296,7 +300,7 @@ class Asking:
             self._connection.connect()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
-            raise MeasurementFailed(f"{self._url}: {why}") from error
+            raise MeasurementFailed(f"{self._name}: {why}") from error
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[bytes, str]:
         """The reply, and how long its server says that it had the request."""
@@ -309,14 +313,23 @@ class Asking:
             content, said_ms = reply.read(), reply.getheader("hetplan-ms", "")
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            raise MeasurementFailed(f"{self._url}: {type(error).__name__} {error}") from error
+            raise MeasurementFailed(f"{self._name}: {type(error).__name__} {error}") from error
         if reply.status >= 300:
-            raise MeasurementFailed(f"{self._url} answered {reply.status}: {content[:80]!r}")
+            raise MeasurementFailed(f"{self._name} answered {reply.status}: {_why(content)}")
         return content, said_ms
 
     def close(self) -> None:
         """Close it."""
         self._connection.close()
+
+
+def _why(content: bytes) -> str:
+    """The reason that a router gives, or how another's answer begins."""
+    with suppress(ValueError):
+        said = json.loads(content)
+        if isinstance(said, dict) and isinstance(said.get("why"), str):
+            return str(said["why"])
+    return repr(content[:80])
 
 
 def said_ms(text: str) -> float | None:
@@ -346,9 +359,13 @@ class HttpEndpoint(Subject):
 
     def prepare(self, point: Mapping[str, float]) -> Callable[[], Any]:
         """The request of a point; a call sends it and reads the whole reply."""
-        body = json.dumps(filled(self._template, point)).encode()
+        body = json.dumps(self.body(point)).encode()
         headers = {"Content-Type": "application/json", **self.variant.headers}
         return lambda: self._asking.post(body, headers)
+
+    def body(self, point: Mapping[str, float]) -> Any:
+        """What is asked at a point, before it becomes text."""
+        return filled(self._template, point)
 
     def read(self, raw: Any) -> Answer:
         """The size of the reply, the time that the server says, and what a JSON reply says of fan-out and score."""

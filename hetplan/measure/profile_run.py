@@ -231,7 +231,11 @@ class _Run:
 
     def _through(self, variant: MeasuredVariant) -> str:
         """What a variant is measured through: "router", or "" for nothing."""
-        return "router" if self._serve is not None and variant.onnx is not None else ""
+        if self._serve is None:
+            return ""
+        from hetplan.measure.profile_routed import can_be_routed
+
+        return "router" if can_be_routed(variant) else ""
 
     def _measure(
         self,
@@ -249,11 +253,9 @@ class _Run:
         try:
             subject = subject_of(name, variant, self.wish.hardware[hardware], self.folder)
             if self._through(variant) and self._serve is not None:
-                from hetplan.measure.profile_onnx import OnnxModel
-                from hetplan.measure.profile_routed import RoutedOnnx
+                from hetplan.measure.profile_routed import routed
 
-                assert isinstance(subject, OnnxModel)
-                subject = RoutedOnnx(subject, self._serve, cores)
+                subject = routed(subject, self._serve, cores)
             before_gib = memory_in_use_gib(tidy=True)
             began = time.perf_counter()
             subject.load()

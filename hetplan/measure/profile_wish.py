@@ -104,7 +104,7 @@ class Repeats(Model):
         default=None, description="runs begin as queries of a Poisson process come, at once if one is due already"
     )
     through: Literal["router", "nothing"] = Field(
-        default="router", description="onnx: measured behind a router that is started for it, or alone in this process"
+        default="router", description="measured behind a router that is started for it, or alone from this process"
     )
     busy: Annotated[Fraction, Field(gt=0)] = Field(
         default=0.5,

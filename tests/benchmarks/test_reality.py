@@ -80,16 +80,17 @@ def test_a_dispatcher_that_waits_or_looks_away_is_explained_by_no_service_time(f
     assert found.verdict() == "no"
 
 
-def test_what_a_response_went_into() -> None:
+def test_what_a_response_went_into_and_one_that_was_lost() -> None:
     said = {"ms": 20.0, "path": [{"router_ms": 6.0, "queue_ms": 0.5, "service_ms": 12.0}]}
-    one = np.array([1.0])
-    sent = Sent("see", one, one.astype(np.int32), one, np.array([23.0]), one.astype(np.int16), [""], one, 1)
-    found = spent(Sent(**{**vars(sent), "bodies": [json.dumps(said).encode()]})).told()
+    two, kinds, response_ms = np.array([0.5, 1.0]), np.zeros(2, np.int32), np.array([np.inf, 23.0])
+    sent = Sent("see", two, kinds, two, response_ms, kinds.astype(np.int16), ["", ""], two, 1)
+    found = spent(Sent(**{**vars(sent), "bodies": [b"", json.dumps(said).encode()]}))
+    assert (found.answered.tolist(), found.due_ms.tolist()) == ([1], [1000.0])
     parts = {"waiting_ms": 6.5, "service_ms": 12.0, "hand_over_ms": 1.5, "beside_ms": 3.0}
     parts |= {"ways_ms": 4.5, "between_ms": 8.0}
-    assert {name: one["p99"] for name, one in found.items()} == parts
-    with pytest.raises(ValueError, match="not answered"):
-        spent(Sent(**{**vars(sent), "bodies": [b""]}))
+    assert {name: one["p99"] for name, one in found.told().items()} == parts
+    with pytest.raises(ValueError, match="no query was answered"):
+        spent(Sent(**{**vars(sent), "response_ms": np.full(2, np.inf), "bodies": [b"", b""]}))
 
 
 def test_the_page_keeps_the_rows_of_other_sets(tmp_path: Path) -> None:

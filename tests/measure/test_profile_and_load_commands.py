@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ MEASURE = """
 format = "hetplan/measure/1.0"
 [hardware.cpu-1]
 [repeats]
+through = "nothing"
 most_waited = 1
 warm_up = 1
 min_runs = 3
@@ -300,7 +302,7 @@ def test_queries_like_measured_samples_are_sent_alike() -> None:
 @pytest.mark.slow
 def test_a_profile_is_measured_through_a_router_that_is_started_for_it(tmp_path: Path) -> None:
     write_model(tmp_path / "tiny.onnx")
-    wish = MEASURE.replace('callable = "sleeps:load"', 'onnx = "tiny.onnx"')
+    wish = MEASURE.replace('callable = "sleeps:load"', 'onnx = "tiny.onnx"').replace('through = "nothing"\n', "")
     (tmp_path / "measure.toml").write_text(wish)
     code, said, _ = run("profile", tmp_path / "measure.toml", "-o", tmp_path / "p.json")
     assert code == 0, said
@@ -310,3 +312,74 @@ def test_a_profile_is_measured_through_a_router_that_is_started_for_it(tmp_path:
     assert "through a router" in source["note"]
     # The model takes microseconds; what a query costs its worker beside it is in the table.
     assert all(mean > 0.1 for mean in profile["tables"]["a-cpu-1"]["mean"])
+
+
+SECONDS = """
+import json, sys
+for line in sys.stdin:
+    batch = json.loads(line)["knobs"]["batch"]
+    print(json.dumps({"error": "too large"} if batch > 2 else {"seconds": 0.5, "fanout": 2.5}), flush=True)
+"""
+ALL_KINDS = """
+[variants.c]
+task = "t"
+command = ["{python}", "seconds.py"]
+axes = {{batch = [1, 4]}}
+[variants.h]
+task = "t"
+http = "{url}/run?x=1"
+axes = {{batch = [2]}}
+"""
+
+
+@pytest.mark.slow
+def test_models_of_every_kind_are_measured_through_a_router(folder: Path) -> None:
+    (folder / "seconds.py").write_text(SECONDS)
+    with Answers() as url:
+        wish = MEASURE.replace('through = "nothing"\n', "").replace("[1, 2, 3]", "[1]")
+        (folder / "measure.toml").write_text(wish + ALL_KINDS.format(python=sys.executable, url=url))
+        code, _, lines = run("profile", folder / "measure.toml", "-o", folder / "p.json", "--json")
+    assert code == 0
+    assert [(one["at"], one["why"]) for one in lines[-1]["failed"]] == [
+        ("c on cpu-1 at batch 4", "the worker answered 500: too large")
+    ]
+    profile = json.loads((folder / "p.json").read_text())
+    (source,) = profile["sources"].values()
+    assert "measured through a router" in source["note"]
+    tables = profile["tables"]
+    assert tables["a-cpu-1"]["p50"][0] > 2.1, "the sleep takes 2 ms, the hand-over is not nothing"
+    # Half a second is what the command says, and not what it took: the hand-over comes on top.
+    assert 500.05 < tables["c-cpu-1"]["p50"][0] < 600.0
+    assert tables["h-cpu-1"]["p50"][0] > 0.1
+    assert tables["h-cpu-1-bytes"]["mean"] == [len(Answers.BODY)]
+    cells = {name: profile["extensions"][f"measured.{name}"]["cpu-1"]["cells"][0] for name in "ach"}
+    assert all(0.0 < cell["beside_ms"] < 100.0 for cell in cells.values())
+    assert [asked for path, asked in Answers.seen if path == "/run?x=1"][-1] == {"at": {"batch": 2}}
+
+
+class Answers:
+    """A server that answers all alike, and keeps what it was asked."""
+
+    BODY = b'{"score": 0.25, "fanout": 3}'
+    seen: ClassVar[list[tuple[str, Any]]] = []
+
+    def __enter__(self) -> str:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers["content-length"]))
+                Answers.seen.append((self.path, json.loads(content)))
+                head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(Answers.BODY)
+                self.wfile.write(head + Answers.BODY)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -449,14 +449,14 @@ def test_an_onnx_model_is_measured_through_a_router_unless_the_wish_says_otherwi
     threading.Thread(target=server.serve_forever, daemon=True).start()
     asked, closed = [], []
 
-    def serve(path: Path, **how: Any) -> Any:
-        asked.append((path.name, how["threads"], how["provider"], len(how["cores"])))
+    def serve(model: dict[str, Any], *, cores: tuple[int, ...]) -> Any:
+        asked.append((Path(model["path"]).name, model["threads"], model["providers"], len(cores)))
         url = f"http://127.0.0.1:{server.server_address[1]}/v1/measured"
-        return types.SimpleNamespace(url=url, pids=(os.getpid(),), close=lambda: closed.append(path))
+        return types.SimpleNamespace(url=url, pids=(os.getpid(),), close=lambda: closed.append(1))
 
     try:
         wish, found = measured(folder, ONNX, serve=serve)
-        assert asked == [("tiny.onnx", 1, "CPUExecutionProvider", 1)]
+        assert asked == [("tiny.onnx", 1, ["CPUExecutionProvider"], 1)]
         assert len(closed) == 1
         for cell in found.cells:
             assert set(cell.samples_ms) == {4.0}, "the router's time, not the sender's"
@@ -481,7 +481,7 @@ def test_an_onnx_model_is_measured_through_a_router_unless_the_wish_says_otherwi
 
 
 def test_a_router_that_does_not_start_leaves_the_model_unmeasured(folder: Path) -> None:
-    def serve(path: Path, **how: Any) -> Any:
+    def serve(model: dict[str, Any], **how: Any) -> Any:
         raise OSError("the worker does not start: no room")
 
     _, found = measured(folder, ONNX, serve=serve)

@@ -145,6 +145,7 @@ class Manifests:
         marks, router = labels(self.instance, "worker"), _selected(labels(self.instance, "router"))
         name = dns_name(self.hosts.name, "workers", distinct_by="network")
         peers = [{"podSelector": {"matchLabels": router}}, *(dict(one) for one in self.settings.network_allow)]
+        peers += [_PROMETHEUS] if self.settings.service_monitor else []
         spec = {
             "podSelector": {"matchLabels": _selected(marks)},
             "policyTypes": ["Ingress"],
@@ -370,6 +371,16 @@ def _written(name: str, content: Json) -> str:
 _ROUTER_NEEDS: Json = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 _WORKER_NEEDS: Json = {"requests": {"cpu": "250m", "memory": "256Mi"}}
 """Where hosts.toml and the plan say nothing: enough not to be the first that a full node ends."""
+_PROMETHEUS: Json = {
+    "namespaceSelector": {},
+    "podSelector": {
+        "matchLabels": {
+            "app.kubernetes.io/name": "prometheus",
+            "app.kubernetes.io/managed-by": "prometheus-operator",
+        }
+    },
+}
+"""The pods that the Prometheus operator starts, of whatever namespace."""
 
 
 def _routers(routes: Mapping[str, Any]) -> int:

@@ -72,7 +72,9 @@ class OtherServer:
         return request_bytes("POST", path, self.upstream.host, (("content-type", kind),), body)
 
     async def _until_ready(self) -> None:
-        """The keeper's limit for a start ends this wait, if nothing else does."""
+        """The keeper's limit for a start ends this wait, if nothing else does; without an address there is none."""
+        if self.made["ready"] is None:
+            return
         asked = request_bytes("GET", self.made["ready"], self.upstream.host)
         while True:
             if self._process is not None and self.ended:

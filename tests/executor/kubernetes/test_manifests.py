@@ -154,6 +154,8 @@ def test_the_router_gets_its_amounts_its_replicas_and_keeps_others_from_the_work
     sources = workers["ingress"][0]["from"]
     assert sources[0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "router"
     assert sources[1] == {"namespaceSelector": {}}
+    assert sources[2]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "prometheus"
+    assert len(made("shares/1")["NetworkPolicy"]["spec"]["ingress"][0]["from"]) == 1, "nobody is to read metrics"
     assert shares["ServiceMonitor"]["spec"]["endpoints"] == [{"port": "http", "path": "/metrics"}]
     assert "immutable" not in shares["ConfigMap"], "its routes change under the same name"
     assert made("fcfs/1")["Deployment"]["spec"]["replicas"] == 1, "two would keep two queues"
