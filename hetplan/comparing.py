@@ -204,7 +204,8 @@ def compare_ways(
     if plan.question not in PLAYED or plan.parts is not None:
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}; play a plan with periods with `hetplan simulate`.",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}; `hetplan simulate` plays this one, `hetplan explain` says "
+            "what other fleets cost.",
         )  # fmt: skip
     bench = _Bench(plan, inputs, what, cancel)
     if spread is not None:

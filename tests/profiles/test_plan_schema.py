@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from hetplan.profiles.plan_file import FEATURES, OUTCOMES, PERIODS
+from hetplan.profiles.plan_file import FEATURES, OUTCOMES, PERIODS, SHARED
 from hetplan.profiles.read_plan import plan_schema
 from hetplan.profiles.workers import Serve
 
@@ -37,4 +37,4 @@ def test_every_rule_in_the_schema_is_a_known_feature() -> None:
         for definition in plan_schema()["$defs"].values()
         if "const" in definition.get("properties", {}).get("rule", {})
     }
-    assert rules | {OUTCOMES, PERIODS} == FEATURES
+    assert rules | {OUTCOMES, PERIODS, SHARED} == FEATURES

@@ -6,7 +6,7 @@ import pytest
 from hetplan.planner.forms.queue_process import Batching, Late, QueueProcess
 from hetplan.planner.forms.queue_process_partial import reference_row
 from hetplan.planner.forms.queue_process_partial_kernels import compiled_rows
-from hetplan.verifier.policy_chain import Chain, _Step
+from hetplan.verifier.policy_chain import Chain, Step
 
 
 def process(stages: int, load: float, **how: object) -> QueueProcess:
@@ -63,7 +63,7 @@ def test_a_step_of_the_verifier_is_one_of_the_mathematics(
     chain = Chain(form.latency_s, form.grid_s, form.stages, rates, policy.model, policy.batch, form.over_batch, False)
     values = np.random.default_rng(0).random(form.states)
     wanted = form.operator.follow(values, chosen) - np.append(form.actions.reward[chosen], form.over_reward()[0])
-    found = _Step(chain).apply(np.append(values, 0.0)[:, None])[:-1].ravel()
+    found = Step(chain).apply(np.append(values, 0.0)[:, None])[:-1].ravel()
     can_be = np.ones(form.states, bool)
     can_be[2 * form.slacks - 1 : form.over : form.slacks] = False
     assert found[can_be] == pytest.approx(wanted[can_be], abs=2e-10)
