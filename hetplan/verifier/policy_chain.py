@@ -247,7 +247,7 @@ class Step:
         """
         chain, taken = self.chain, max(batch, 1)
         latency = chain.latency_s[models, taken - 1] if batch else np.zeros(models.size)
-        at, last = chain.grid_s[slacks], np.arange(cell, chain.slacks - 1, cell)
+        at, last = chain.grid_s[slacks], np.arange(cell, chain.slacks - 1, cell, dtype=np.int64)
         edges = chain.grid_s[last] + (latency - at)[:, None]
         before = self.passed(n, np.full(slacks.size, taken), chain.grid_s[-1] - at, edges)
         shares = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
@@ -258,13 +258,13 @@ class Step:
             mine = np.flatnonzero(models == model)
             joins = self.joining(np.array(float(chain.rate_of[n]) * latency[mine[0]]))
             # Given the phase, the new head's slack and how many join are independent.
-            worth = np.maximum.reduceat(np.einsum("xk,jkc->jxc", joins, after), [0, *last], axis=0)
+            worth = np.maximum.reduceat(np.einsum("xk,jkc->jxc", joins, after), np.append(0, last), axis=0)
             result[mine] = np.tensordot(shares[mine], worth, axes=([2, 1], [0, 1]))
         return result
 
     def joining(self, mean: Floats) -> Floats:
         """P(k come while so many stages are expected | phase), k = 0 .. N, and more: [phase, k] of each mean."""
-        return np.asarray(np.diff(pdtr(self.seats - 1, mean), axis=-1, prepend=0.0, append=1.0))
+        return np.asarray(np.diff(pdtr(self.seats - 1, mean), axis=-1, prepend=0.0, append=1.0), dtype=np.float64)
 
     def _new_heads(self, n: int, slacks: Integers, latency: Floats) -> Floats:
         """P(the new head has slack j' | phase) after each action: [action, phase, j']."""
