@@ -136,7 +136,7 @@ def test_operators_of_queries_are_started_and_stopped_as_they_come_and_go(
         assert lived({"depart": "q2"})[0]["queries"] == 0
         assert running() == set()
     finally:
-        run("down", *where)
+        assert run("down", "--yes", *where).code == 0
 
 
 def test_what_stays_keeps_its_names_when_others_leave() -> None:
