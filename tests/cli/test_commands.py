@@ -114,8 +114,10 @@ def test_doctor_says_where_compiled_code_is_kept_and_compiles_ahead(
     compiled: list[str] = []
     monkeypatch.setattr("hetplan.registry.compile_ahead", compiled.append)
     monkeypatch.setattr("hetplan.registry.KERNELS", {"one": "", "two": ""})
-    kept = {"folder": cache_folder(), "bytes": cache_size()}
-    assert run("doctor", "--json").lines[-2]["compiled"] == kept
+    least = cache_size()  # other tests may compile meanwhile
+    kept = run("doctor", "--json").lines[-2]["compiled"]
+    assert kept["folder"] == cache_folder()
+    assert least <= kept["bytes"] <= cache_size()
     assert not compiled
     ran = run("doctor", "--compile")
     assert compiled == ["one", "two"]

@@ -53,10 +53,11 @@ def request_bytes(
 class Call:
     """A request that is under way."""
 
-    __slots__ = ("_held", "_line", "_task", "data", "taker")
+    __slots__ = ("_held", "_line", "_task", "data", "sent", "taker")
 
     def __init__(self, data: bytes, taker: Taker) -> None:
         self.data, self.taker = data, taker
+        self.sent = False  # whether a server may have seen it
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
         self._held = False
@@ -121,6 +122,7 @@ class Upstream:
 
     def _again(self, call: Call) -> None:
         """The server had closed a kept connection meanwhile: the same on a new one."""
+        call.sent = False
         call._task = self._loop.create_task(self._open(call))
 
 
@@ -138,7 +140,7 @@ class _Line(asyncio.Protocol):
 
     def send(self, call: Call) -> None:
         """Send the request of a call."""
-        self.call, call._line = call, self
+        self.call, call._line, call.sent = call, self, True
         self._parser, self._headers, self._measured, self._said = HttpResponseParser(self), {}, False, False
         self.transport.write(call.data)
 
@@ -248,11 +250,18 @@ class _Whole:
 
 
 async def whole(upstream: Upstream, data: bytes, *, most: int = 64 * 1024 * 1024) -> tuple[int, bytes]:
-    """The status and the body of an answer; OSError where none comes, or one longer than `most` bytes."""
+    """The status and the body of an answer.
+
+    OSError where none comes, or one longer than `most` bytes; ConnectionError where the request was never sent.
+    """
     taker = _Whole(most)
     call = upstream.ask(data, taker)
     try:
         await taker.done
+    except OSError as error:
+        if call.sent:
+            raise
+        raise ConnectionError(str(error)) from None
     finally:
         call.cancel()
     if taker.held > most:

@@ -28,7 +28,7 @@ from hetplan.executor.serving.relay import Relay
 
 __all__ = ["HttpModel", "OtherServer", "as_model"]
 
-_LOOK_S, _READY_S = 0.1, 5.0
+_LOOK_S, _READY_S, _END_S = 0.1, 5.0, 1.0
 _JSON = "application/json"
 
 
@@ -46,6 +46,14 @@ class OtherServer:
     def ended(self) -> bool:
         """Whether it was ours and is no more."""
         return self._process is not None and self._process.returncode is not None
+
+    async def gone(self) -> bool:
+        """Whether it was ours and is no more, be it that its end has not been told yet."""
+        if self._process is None:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _END_S)
+        return self.ended
 
     async def prepare(self) -> None:
         """Start the server, if it is ours to start, and wait until it says that it is ready."""
@@ -165,6 +173,12 @@ class HttpModel:
         return [Result(SERVED, b"", json.dumps(answer).encode()) for answer in answers]
 
     async def _request(self, body: bytes, kind: str) -> tuple[int, bytes]:
+        try:
+            return await whole(self._server.upstream, self._server.request(self._made["route"], body, kind))
+        except ConnectionError:  # no server has seen it: asking a new one serves it once
+            if not await self._server.gone():
+                raise
+        await self.prepare()
         return await whole(self._server.upstream, self._server.request(self._made["route"], body, kind))
 
 
