@@ -30,6 +30,8 @@ __all__ = ["check", "check_parts", "verify_fleet", "vouched"]
 CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline", "policy", "variants")}
 """Where the check of each question that may be a part is."""
 
+CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
+"""What is checked of every fleet, in order."""
 SOON = 5000
 """A claim is called certified where a quarter of the boxes that `verify` may split prove it."""
 SLIP = 1e-6
@@ -57,23 +59,13 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     found += _failures(fleet)
     found += _promises(fleet)
     found += _changes(fleet)
-    checked = (
-        "inputs",
-        "references",
-        "parts",
-        "demand",
-        "resources",
-        "cost",
-        "failures",
-        "promises",
-        "actions",
-        "fleet",
-    )
+    checked = CHECKED.split()
     words = tuple(_words(fleet)) if proofs else ()
     for claim, again in zip(plan.claims, words, strict=False):
         if claim.vouched == "certified" and again.word is not Word.PROVED:
             found.append(Violation("proof", again.at, f"called certified, and {again.text}"))
-    return Report(tuple(dict.fromkeys(found)), (*checked, "proofs") if proofs else checked, claims=words)
+    checked += ["proofs"] if proofs else []
+    return Report(tuple(dict.fromkeys(found)), tuple(checked), claims=words)
 
 
 def vouched(plan: Plan, inputs: Inputs) -> Plan:
