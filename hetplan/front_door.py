@@ -16,7 +16,7 @@ from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.make_plan import make_plan
+from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.terms import Obstacle, OnEvent, Options, Tools, logged
 from hetplan.profiles.inputs import Inputs
@@ -192,6 +192,12 @@ def plan_for(
 
 def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: bool) -> Outcome:
     """The outcome after its plan was verified."""
+    assert outcome.plan is not None
+    if outcome.plan.parts is not None:
+        from hetplan.verifier.fleet import vouched
+
+        plan = vouched(outcome.plan, inputs)
+        outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     report = verified(outcome.plan, inputs, proofs=proofs)
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)

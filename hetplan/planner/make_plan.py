@@ -26,7 +26,7 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
 
-__all__ = ["make_plan"]
+__all__ = ["all_proved", "make_plan"]
 
 MOST_BINDING = 8
 
@@ -92,7 +92,7 @@ def _planned(
         gap_asked=ask.limits.gap,
         gap_reached=gap,
         proof_required=require_proof,
-        proved=_all_proved(claims),
+        proved=all_proved(claims),
         recheck_disagrees=ask.recheck_disagrees,
         recheck_absent=ask.recheck_absent,
     )
@@ -150,7 +150,7 @@ def _assemble(
     )
 
 
-def _all_proved(claims: tuple[Claim, ...]) -> bool:
+def all_proved(claims: tuple[Claim, ...]) -> bool:
     """Whether there is a bound, and every one is proved."""
     bounded = [claim for claim in claims if claim.bound is not None]
     return bool(bounded) and all(claim.vouched == "certified" for claim in bounded)

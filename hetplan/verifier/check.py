@@ -40,6 +40,9 @@ __all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
 
 QuestionCheck = Callable[[Plan, Inputs], list[Violation]]
 
+CHECKS = "inputs references options resources cost tables serving promises claims actions"
+"""What is checked of every plan, in order."""
+
 _NOTHING = Computed({"rate_qps": 0.0, "fluid_rate_qps": 0.0})
 """What an application gets that is not served."""
 
@@ -72,18 +75,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     found += check_claims(facts, whole.values)
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
-    checked = [
-        "inputs",
-        "references",
-        "options",
-        "resources",
-        "cost",
-        "tables",
-        "serving",
-        "promises",
-        "claims",
-        "actions",
-    ]
+    checked = CHECKS.split()
     claims: list[ClaimAgain] = []
     if proofs:
         # A solve proves its bounds itself, and nobody has edited its plan: it starts without these.

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
-from hetplan.profiles.plan import Claim, Solve
+from hetplan.profiles.plan import Claim, Plan, Solve
 from hetplan.verifier.facts import Facts, option
 from hetplan.verifier.promises import QUESTIONS, is_claimable, sense_of
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_claims"]
+__all__ = ["bound_faults", "check_claims", "status_faults"]
 
 WITHIN_GAP = 0.05
 """No plan may call itself within a gap of more than this, whatever gap was allowed."""
@@ -58,7 +58,8 @@ def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[s
         yield f"nothing in the plan says what {claim.about} is"
 
 
-def _bound(claim: Claim) -> Iterator[str]:
+def bound_faults(claim: Claim) -> Iterator[str]:
+    """What a claim's bound, gap and voucher say that cannot all be so."""
     if (sense_of(claim.about) or claim.sense) != claim.sense:
         yield f"{claim.about} is not to be {claim.sense}imised"
     if claim.bound is None:
@@ -142,9 +143,9 @@ def _solves(facts: Facts) -> Iterator[Violation]:
             yield Violation("solve", at, text)
 
 
-def _status(facts: Facts) -> Iterator[Violation]:
+def status_faults(plan: Plan) -> Iterator[Violation]:
     """A plan is what its first claim makes it; that it was the best of those tried is its own word alone."""
-    status, claims = facts.plan.status, facts.plan.claims
+    status, claims = plan.status, plan.claims
     gap, scope = (claims[0].gap, claims[0].scope) if claims else (None, "none")
     allowed: tuple[str, ...] = ("feasible",)
     if gap is None or scope == "none":
@@ -164,6 +165,6 @@ def check_claims(facts: Facts, whole: Mapping[str, float]) -> list[Violation]:
     found = [
         Violation("claim", f"claims[{number}]", text)
         for number, claim in enumerate(facts.plan.claims)
-        for text in (*_about(facts, claim, whole), *_bound(claim), *_backing(facts, claim))
+        for text in (*_about(facts, claim, whole), *bound_faults(claim), *_backing(facts, claim))
     ]
-    return [*found, *_solves(facts), *_status(facts)]
+    return [*found, *_solves(facts), *status_faults(facts.plan)]

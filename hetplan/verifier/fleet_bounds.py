@@ -22,6 +22,8 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from highspy import Highs, HighsModelStatus, MatrixFormat, ObjSense
+from scipy.sparse import csr_array
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim
@@ -53,8 +55,11 @@ WRONG = 1e4
 _WHOLE, _SAME, _KEPT, _MOST = 1e-7, 1e-9, 1e-6, 1e6
 
 
-def proved(fleet: Fleet, claim: Claim) -> float:
-    """The bound on the cost per hour that the plan's prices show; NoProof says why there is none."""
+def proved(fleet: Fleet, claim: Claim, *, boxes: int = ALL_NODES) -> float:
+    """The bound on the cost per hour that the plan's prices show; NoProof says why there is none.
+
+    At most so many `boxes` of whole machines are split for it.
+    """
     if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in ("problem", "relaxation"):
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
@@ -64,7 +69,7 @@ def proved(fleet: Fleet, claim: Claim) -> float:
             _keeps(known, app, {name: one for name, one in fleet.parts.items() if one.rate_qps.keys() == {app}})
     total, more = _market(fleet, prices), 1.0 + option(fleet.plan, "headroom", 0.0)
     least: dict[tuple[object, ...], float] = {}
-    left = [ALL_NODES]
+    left = [boxes]
     for number, (machines, _) in enumerate(prices):
         for app, rows in cuts.items():
             rate = min(fleet.rates[app][number] * more, _planned(fleet, number, app))
@@ -320,34 +325,49 @@ def _order(fleet: Fleet, offers: Sequence[str], prices: Floats, rows: Mapping[tu
     return np.array(found).reshape(len(found), len(offers))
 
 
-@dataclass(frozen=True)
 class _Cover:
-    """The least prices @ x with rows @ x >= need; `freely` are rows that may be missed, which costs `WRONG`."""
+    """The least prices @ x with rows @ x >= need; `freely` are rows that may be missed, which costs `WRONG`.
 
-    prices: Floats
-    rows: Floats
-    need: Floats
-    freely: Floats
+    An engine holds the program from box to box, and looks on from the point that it found last. What it says of a box
+    is a hint: the bound comes from its prices by arithmetic here.
+    """
+
+    def __init__(self, prices: Floats, rows: Floats, need: Floats, freely: Floats) -> None:
+        self.prices, self.need, self.lines = prices, need, np.vstack([rows, freely])
+        count, width = self.lines.shape
+        missed = np.concatenate([np.zeros(len(rows)), np.ones(len(freely))])[:, None]
+        held = csr_array(np.hstack([self.lines, missed]))
+        open_ended = np.full(count, np.inf)
+        self.columns = np.arange(width, dtype=np.int32)
+        self.freely = np.arange(len(rows), count, dtype=np.int32)
+        self.engine = Highs()
+        self.engine.setOptionValue("output_flag", False)
+        self.engine.setOptionValue("threads", 1)
+        self.engine.setOptionValue("presolve", "off")
+        self.engine.passModel(
+            width + 1, count, held.nnz, int(MatrixFormat.kRowwise), int(ObjSense.kMinimize), 0.0,
+            np.append(prices, WRONG), np.zeros(width + 1), np.full(width + 1, np.inf),
+            np.concatenate([need, -open_ended[len(rows) :]]), open_ended,
+            held.indptr.astype(np.int32), held.indices.astype(np.int32), held.data, np.zeros(width + 1, dtype=np.int32),
+        )  # fmt: skip
 
     def least(self, low: Floats, high: Floats, least: Floats) -> tuple[float, Floats]:
         """A bound on those in a box with freely @ x >= least, and the point of the linear program."""
-        from scipy.optimize import linprog
-
-        lines, wanted = np.vstack([self.rows, self.freely]), np.concatenate([self.need, least])
-        missed = np.concatenate([np.zeros(len(self.rows)), np.ones(len(self.freely))])[:, None]
-        kept = np.isfinite(wanted)
-        ends: Any = np.column_stack([np.append(low, 0.0), np.append(high, np.inf)])
-        matrix, costs = -np.hstack([lines, missed])[kept], np.append(self.prices, WRONG)
-        found: Any = linprog(costs, A_ub=matrix, b_ub=-wanted[kept], bounds=ends, method="highs")
-        if found.x is None:
+        self.engine.changeColsBounds(self.columns.size, self.columns, low, high)
+        self.engine.changeRowsBounds(self.freely.size, self.freely, least, np.full(least.size, np.inf))
+        self.engine.run()
+        if self.engine.getModelStatus() != HighsModelStatus.kOptimal:
+            self.engine.clearSolver()
             return float(self.prices @ low) * (1.0 - _SAME), low + 0.5
-        lines, wanted = lines[kept], wanted[kept]
-        y = np.maximum(-found.ineqlin.marginals, 0.0)
-        left = self.prices - y @ lines
-        off = EPS * (len(y) + 3) * (np.abs(self.prices) + y @ np.abs(lines))
+        solution = self.engine.getSolution()
+        wanted = np.concatenate([self.need, least])
+        y = np.where(np.isfinite(wanted), np.maximum(solution.row_dual, 0.0), 0.0)
+        left = self.prices - y @ self.lines
+        off = EPS * (len(y) + 3) * (np.abs(self.prices) + y @ np.abs(self.lines))
         worst = np.minimum(np.minimum((left - off) * low, (left - off) * high), (left + off) * high)
-        parts = np.concatenate([y * wanted, worst])
-        return float(parts.sum() - EPS * (parts.size + 4) * 2.0 * np.abs(parts).sum()), found.x[:-1]
+        parts = np.concatenate([y * np.where(np.isfinite(wanted), wanted, 0.0), worst])
+        bound = float(parts.sum() - EPS * (parts.size + 4) * 2.0 * np.abs(parts).sum())
+        return bound, np.array(solution.col_value[:-1])
 
 
 def cheapest(

@@ -13,7 +13,7 @@ import pytest
 import hetplan as hp
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.fleet_bounds import PRICES, cheapest
-from hetplan.verifier.report import Word
+from hetplan.verifier.report import Report, Word
 
 Json = dict[str, Any]
 
@@ -70,26 +70,34 @@ def slo(**limits: Any) -> Json:
 @pytest.fixture(scope="module")
 def sound() -> tuple[Json, Json]:
     wish = slo(survive={"zones": 1, "keep": 0.9})
-    return plan_dict(solved(wish)), wish
+    outcome = solved(wish, require_proof=True)
+    assert outcome.exit_code == 0, outcome.reason
+    return plan_dict(outcome.require()), wish
 
 
-def solved(wish: Json) -> Any:
-    return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}).require()
+def solved(wish: Json, **more: Any) -> hp.Outcome:
+    return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}, **more)
 
 
 def words(plan: Json, wish: Json) -> list[Word]:
-    report = hp.verify(hp.read_plan(plan, trust_digest=True), PROFILE, wish)
-    return [one.word for one in report.claims]
+    return [one.word for one in judged(plan, wish).claims]
 
 
-def test_the_bound_of_a_fleet_is_proved_again(sound: tuple[Json, Json]) -> None:
-    assert words(*sound) == [Word.PROVED]
+def judged(plan: Json, wish: Json) -> Report:
+    return hp.verify(hp.read_plan(plan, trust_digest=True), PROFILE, wish)
+
+
+def test_the_bound_of_a_fleet_is_certified_and_proved_again(sound: tuple[Json, Json]) -> None:
+    assert [claim["vouched"] for claim in sound[0]["claims"]] == ["certified"]
+    report = judged(*sound)
+    assert report.ok, report.violations
+    assert [one.word for one in report.claims] == [Word.PROVED]
 
 
 @pytest.mark.slow
 def test_limits_are_priced_too() -> None:
     wish = slo(offers={"big-a": {"most": 1}, "committed": {"most": 1}})
-    plan = plan_dict(solved(wish))
+    plan = plan_dict(solved(wish).require())
     assert any(one["limits"] for one in plan["extensions"][PRICES])
     assert words(plan, wish) == [Word.PROVED]
 
@@ -122,11 +130,19 @@ def priced(plan: Json, by: float) -> None:
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_bounds_are_their_writers_word(name: str, sound: tuple[Json, Json]) -> None:
+def test_forged_bounds_are_refused_as_certified_and_else_their_writers_word(
+    name: str, sound: tuple[Json, Json]
+) -> None:
     plan, wish = copy.deepcopy(sound[0]), sound[1]
     assert plan["claims"][0]["gap"] > 1e-4, "else no bound could be forged"
     FORGED[name](plan)
-    assert words(plan, wish) == [Word.OPEN]
+    report = judged(plan, wish)
+    assert [one.word for one in report.claims] == [Word.OPEN]
+    assert any((one.code, one.at) == ("proof", "claims[0]") for one in report.violations)
+    plan["claims"][0]["vouched"] = "claimed"
+    report = judged(plan, wish)
+    assert [one.word for one in report.claims] == [Word.OPEN]
+    assert not any(one.code == "proof" for one in report.violations)
 
 
 @pytest.mark.parametrize("seed", range(6))

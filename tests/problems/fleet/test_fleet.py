@@ -264,9 +264,7 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
             update={"periods": tuple(one.model_copy(update={"failures": None}) for one in plan.periods)}
         ),
         "promise": plan.model_copy(update={"promises": plan.promises[1:]}),
-        "proof": plan.model_copy(
-            update={"claims": tuple(one.model_copy(update={"vouched": "certified"}) for one in plan.claims)}
-        ),
+        "proof": plan.model_copy(update={"extensions": {}}),
     }
     for code, changed in spoilt.items():
         report = hp.verify(with_digest(changed), PROFILE, slo)
