@@ -17,7 +17,7 @@ from hetplan.profiles.plan_sections import Claim, Dispatch, Method, Notice, Prom
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Bill", "BillLine", "Commitment", "Lever", "Part"]
+__all__ = ["SHARED", "Bill", "BillLine", "Commitment", "Lever", "Part"]
 
 
 class Part(Model):
@@ -68,6 +68,13 @@ class Lever(Model):
     cost_per_hour: Real | None = Field(default=None, description="mean over the horizon; null: no such plan exists")
     saves_per_hour: Real | None = Field(default=None, description="against the lever before it that has a plan")
     verified: bool = False
+
+
+SHARED = (
+    "machines of an offer that are paid for ahead are shared out over the applications in proportion to the machines "
+    "that they use in a period; those that nobody uses are on a line of their own"
+)
+"""How a bill shares machines out."""
 
 
 class Bill(Model):

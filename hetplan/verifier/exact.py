@@ -10,9 +10,9 @@ from its inputs. What a plan of another question writes is its own.
     loaded comes `after` the start of its worker. Only variants load with a count, name what a load replaces, and come
     one `after` the other.
 ``workers``
-    One queue for all loads of a worker (pools, pipelines, policies), or one for each (variants, compound, and pools of
-    several instances on a machine). A load of
-    variants takes as many at a time as its run was measured with, and is of one application where no other may use it.
+    One queue for all loads of a worker (pools, pipelines, policies, and where there are none), or one for each
+    (variants, compound, and pools of several instances on a machine). A load of variants takes as many at a time as
+    its run was measured with, and is of one application where no other may use it.
 ``routing``
     A route of a pool names its class in full; a route of a pipeline whose shares go by path names the whole path.
 ``dispatch``
@@ -179,7 +179,7 @@ def _queues(facts: Facts) -> Iterator[Violation]:
     running = {worker.id: worker.queue for worker in (facts.inputs.state.workers if facts.inputs.state else ())}
     for worker in facts.plan.workers:
         side_by_side = facts.plan.question == "pool" and len(worker.loads) > 1
-        wanted = "per-load" if side_by_side else _QUEUE[facts.plan.question]
+        wanted = "per-load" if side_by_side else _QUEUE[facts.plan.question] if worker.loads else "shared"
         if worker.queue != wanted and running.get(worker.id) != worker.queue:
             text = f"queue {worker.queue}, and workers of question {facts.plan.question} have {wanted}"
             yield Violation("queue", f"workers.{worker.id}", text)

@@ -19,7 +19,7 @@ from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.claims import bound_faults, status_faults
-from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant
+from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import ClaimAgain, Report, Violation, Word
@@ -51,7 +51,9 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     broken = list(_references(fleet))
     if broken:
         return Report((*found, *broken), ("inputs", "references"))
-    found += check_parts(fleet)
+    found += check_parts(fleet, exact=proofs)
+    if any(one.code == "unknown-reference" for one in found):
+        return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
     found += _demand(fleet)
     found += _machines(fleet)
     found += _money(fleet)
@@ -64,7 +66,11 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     for claim, again in zip(plan.claims, words, strict=False):
         if claim.vouched == "certified" and again.word is not Word.PROVED:
             found.append(Violation("proof", again.at, f"called certified, and {again.text}"))
-    checked += ["proofs"] if proofs else []
+    if proofs:
+        from hetplan.verifier.fleet_exact import exactly
+
+        found += exactly(fleet)
+        checked += ["proofs", "exact"]
     return Report(tuple(dict.fromkeys(found)), tuple(checked), claims=words)
 
 
@@ -131,7 +137,7 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("unknown-reference", "bill.lines", f"{line.offer} in {line.period}")
 
 
-def check_parts(fleet: Fleet) -> list[Violation]:
+def check_parts(fleet: Fleet, *, exact: bool = False) -> list[Violation]:
     """Each part by the generic check, and by that of its question, against the files for its rates."""
     found = list[Violation]()
     for name, part in fleet.parts.items():
@@ -140,11 +146,11 @@ def check_parts(fleet: Fleet) -> list[Violation]:
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=False)
+        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=exact)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations
-            if one.code not in ("no-claim", "claim")
+            if one.code not in ("no-claim", "claim", "actions-missing")
         ]
     return found
 
@@ -253,10 +259,6 @@ def _kinds(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violatio
                 )
 
 
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-8, abs_tol=1e-9)
-
-
 def _money(fleet: Fleet) -> Iterator[Violation]:
     """What the machines cost, from the files; that bill, promise and claim say so."""
     plan, limits = fleet.plan, fleet.inputs.slo.limits
@@ -272,7 +274,7 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
             once = _starting(fleet, _running(fleet), fleet.totals[period.id])
             starting += (once - starting) / fleet.inputs.slo.horizon.repeats
         said = sum(line.cost_per_hour for line in bill.lines if line.period == period.id)
-        if not _same(said, upkeep + by_hour + starting / fleet.hours):
+        if not same(said, upkeep + by_hour + starting / fleet.hours):
             text = (
                 f"the bill says {said:.9g} per hour, the machines cost {upkeep + by_hour + starting / fleet.hours:.9g}"
             )
@@ -288,16 +290,16 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
         "total": total * repeats, "hours": hours, "repeats": repeats,
     }  # fmt: skip
     for field, value in stated.items():
-        if not _same(getattr(bill, field), value):
+        if not same(getattr(bill, field), value):
             yield Violation("bill", f"bill.{field}", f"{getattr(bill, field):.9g}, and it is {value:.9g}")
     yield from _shares_of(fleet)
     for number, promise in enumerate(plan.promises):
-        if promise.quantity == "cost_per_hour" and not _same(promise.value, mean):
+        if promise.quantity == "cost_per_hour" and not same(promise.value, mean):
             yield Violation(
                 "promise", f"promises[{number}]", f"costs {promise.value:.9g} per hour, and it is {mean:.9g}"
             )
     for number, claim in enumerate(plan.claims):
-        if claim.about == "cost_per_hour" and not _same(claim.value, mean):
+        if claim.about == "cost_per_hour" and not same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
 
 
@@ -309,11 +311,11 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
         at = f"claims[{number}]"
         if claim.about == "rate_qps":
             rate = fleet.rates[most[0]][0] if len(most) == 1 else math.nan
-            if not _same(claim.value, rate):
+            if not same(claim.value, rate):
                 yield Violation("claim", at, f"{claim.value:.9g} qps, and {rate:.9g} are promised")
         elif claim.about == "quality":
             quality = _quality(fleet)
-            if not _same(claim.value, quality):
+            if not same(claim.value, quality):
                 yield Violation("claim", at, f"a quality of {claim.value:.9g}, and it is {quality:.9g}")
         elif claim.about == "moves":
             moves = _moves(fleet)
@@ -369,11 +371,11 @@ def _shares_of(fleet: Fleet) -> Iterator[Violation]:
         ahead[key] = ahead.get(key, 0.0) + line.committed
     for kind, said, found in (("apps", bill.apps, apps), ("offers", bill.offers, offers)):
         for name in said.keys() | found.keys():
-            if not _same(said.get(name, 0.0), found[name]):
+            if not same(said.get(name, 0.0), found[name]):
                 text = f"{said.get(name, 0.0):.9g}, and its lines are {found[name]:.9g}"
                 yield Violation("bill", f"bill.{kind}.{name}", text)
     for (period, offer), count in ahead.items():
-        if not _same(count, fleet.ahead.get(offer, 0)):
+        if not same(count, fleet.ahead.get(offer, 0)):
             text = f"{count:g} of {offer} are committed there, and {fleet.ahead.get(offer, 0)} are"
             yield Violation("commitment", f"periods.{period}", text)
     for one in fleet.plan.commitments or ():
@@ -383,7 +385,7 @@ def _shares_of(fleet: Fleet) -> Iterator[Violation]:
             continue
         per_hour = fleet.price_ahead(one.offer) - commit.upfront / NANO * 3600.0 / commit.term_s
         alike = one.term_s == commit.term_s and one.upfront == commit.upfront
-        if not alike or not _same(one.price_per_hour / NANO, per_hour):
+        if not alike or not same(one.price_per_hour / NANO, per_hour):
             yield Violation("commitment", f"commitments.{one.offer}", "not at the terms of the offer")
         if commit.term_s > horizon.period_s * horizon.periods * horizon.repeats * (1 + SLIP):
             yield Violation("commitment", f"commitments.{one.offer}", "its term is longer than the horizon")
@@ -446,7 +448,7 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("promise", "promises", f"of {app} in {when} when {situation}: there is no such thing")
         elif known and rates is not None:
             wanted = rates[number[when or ""]] * situations[situation]
-            if not _same(promise.value, wanted):
+            if not same(promise.value, wanted):
                 yield Violation(
                     "promise", "promises", f"{promise.value:g} qps of {app} in {when}, and {wanted:g} is asked"
                 )

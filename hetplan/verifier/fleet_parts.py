@@ -17,7 +17,12 @@ from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Variant
 from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 
-__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant"]
+__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same"]
+
+
+def same(one: float, other: float) -> bool:
+    """Whether two figures are the same but for their digits in a file."""
+    return math.isclose(one, other, rel_tol=1e-8, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def alone(inputs: Inputs, part: Part) -> Inputs:
 
 def loaded(part: Part) -> list[str]:
     """The variants that a part runs, each once."""
-    return sorted({load.variant or "" for worker in part.workers for load in worker.loads})
+    return sorted({load.variant for worker in part.workers for load in worker.loads if load.variant is not None})
 
 
 def may_run(app: App, name: str, variant: Variant) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 
 import hetplan as hp
+from benchmarks.forged_plans import forgeries
+from hetplan.front_door import verified
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.plan_meaning import meaning_of
 from hetplan.verifier.fleet_bounds import PRICES, cheapest
 from hetplan.verifier.report import Report, Word
 
@@ -143,6 +147,71 @@ def test_forged_bounds_are_refused_as_certified_and_else_their_writers_word(
     report = judged(plan, wish)
     assert [one.word for one in report.claims] == [Word.OPEN]
     assert not any(one.code == "proof" for one in report.violations)
+
+
+def first(plan: Json, question: str) -> Json:
+    return next(part for part in plan["parts"].values() if part["question"] == question)
+
+
+def started(plan: Json) -> Json:
+    return next(action for period in plan["periods"] for action in period.get("actions") or ())
+
+
+SAID: dict[str, tuple[Callable[[Json], object], str]] = {
+    "a line of the bill for starting": (lambda p: p["bill"]["lines"][0].update(starts_per_hour=0.05), "bill"),
+    "nothing idle": (lambda p: p["bill"].update(idle_per_hour=9.0), "bill"),
+    "another sharing of the bill": (lambda p: p["bill"].update(shared="by lot"), "bill"),
+    "machines that start when they are needed": (lambda p: started(p).update(ahead_s=5.0), "action-exact"),
+    "actions numbered anew": (lambda p: started(p).update(id=77), "action-exact"),
+    "a rate promised twice": (lambda p: p["promises"].insert(0, {**p["promises"][0], "value": 9e9}), "promise-exact"),
+    "a percentile of nobody": (
+        lambda p: p["promises"].append(
+            {"app": "rank", "quantity": "response_ms", "percentile": 99, "relation": "<=", "value": 1.0,
+             "model": "simulation/1"}), "promise-exact"),
+    "rates as simulated": (lambda p: p["promises"][0].update(model="simulation/1"), "promise-exact"),
+    "no cost": (lambda p: p.update(promises=p["promises"][:-1]), "promise-exact"),
+    "valid for any rate": (lambda p: p["valid"]["rate_qps"].update(rank=[0, 1e9]), "valid"),
+    "another gap": (lambda p: p["claims"][0].update(gap=0.0), "claim"),
+    "the best there is": (lambda p: p.update(status="optimal"), "status"),
+    "a warning that nobody knows": (lambda p: p["warnings"].append({"code": "W-ok", "text": "audited"}), "warning"),
+    "a part that is certified": (lambda p: first(p, "pool").update(claims=p["claims"]), "claim"),
+    "a part in another period": (lambda p: first(p, "pool")["workers"][0].update(period="p1"), "period"),
+    "a queue for each load of a pool": (lambda p: first(p, "pool")["workers"][0].update(queue="per-load"), "queue"),
+    "batches longer than measured": (
+        lambda p: first(p, "variants")["workers"][0]["loads"][0]["serve"].update(max_batch=4), "variants-serve"),
+    "a part valid for any rate": (lambda p: first(p, "variants")["valid"]["rate_qps"].update(photos=[0, 1e9]), "valid"),
+    "a load that runs what nobody knows": (
+        lambda p: first(p, "pool")["workers"][0]["loads"][0].update(variant="mx"), "unknown-reference"),
+    "a load that runs nothing": (lambda p: first(p, "pool")["workers"][0]["loads"][0].pop("variant"), "load-empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_a_fleet_says_otherwise_is_noticed(name: str, sound: tuple[Json, Json]) -> None:
+    plan, wish = copy.deepcopy(sound[0]), sound[1]
+    assert plan["claims"][0]["gap"] > 1e-4
+    forge, code = SAID[name]
+    forge(plan)
+    assert code in {one.code for one in judged(plan, wish).violations}
+
+
+@pytest.mark.slow
+def test_of_small_forgeries_of_a_fleet_99_in_100_are_noticed(sound: tuple[Json, Json]) -> None:
+    honest, inputs = hp.read_plan(sound[0], trust_digest=True), hp.load_inputs(PROFILE, sound[1])
+    tried, passed = 0, []
+    for forged in forgeries(sound[0], chance=random.Random(0), every=12):
+        if meaning_of(forged.leaf) == "remark":
+            continue
+        try:
+            plan = hp.read_plan(forged.document, trust_digest=True)
+        except hp.InputError:
+            tried += 1
+            continue
+        if plan != honest:
+            tried += 1
+            passed += [] if verified(plan, inputs).violations else [forged.place]
+    assert tried > 150
+    assert len(passed) <= 0.01 * tried, passed
 
 
 @pytest.mark.parametrize("seed", range(6))

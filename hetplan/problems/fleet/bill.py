@@ -13,14 +13,10 @@ from hetplan.problems.fleet.search import Fleet
 from hetplan.problems.fleet.ways import Found, searched
 from hetplan.problems.fleet.whole import cost_of, starts_of
 from hetplan.problems.fleet.wish import MONTH_HOURS, Wish
-from hetplan.profiles.plan_parts import Bill, BillLine, Lever
+from hetplan.profiles.plan_parts import SHARED, Bill, BillLine, Lever
 
 __all__ = ["billed", "levers_of"]
 
-SHARED = (
-    "machines of an offer that are paid for ahead are shared out over the applications in proportion to the machines "
-    "that they use in a period; those that nobody uses are on a line of their own"
-)
 LEVER_ROUNDS = 8
 
 

@@ -228,6 +228,7 @@ def test_without_failures_and_commitments_hours_add_up() -> None:
     assert whole == pytest.approx(sum(cost(solved(wish(app(rate)))) for rate in rates) / 3)
 
 
+@pytest.mark.slow
 def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
     profile = copy.deepcopy(PROFILE)
     profile["offers"]["big-b"]["commit"] = {"term_s": 7200, "discount": 0.3}

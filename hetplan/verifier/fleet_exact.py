@@ -1,0 +1,206 @@
+"""What a fleet's plan can say in one way only, and says in another: it was edited after it was made.
+
+Parts are held to it by `exact`, but that they have no actions: what starts is said between periods. Here is the rest:
+each line of the bill, what starts and stops before a period, promises, rates, and warnings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from hetplan.profiles.plan import Period
+from hetplan.profiles.plan_parts import SHARED, BillLine
+from hetplan.verifier.exact import WARNINGS
+from hetplan.verifier.fleet_parts import Fleet, same
+from hetplan.verifier.report import Violation
+
+__all__ = ["exactly"]
+
+IN_A_PART = "t0"
+"""What workers of a part say of their period: parts run in several."""
+
+
+def exactly(fleet: Fleet) -> Iterator[Violation]:
+    """Everything of a fleet's plan that says otherwise what can be said in one way only."""
+    for name, part in fleet.parts.items():
+        if part.claims:
+            yield Violation("claim", f"parts.{name}.claims", "a part claims nothing")
+        for worker in part.workers:
+            if worker.period != IN_A_PART:
+                yield Violation("period", f"parts.{name}.workers.{worker.id}", f"a part runs in no {worker.period}")
+    for check in (_bill, _levers, _actions, _promises, _valid, _warnings):
+        yield from check(fleet)
+
+
+# The bill
+
+
+def _bill(fleet: Fleet) -> Iterator[Violation]:
+    """Each line, from the machines that run and those that are paid for; and their sums."""
+    bill, idle, starts = fleet.plan.bill, 0.0, 0.0
+    assert bill is not None
+    keys = Counter((line.period, line.offer, line.app) for line in bill.lines)
+    for key in (key for key, times in keys.items() if times > 1):
+        yield Violation("bill", "bill.lines", f"two lines of {key[1]} for {key[2] or 'nobody'} in {key[0]}")
+    for number, period in enumerate(fleet.plan.periods):
+        mine = [line for line in bill.lines if line.period == period.id]
+        idle += sum(line.cost_per_hour for line in mine if line.app is None)
+        starts += sum(line.starts_per_hour for line in mine)
+        for offer in dict.fromkeys(line.offer for line in mine):
+            starting = _starting(fleet, number, offer)
+            lines = {line.app: line for line in mine if line.offer == offer}
+            for app, wanted in _shared_out(fleet, period, offer, starting).items():
+                if app not in lines or not all(map(same, _figures(lines[app]), wanted)):
+                    text = f"{offer} for {app or 'nobody'} in {period.id} is not what its machines come to"
+                    yield Violation("bill", "bill.lines", text)
+    count = len(fleet.plan.periods)
+    for field, stated, found in (
+        ("idle_per_hour", bill.idle_per_hour, idle / count),
+        ("starts_per_hour", bill.starts_per_hour, starts / count),
+    ):
+        if not same(stated, found):
+            yield Violation("bill", f"bill.{field}", f"{stated:.9g}, and its lines are {found:.9g}")
+    if bill.currency != fleet.inputs.slo.limits.currency or bill.shared != SHARED:
+        yield Violation("bill", "bill", "its currency or what it says of sharing is not that of a fleet")
+
+
+def _figures(line: BillLine) -> tuple[float, float, float, float]:
+    return line.committed, line.rented, line.cost_per_hour, line.starts_per_hour
+
+
+def _starting(fleet: Fleet, number: int, offer: str) -> float:
+    """What machines of an offer cost per hour of a period while they start."""
+    if len(fleet.plan.periods) == 1 or not fleet.inputs.slo.horizon.starts:
+        return 0.0
+    ahead = fleet.ahead.get(offer, 0)
+    before, now = (max(fleet.totals[fleet.plan.periods[at].id][offer] - ahead, 0.0) for at in (number - 1, number))
+    hardware = fleet.inputs.profile.hardware[fleet.inputs.profile.offers[offer].hardware]
+    return max(now - before, 0.0) * fleet.price(offer) * hardware.startup_s / 3600.0 / fleet.hours
+
+
+def _shared_out(
+    fleet: Fleet, period: Period, offer: str, starting: float
+) -> dict[str | None, tuple[float, float, float, float]]:
+    """Machines paid ahead and rented, all that they cost, and what of it is for starting: by application."""
+    used = {app: counts[offer] for app, counts in fleet.used(period.parts or ()).items() if counts[offer]}
+    total, ahead = sum(used.values()), fleet.ahead.get(offer, 0)
+    by_the_hour = max(total - ahead, 0)
+    dear, cheap = fleet.price(offer), fleet.price_ahead(offer) if ahead else 0.0
+    found: dict[str | None, tuple[float, float, float, float]] = {}
+    for app, count in used.items():
+        own, rented, part = (amount * count / total for amount in (min(ahead, total), by_the_hour, starting))
+        part = part if by_the_hour else 0.0
+        found[app] = (own, rented, own * cheap + rented * dear + part, part)
+    idle = max(ahead - total, 0)
+    spare = max(fleet.totals[period.id][offer] - max(total, ahead), 0.0)
+    left = 0.0 if by_the_hour else starting
+    if idle or spare or left:
+        found[None] = (float(idle), spare, idle * cheap + spare * dear + left, left)
+    return found
+
+
+def _levers(fleet: Fleet) -> Iterator[Violation]:
+    """Nobody buys the other ways again to see what they cost; the last is this plan, and what each saves follows."""
+    bill, before = fleet.plan.bill, None
+    assert bill is not None
+    if bill.levers and not same(bill.levers[-1].cost_per_hour or 0.0, bill.cost_per_hour):
+        yield Violation("bill", "bill.levers", "the last of them is this plan, and costs something else")
+    for number, lever in enumerate(bill.levers):
+        cost = lever.cost_per_hour
+        saves = None if cost is None or before is None else before - cost
+        alike = (lever.saves_per_hour is None) == (saves is None) and same(lever.saves_per_hour or 0.0, saves or 0.0)
+        if not alike or lever.verified != (cost is not None):
+            yield Violation("bill", f"bill.levers[{number}]", f"{lever.name} saves something else")
+        before = before if cost is None else cost
+
+
+# What starts and stops
+
+
+def _actions(fleet: Fleet) -> Iterator[Violation]:
+    """Numbered from 1; what starts does so as long ahead as its hardware takes, and what stops waits for all of it."""
+    profile = fleet.inputs.profile
+    for period in fleet.plan.periods:
+        actions = period.actions or ()
+        starts = tuple(one.id for one in actions if one.do == "start")
+        hardware = {
+            worker.id: worker.hardware
+            for name, part in fleet.parts.items()
+            if name in (period.parts or ())
+            for worker in part.workers
+        }
+        if len(fleet.plan.periods) == 1 and period.actions is not None:
+            yield Violation("action-exact", f"periods.{period.id}.actions", "nothing comes before the only period")
+        for number, action in enumerate(actions, start=1):
+            known = profile.hardware.get(hardware.get(action.worker or "", ""))
+            ahead = known.startup_s if known is not None and action.do == "start" else None
+            after = () if action.do == "start" else starts
+            alike = (action.id, action.ahead_s, action.after) == (number, ahead, after)
+            plain = action.load is None and action.host is None and action.count is not None
+            if action.do not in ("start", "stop") or not alike or not plain:
+                text = f"number {number} is not how machines start or stop before a period"
+                yield Violation("action-exact", f"periods.{period.id}.actions", text)
+
+
+# What is said
+
+
+def _promises(fleet: Fleet) -> Iterator[Violation]:
+    """Rates of applications in periods, by the model of the part, and one cost: each said once."""
+    models = {
+        (app, period.id): _model_of(fleet, name)
+        for period in fleet.plan.periods
+        for name in period.parts or ()
+        for app in fleet.parts[name].rate_qps
+    }
+    seen: set[tuple[object, ...]] = set()
+    for number, one in enumerate(fleet.plan.promises):
+        at, key = f"promises[{number}]", (one.quantity, one.app, one.period, one.situation)
+        relation, model = {
+            "rate_qps": (">=", models.get((one.app or "", one.period or ""), "no-queueing")),
+            "cost_per_hour": ("=", "no-queueing"),
+        }.get(one.quantity, (None, None))
+        if key in seen:
+            yield Violation("promise-exact", at, f"{one.quantity} is promised twice")
+        seen.add(key)
+        if relation is None:
+            yield Violation("promise-exact", at, f"a fleet promises no {one.quantity}")
+        elif (one.relation, one.model) != (relation, model) or one.percentile is not None or one.extrapolated:
+            yield Violation("promise-exact", at, f"{one.quantity} is promised with {relation}, by the model {model}")
+        if one.quantity == "cost_per_hour" and (one.app or one.period or one.situation):
+            yield Violation("promise-exact", at, "the cost is that of all, over all periods")
+    if ("cost_per_hour", None, None, None) not in seen:
+        yield Violation("promise-exact", "promises", "nothing is said of the cost")
+
+
+def _model_of(fleet: Fleet, part: str) -> str:
+    said = {promise.quantity: promise.model for promise in fleet.parts[part].promises}
+    return said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
+
+
+def _valid(fleet: Fleet) -> Iterator[Violation]:
+    """From no queries to the highest rate of any period, for each application."""
+    said = fleet.plan.valid.rate_qps
+    for app, rates in fleet.rates.items():
+        low, high = said.get(app, (math.nan, math.nan))
+        if low != 0.0 or high is None or not same(high, max(rates)):
+            text = f"the plan holds for 0 to {max(rates):.9g} qps, and says {low:g} to {high}"
+            yield Violation("valid", f"valid.rate_qps.{app}", text)
+
+
+def _warnings(fleet: Fleet) -> Iterator[Violation]:
+    """All that reading the inputs and planning the parts warned of, and no code that nobody knows."""
+    there = {(notice.code, notice.at, notice.text) for notice in fleet.plan.warnings}
+    places = {(notice.code, notice.at) for notice in fleet.plan.warnings}
+    for code, at, _ in sorted({*fleet.inputs.warnings} - there):
+        yield Violation("warning", "warnings", f"reading the inputs warns {code} at {at}, and the plan does not say so")
+    for name, part in fleet.parts.items():
+        for notice in part.warnings:
+            if notice.code != "W-interruptions" and (notice.code, notice.at) not in places:
+                text = f"part {name} warns {notice.code} at {notice.at}, and the plan does not say so"
+                yield Violation("warning", "warnings", text)
+    for notice in fleet.plan.warnings:
+        if notice.code not in WARNINGS:
+            yield Violation("warning", "warnings", f"nobody knows what {notice.code} is")
