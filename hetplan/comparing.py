@@ -11,6 +11,9 @@
 ``perfect foresight``           the plan's own question for the rates that will come, started ahead; how much of them
 ==============================  ======================================================================================
 
+Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
+`hetplan.comparing_fleets`, and replanning is not one of them.
+
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
 
@@ -30,6 +33,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetplan.comparing_fleets import FleetPlayed
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -91,6 +95,9 @@ class Compared:
     every_s: float = 15.0
     fresh: int = 1
     """Draws of the demand that no setting was tuned on: what is reported of the chosen settings. 0: as tuned."""
+
+    begin_s: float = 0.0
+    """At which moment of its day a plan with periods begins."""
 
     @property
     def length_s(self) -> float:
@@ -201,12 +208,7 @@ def compare_ways(
         raise InputError.one(
             file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
         )
-    if plan.question not in PLAYED or plan.parts is not None:
-        raise InputError.one(
-            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}; `hetplan simulate` plays this one, `hetplan explain` says "
-            "what other fleets cost.",
-        )  # fmt: skip
+    _refuse(plan, what)
     bench = _Bench(plan, inputs, what, cancel)
     if spread is not None:
         spread.of = digest({"inputs": dict(inputs.digests), "plan": plan.digest, "what": repr(what)})
@@ -226,6 +228,23 @@ def compare_ways(
         tuple(rows), bench.course.attain, what.length_s / 3600.0, inputs.slo.limits.currency, least,
         "the question's certified bounds for the rates that come, less the share that may be late",
     )  # fmt: skip
+
+
+def _refuse(plan: Plan, what: Compared) -> None:
+    """Plans of which no way is played, and ways that a plan does not have, by name."""
+    questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
+    if not questions <= set(PLAYED):
+        raise InputError.one(
+            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, or a fleet of these; `hetplan simulate` plays this one, "
+            "`hetplan explain` says what other fleets cost.",
+        )  # fmt: skip
+    stays = [way for way in what.ways if way.startswith("replanning")]
+    if plan.parts is not None and stays and tuple(what.ways) != WAYS:
+        raise InputError.one(
+            file="--ways", value=stays[0], why="a fleet is not planned again every few seconds",
+            remedy='Leave it out; "perfect foresight" plans it again each hour, `hetplan watch` when demand leaves it.',
+        )  # fmt: skip
 
 
 def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: threading.Event | None) -> dict[str, Any]:
@@ -256,6 +275,10 @@ class _Bench:
     """What the ways share: the demand as drawn, the question's plans for other rates, types of machines."""
 
     def __init__(self, plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> None:
+        self.fleet = None
+        if plan.parts is not None:
+            self.fleet = FleetPlayed(plan, inputs, what.noise)
+            plan, inputs = self.fleet.busiest, self.fleet.on_demand
         self.plan, self.inputs, self.what = plan, inputs, what
         self.demands = _demands(plan, inputs, what)
         attain = {
@@ -267,7 +290,9 @@ class _Bench:
             self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel,
             fresh=tuple(range(seeds[-1] + 1, seeds[-1] + 1 + what.fresh)),
         )  # fmt: skip
-        self.recipes = Recipes(plan, inputs, noise=what.noise)
+        fleet = self.fleet
+        self.recipes = fleet.recipes(inputs) if fleet else Recipes(plan, inputs, noise=what.noise)
+        self.following = fleet.recipes(fleet.by_the_hour) if fleet else self.recipes
         self.chosen: OneType | None = None
 
     def row(self, way: str) -> Tuned | None:
@@ -287,16 +312,22 @@ class _Bench:
     # The plan itself, and the question's plans
 
     def _plan(self, way: str) -> Tuned:
+        if self.fleet is not None:
+            (_, first), *steps = self.fleet.schedule(self.what.length_s, self.what.begin_s)
+            bill = self.fleet.cost_per_hour(self.what.length_s, self.what.begin_s)
+            hour = Setting("as it is, its bill", 1.0, first, scheduled(steps) if steps else None, bill)
+            return tuned(way, [lambda: hour], self.course)
         stages = planned_systems(self.plan, self.inputs, noise=self.what.noise)
         steps = [(stage.start_s, stage.system) for stage in stages[1:]]
         setting = Setting("as it is", 1.0, stages[0].system, scheduled(steps) if steps else None)
         return tuned(way, [lambda: setting], self.course)
 
-    def _system(self, rates: Mapping[str, float]) -> System | None:
-        plan = self.recipes.plan_for(rates)
+    def _system(self, rates: Mapping[str, float], recipes: Recipes | None = None) -> System | None:
+        recipes = recipes or self.recipes
+        plan = recipes.plan_for(rates)
         if plan is None:
             return None
-        return system_of(plan, self.inputs, self.what.noise) if self.recipes.stateful else self.recipes.system_of(plan)
+        return system_of(plan, self.inputs, self.what.noise) if recipes.stateful else recipes.system_of(plan)
 
     def _rates(self, turn: int, factor: float = 1.0) -> dict[str, float]:
         return {app: max(factor * rates[min(turn, len(rates) - 1)], 1e-3) for app, rates in self.what.series.items()}
@@ -316,7 +347,7 @@ class _Bench:
         turns = max(map(len, self.what.series.values()))
 
         def at(factor: float) -> Setting | None:
-            systems = [self._system(self._rates(turn, factor)) for turn in range(turns)]
+            systems = [self._system(self._rates(turn, factor), self.following) for turn in range(turns)]
             first = systems[0]
             if first is None or any(one is None for one in systems):
                 return None
@@ -326,7 +357,7 @@ class _Bench:
         return self._through(way, at, SHARES)
 
     def _replanned(self, way: str, *, kind: str) -> Tuned | None:
-        if kind == "seasonal" and not any(self.what.history.values()):
+        if self.fleet is not None or (kind == "seasonal" and not any(self.what.history.values())):
             return None
         apps = list(self.what.series)
         first = self.recipes.plan_for(self._rates(0))
@@ -434,11 +465,12 @@ class _Bench:
         """The bound per hour, as a mean over time; None where the question proves none of a cost."""
         share = min(self.course.attain.values(), default=1.0)
         total, turns = 0.0, max(map(len, self.what.series.values()))
+        recipes = self.fleet.recipes(self.fleet.cheapest) if self.fleet is not None else self.recipes
         for turn in range(turns):
             rates = self._rates(turn, share)
             if max(rates.values()) < 1e-2:
                 continue
-            bound = self.recipes.least_cost(rates)
+            bound = recipes.least_cost(rates)
             if bound is None:
                 return None
             total += bound

@@ -20,6 +20,7 @@ from hetplan import registry
 from hetplan.errors import InputError
 from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
+from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Recipes:
     def __post_init__(self) -> None:
         from hetplan.simulator.following import Names
 
-        if self.plan.question not in PLAYED:
+        if self.plan.question not in PLAYED and self.plan.parts is None:
             raise InputError.one(
                 file="plan", path="$.question", value=self.plan.question,
                 why=f"plans of {', '.join(PLAYED)} are played with re-planning",
@@ -82,7 +83,8 @@ class Recipes:
     @property
     def stateful(self) -> bool:
         """Whether a plan depends on the one before it."""
-        return self.plan.question == STATEFUL or self.inputs.slo.limits.moves is not None
+        moves = self.inputs.slo.limits.moves is not None and self.plan.parts is None
+        return self.plan.question == STATEFUL or moves
 
     def rounded(self, rates: Mapping[str, float], *, up: bool = True) -> dict[str, float]:
         """The nearest rates of the grid that are no lower (or no higher)."""
@@ -129,7 +131,10 @@ class Recipes:
 
         key = plan.digest or ""
         if key not in self._systems or not key:
-            self._systems[key] = self._names.named(planned_systems(plan, self.inputs, noise=self.noise)[0].system)
+            single = of_period(plan, plan.periods[0])
+            labels = {worker.id: worker.offer or "" for worker in single.workers} if plan.parts is not None else None
+            system = planned_systems(single, self.inputs, noise=self.noise)[0].system
+            self._systems[key] = self._names.named(system, labels=labels)
         return self._systems[key]
 
     def least_cost(self, rates: Mapping[str, float]) -> float | None:

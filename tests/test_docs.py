@@ -28,7 +28,7 @@ from hetplan import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "variants"}
+LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "profiling", "variants"}
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
 
 The commands of the others run in the process of the tests; the README's are started too, with the slow tests.

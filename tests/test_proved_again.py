@@ -121,7 +121,7 @@ def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> Non
     assert ended == {honest: 0, forged: 6}
 
 
-QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "variants-state", "compound", "compound-candidates", "llm"]
+QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "compound", "llm"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
-    from hetplan.simulator.day import DayReport, HowPlayed
+    from hetplan.simulator.day import HowPlayed
+    from hetplan.simulator.day_report import DayReport
     from hetplan.simulator.figures import Estimate
 
 __all__ = ["simulate_day"]

@@ -6,6 +6,9 @@ it, then the change, then a sample. Two segments with the same machines, rates a
 What is in time is weighted: the first minute after a change by itself, the rest of the sample for the rest of the
 segment. Intervals are over the seeds.
 
+With a state the first period begins with what it has of its machines. Those that are missing come once they have
+started; machines that the period does not use are not played.
+
 The parts of a period's failures are in force `notice_s` after a failure; until then queries go where they went. Parts
 whose queries are text are not played, and named.
 """
@@ -34,15 +37,15 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.serving.targets import response_targets
 from hetplan.simulator.control import follow_load
+from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.report import Verdict, judge
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
 
-__all__ = ["DayReport", "FailureReport", "HourReport", "HowPlayed", "SpotRecord", "play_day", "read_spot"]
+__all__ = ["HowPlayed", "SpotRecord", "play_day", "read_spot"]
 
 HEAD_S = 60.0
 """What comes so soon after a change counts by itself."""
@@ -103,104 +106,8 @@ class HowPlayed:
     spot_from_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class HourReport:
-    """One period: its rates, the shares in time, what is promised, and which period was played for it."""
-
-    period: str
-    start_s: float
-    rates_qps: Mapping[str, float]
-    in_time: Mapping[str, Estimate]
-    promised: Mapping[str, float]
-    as_played: str
-
-    def verdict(self, app: str) -> Verdict:
-        """Whether the promise holds."""
-        return judge(self.in_time[app], ">=", self.promised[app])
-
-
-@dataclass(frozen=True)
-class FailureReport:
-    """One failure in one period: shares in time in the minute of the failure, and after it."""
-
-    situation: str
-    period: str
-    at_first: Mapping[str, Estimate]
-    after: Mapping[str, Estimate]
-    promised: Mapping[str, float]
-
-    def verdict(self, app: str) -> Verdict:
-        """Whether what was promised after the failure holds once the minute of the failure is over."""
-        return judge(self.after[app], ">=", self.promised[app])
-
-
-@dataclass(frozen=True)
-class DayReport:
-    """The whole: hours, the worst hour of each failure, and how much was played."""
-
-    plan: str | None
-    hours: tuple[HourReport, ...]
-    failures: tuple[FailureReport, ...]
-    in_time: Mapping[str, Estimate]
-    cost_per_hour: float | None
-    currency: str
-    windows: int
-    segments: int
-    played: int
-    stands_for: float
-    taken: int
-    """How often spot machines were taken back."""
-    not_played: tuple[str, ...] = ()
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """What breaks a promise, in words."""
-        hours = [f"{hour.period}: {app}" for hour in self.hours for app in hour.in_time
-                 if hour.verdict(app) is Verdict.BROKEN]  # fmt: skip
-        return (*hours, *(f"{one.period}, {one.situation}: {app}" for one in self.failures for app in one.after
-                          if one.verdict(app) is Verdict.BROKEN))  # fmt: skip
-
-    @property
-    def ok(self) -> bool:
-        """Whether no promise is broken."""
-        return not self.broken
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-
-        def shown(found: Mapping[str, Estimate]) -> dict[str, Any]:
-            return {app: one.as_dict() for app, one in found.items()}
-
-        return {
-            "format": "hetplan/day/1.0",
-            "plan": self.plan,
-            "in_time": shown(self.in_time),
-            "cost_per_hour": self.cost_per_hour,
-            "currency": self.currency,
-            "segments": self.segments,
-            "windows": self.windows,
-            "queries_played": self.played,
-            "queries_stood_for": self.stands_for,
-            "spot_taken": self.taken,
-            "not_played": list(self.not_played),
-            "broken": list(self.broken),
-            "hours": [
-                {"period": hour.period, "start_s": hour.start_s, "rates_qps": dict(hour.rates_qps),
-                 "in_time": shown(hour.in_time), "promised": dict(hour.promised), "as_played": hour.as_played,
-                 "verdicts": {app: str(hour.verdict(app)) for app in hour.in_time}}
-                for hour in self.hours
-            ],
-            "failures": [
-                {"situation": one.situation, "period": one.period, "at_first": shown(one.at_first),
-                 "after": shown(one.after), "promised": dict(one.promised),
-                 "verdicts": {app: str(one.verdict(app)) for app in one.after}}
-                for one in self.failures
-            ],
-        }  # fmt: skip
-
-
 Down = tuple[tuple[str, int], ...]
-"""Per offer, how many of its machines are gone."""
+"""Per offer, or group of machines, how many of its machines are gone."""
 
 
 @dataclass(frozen=True)
@@ -302,9 +209,12 @@ class _Day:
         """The day in order; the first period follows the last."""
         found = list[_Segment]()
         count = len(self.plan.periods)
-        last = self._state(count - 1)
+        missing = self._missing() if self.inputs.state is not None else {}
+        last = self._state(count - 1) if self.inputs.state is None else self._state(0, _still(missing, 0.0))
         for number, period in enumerate(self.plan.periods):
             steps = self._spot_steps(number, period)
+            if number == 0 and missing:
+                steps = _also(steps, missing, period)
             for begin, (at_s, down) in enumerate(steps):
                 end_s = steps[begin + 1][0] if begin + 1 < len(steps) else _end(period)
                 now = self._state(number, down)
@@ -330,6 +240,21 @@ class _Day:
             if step[1] != kept[-1][1]:
                 kept.append(step)
         return kept
+
+    def _missing(self) -> dict[str, tuple[float, int]]:
+        """Machines of the first period that do not run yet: of each group, in how many seconds, and how many."""
+        has, found = Counter[tuple[str, str]](), dict[str, tuple[float, int]]()
+        for worker in self.inputs.state.workers if self.inputs.state is not None else ():
+            for app in {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps):
+                has[app, worker.offer or ""] += worker.count
+        for name in self.plan.periods[0].parts or ():
+            for group in self._of_part(name).groups if name not in self.text else ():
+                key = (next(iter((self.plan.parts or {})[name].rate_qps)), self.offer[group.id])
+                kept = min(has[key], group.count)
+                has[key] -= kept
+                if kept < group.count:
+                    found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
+        return found
 
     def _machines(self, number: int) -> Counter[str]:
         parts = self.plan.parts or {}
@@ -403,7 +328,8 @@ class _Day:
         if segment.situation is not None:
             self._fail(run, segment, after, lead_s, first)
         elif segment.now.down != segment.before.down or after is not before:
-            run.at(1000.0 * lead_s + 1.0, lambda: self._break(run, after, segment.now.down, None))
+            had = set(self._gone_of(before, segment.before.down))
+            run.at(1000.0 * lead_s + 1.0, lambda: self._go_over(run, after, segment.now.down, had))
         result = run.run(cancel=self.cancel)
         self.played += len(result.queries)
         return _counts(result, lead_s, min(HEAD_S, sample_s / 2.0))
@@ -448,16 +374,33 @@ class _Day:
 
     def _break(self, run: Simulation, system: System, down: Down, at_ms: float | None) -> None:
         """So many machines of each offer are gone."""
-        for offer, count in down:
+        for group, worker in self._gone_of(system, down):
+            if at_ms is None:
+                run.fail(group, worker)
+            else:
+                run.at(at_ms, lambda group=group, worker=worker: run.fail(group, worker))  # type: ignore[misc]
+
+    def _go_over(self, run: Simulation, system: System, down: Down, had: set[tuple[str, int]]) -> None:
+        """These machines are gone now; of those that were, the others are back."""
+        gone = self._gone_of(system, down)
+        for group, worker in gone:
+            if (group, worker) not in had:
+                run.fail(group, worker)
+        counts = {group.id: group.count for group in system.groups}
+        for group, worker in sorted(had - set(gone)):
+            if worker < counts.get(group, 0):
+                run.recover(group, worker)
+
+    def _gone_of(self, system: System, down: Down) -> list[tuple[str, int]]:
+        """Which machines are meant: their groups, and their numbers there."""
+        found = list[tuple[str, int]]()
+        for name, count in down:
             left = count
             for group in system.groups:
-                if self.offer[group.id] == offer:
-                    for worker in range(min(left, group.count)):
-                        if at_ms is None:
-                            run.fail(group.id, worker)
-                        else:
-                            run.at(at_ms, lambda name=group.id, worker=worker: run.fail(name, worker))  # type: ignore[misc]
+                if name in (group.id, self.offer[group.id]):
+                    found += [(group.id, worker) for worker in range(min(left, group.count))]
                     left -= min(left, group.count)
+        return list(dict.fromkeys(found))
 
     def _fail(self, run: Simulation, segment: _Segment, after: System, lead_s: float, first: System) -> None:
         """What a situation takes is gone at once; a little later the parts for it are in force."""
@@ -626,6 +569,24 @@ def _counts(result: Any, lead_s: float, head_s: float) -> _Counts:
         mine = queries["app"] == row
         found.head[app] = (int((mine & head).sum()), int((mine & head & timely).sum()))
         found.rest[app] = (int((mine & rest).sum()), int((mine & rest & timely).sum()))
+    return found
+
+
+def _still(missing: Mapping[str, tuple[float, int]], since_s: float) -> Down:
+    """Which of the machines that start are not there yet."""
+    return tuple(sorted((group, count) for group, (ready_s, count) in missing.items() if ready_s > since_s))
+
+
+def _also(
+    steps: Sequence[tuple[float, Down]], missing: Mapping[str, tuple[float, int]], period: Period
+) -> list[tuple[float, Down]]:
+    """Steps of a period, with the machines that are not there yet."""
+    begin, end = period.start_s, _end(period)
+    times = {at for at, _ in steps} | {begin + ready_s for ready_s, _ in missing.values()}
+    found = list[tuple[float, Down]]()
+    for at in sorted(at for at in times if at < end):
+        down = next(down for since, down in reversed(steps) if since <= at)
+        found.append((at, (*down, *_still(missing, at - begin))))
     return found
 
 

@@ -38,6 +38,8 @@ class Setting:
     value: float
     system: System
     control: Control | None = None
+    bill: float | None = None
+    """What it costs per hour, where that is not what its machines cost while they run."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ def play(setting: Setting, course: Course) -> Played:
         if setting.control is not None:
             setting.control(run)
         result = run.run(cancel=course.cancel)
-        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items())
-        costs.append(paid / 1e9 / (1000.0 * course.length_s))
+        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items()) / 1e9 / (1000.0 * course.length_s)
+        costs.append(paid if setting.bill is None else setting.bill)
         asked.append(_in_time(result, course))
     came = {app: np.sum([one[app][0] for one in asked], axis=0) for app in asked[0]}
     good = {app: np.sum([one[app][1] for one in asked], axis=0) for app in asked[0]}

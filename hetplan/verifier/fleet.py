@@ -270,6 +270,9 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
     for number, period in enumerate(plan.periods):
         by_hour = sum(count * fleet.price(offer) for offer, count in rented[number].items())
         starting = _starting(fleet, rented[number - 1], rented[number]) if len(plan.periods) > 1 else 0.0
+        if number == 0 and len(plan.periods) > 1 and fleet.inputs.state is not None:
+            once = _starting(fleet, _running(fleet), fleet.totals[period.id])
+            starting += (once - starting) / fleet.inputs.slo.horizon.repeats
         said = sum(line.cost_per_hour for line in bill.lines if line.period == period.id)
         if not same(said, upkeep + by_hour + starting / fleet.hours):
             text = (
@@ -304,9 +307,6 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
     """What is claimed besides the cost: the most rate of an application, or the most quality."""
     slo = fleet.inputs.slo
     most = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
-    limit, state = slo.limits.moves, fleet.inputs.state
-    if limit is not None and state is not None and len(fleet.plan.periods) == 1 and _moves(fleet) > limit:
-        yield Violation("moves", "periods.p0", f"{_moves(fleet)} machines start, and {limit} may")
     for number, claim in enumerate(fleet.plan.claims):
         at = f"claims[{number}]"
         if claim.about == "rate_qps":
@@ -331,9 +331,8 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
 def _moves(fleet: Fleet) -> int:
     """Machines that each application gets of each offer beyond those that the state has for it."""
     runs: Counter[tuple[str, str]] = Counter()
-    for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
-        for app in {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps):
-            runs[app, worker.offer or ""] += worker.count
+    for _, key, count in _running_of(fleet):
+        runs[key] += count
     used = fleet.used(fleet.plan.periods[0].parts or ())
     return sum(max(n - runs[app, offer], 0) for app, offers in used.items() for offer, n in offers.items())
 
@@ -463,9 +462,16 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
 def _changes(fleet: Fleet) -> Iterator[Violation]:
     """Actions lead from each period to the next, and no more machines change than may."""
     periods, most = fleet.plan.periods, fleet.inputs.slo.limits.moves
-    if len(periods) == 1:
-        return
+    if fleet.inputs.state is not None:
+        yield from _first_changes(fleet)
+        if most is not None and _moves(fleet) > most:
+            yield Violation("moves", f"periods.{periods[0].id}", f"{_moves(fleet)} machines start, and {most} may")
+    once = fleet.inputs.state is not None and fleet.inputs.slo.horizon.repeats == 1
     for number, period in enumerate(periods):
+        if number == 0 and (once or len(periods) == 1):
+            if period.actions:
+                yield Violation("actions", f"periods.{period.id}.actions", "it follows what runs, and no other period")
+            continue
         before, after = _counts(fleet, periods[number - 1]), _counts(fleet, period)
         for action in period.actions or ():
             count = action.count or 0
@@ -477,6 +483,51 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
             moved = sum((_counts(fleet, period) - _counts(fleet, periods[number - 1])).values())
             if moved > most:
                 yield Violation("moves", f"periods.{period.id}", f"{moved} machines start, and {most} may")
+
+
+def _first_changes(fleet: Fleet) -> Iterator[Violation]:
+    """The plan's actions lead from what runs to the first period: each application gets its machines of each offer."""
+    names = fleet.plan.periods[0].parts or ()
+    owner = {
+        worker.id: (app, worker.offer or "")
+        for name in names for worker in fleet.parts[name].workers for app in fleet.parts[name].rate_qps
+    }  # fmt: skip
+    had, ends = _running_of(fleet), Counter[tuple[str, str]]()
+    for _, key, count in had:
+        ends[key] += count
+    runs = {name: (key, count) for name, key, count in had}
+    for action in fleet.plan.actions:
+        name, count = action.worker or "", action.count or 0
+        if action.do == "start" and name in owner:
+            ends[owner[name]] += count
+        elif action.do == "stop" and name in runs and count <= runs[name][1]:
+            ends[runs[name][0]] -= count
+        else:
+            yield Violation("actions", f"actions.{action.id}", f"{action.do} {count} of {name}: it cannot")
+    wanted = {(app, offer): n for app, offers in fleet.used(names).items() for offer, n in offers.items()}
+    wrong = sorted({f"{app} on {offer}" for app, offer in ends.keys() | wanted.keys()
+                    if ends[app, offer] != wanted.get((app, offer), 0)})  # fmt: skip
+    if wrong:
+        yield Violation(
+            "actions", "actions", f"they do not lead from what runs to the first period: {', '.join(wrong)}"
+        )
+
+
+def _running_of(fleet: Fleet) -> list[tuple[str, tuple[str, str], int]]:
+    """Workers of the state: their ids, whose they are and of which offer, and how many machines."""
+    found = []
+    for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
+        apps = {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps)
+        found.append((worker.id, (min(apps), worker.offer or ""), worker.count))
+    return found
+
+
+def _running(fleet: Fleet) -> Counter[str]:
+    """Machines of each offer that run already."""
+    found: Counter[str] = Counter()
+    for _, (_, offer), count in _running_of(fleet):
+        found[offer] += count
+    return found
 
 
 def _counts(fleet: Fleet, period: Period) -> Counter[str]:

@@ -135,6 +135,7 @@ def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
     assert plan["dispatch"]["gate"]["knobs"] in [one["knobs"] for one in plans_in(journal)]
 
 
+@pytest.mark.slow
 def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_command_that_never_answers_right_ends_the_search_soon(
     assert "remarks belong on standard error" in ran.err
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("end", ["steps=3", "deadline_s=20", "gpu_s=0.001", "search=random"])
 def test_a_broken_command_exits_alike_whatever_ends_first(
     asked: Callable[..., list[object]], run: Callable[..., Any], end: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,11 @@ from cases.deployments import Client, make_hosts, make_plan, make_worker, proces
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked
+from hetplan.executor.serving.frames import FAILED, SERVED
+from hetplan.executor.serving.http_model import HttpModel
+from hetplan.executor.serving.models import Result
 from hetplan.executor.serving.open_inference import joined, split_outputs
+from hetplan.executor.serving.query_body import Query
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.workers import Worker
 
@@ -102,12 +108,37 @@ def test_a_server_that_ends_is_started_again(serve: Callable[..., tuple[Deployme
     assert client.post(body={"inputs": 7})[1]["outputs"]["echo"] == 7
     (again,) = processes_of(folder, "m-x")
     assert again != server
-    for number in range(8, 12):  # asked at once: its end may not have been told to the worker yet
-        (again,) = processes_of(folder, "m-x")
-        os.kill(again, signal.SIGKILL)
-        wait_for(lambda gone=again: gone not in processes_of(folder, "m-x"))
-        assert client.post(body={"inputs": number})[1]["outputs"]["echo"] == number
     assert not deployment.missing()
+
+
+def test_a_query_that_a_killed_server_never_saw_goes_to_the_next(tmp_path: Path) -> None:
+    """Asked before the worker was told that its server is no more; a query that a server may have seen is not."""
+    script = tmp_path / "server.py"
+    script.write_text(SERVER)
+    command = [sys.executable, str(script), "{port}", "here"]
+    made: dict[str, Any] = {"command": command, "url": None, "port": None, "ready": "/health", "environment": {},
+                            "protocol": "plain", "route": "/", "timeout_s": 60.0, "model": "m"}  # fmt: skip
+
+    async def scene() -> list[Sequence[Result]]:
+        loop = asyncio.get_running_loop()
+        model, said = HttpModel(made, loop=loop), list[Sequence[Result]]()
+        await model.prepare()
+        for inputs in (7, "end"):
+            process = model._server._process
+            assert process is not None
+            if inputs == 7:
+                process.kill()
+                with suppress(ChildProcessError):  # ended, and the loop has seen nothing of it
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            answer: asyncio.Future[Sequence[Result]] = loop.create_future()
+            model.run([Query({}, inputs)], answer.set_result)
+            said.append(await answer)
+        model.close()
+        return said
+
+    (again,), (ended,) = asyncio.run(scene())
+    assert (again.outcome, json.loads(again.body)["echo"]) == (SERVED, 7)
+    assert (ended.outcome, ended.body) == (FAILED, b"the server hung up")
 
 
 def test_openai_servers_get_the_request_and_the_models_name(serve: Callable[..., tuple[Deployment, Client]]) -> None:

@@ -212,6 +212,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_
 """
 
 
+@pytest.mark.slow
 def test_another_server_is_started_with_the_plans_numbers_and_again_when_it_ends(
     served: Callable[..., tuple[Deployment, str]], tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_batches_and_single_samples_come_to_the_same():
     )
 
 
+@pytest.mark.slow
 def test_looking_often_stops_falsely_and_bets_do_not():
     often, _ = false_stops(Rule(0.7, kind="t"), 0.7, runs=250, seed=1)
     assert 0.07 < often < 0.19

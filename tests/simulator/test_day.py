@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,30 @@ def test_spot_machines_are_taken_at_their_rate() -> None:
     report = play_day(*day(), HowPlayed(seeds=1, queries=2e4, situations=(), spot_by_rate=True))
     assert 2 <= report.taken <= 16
     assert report.segments >= 4 + report.taken
+
+
+def test_spot_machines_that_come_back_within_an_hour_serve_again() -> None:
+    """Gone for a third of the busy hour, and for all of it: three machines of four cannot carry it."""
+    counts = ((1, 1), (1, 1), (3, 1), (1, 1))
+    late = [
+        1.0 - play_day(*day(counts), replace(HOW, spot={"b-spot": record})).hours[2].in_time["rank"].value
+        for record in (SpotRecord(1200.0, (1,) * 6 + gone + (1,) * 3) for gone in ((0, 1, 1), (0, 0, 0)))
+    ]
+    assert late[0] < 0.7 * late[1]
+
+
+def test_with_a_state_machines_that_do_not_run_yet_come_late() -> None:
+    """Nothing runs: for 40 s nobody is answered. What runs already, under any name, serves at once."""
+    worker = {"id": "old", "hardware": "gpu", "offer": "a-od", "count": 1,
+              "loads": [{"id": "o", "app": "rank", "variant": "m", "at": {}}]}  # fmt: skip
+    shares = []
+    for workers in ([], [worker]):
+        state = {"format": "hetplan/state/1.1", "workers": workers}
+        report = play_day(day()[0], load_inputs(PROFILE, SLO, state=state), HOW)
+        shares.append(report.hours[0].in_time["rank"].value)
+        assert report.hours[1].in_time["rank"].value > 0.97
+    assert shares[0] < shares[1] - 0.005
+    assert shares[1] > 0.97
 
 
 def test_a_plan_without_parts_is_refused() -> None:

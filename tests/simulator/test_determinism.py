@@ -65,6 +65,7 @@ def _digest(first: str = "", **env: str) -> str:
 
 
 @pytest.mark.skipif(not is_compiled(), reason="there is only the plain code here")
+@pytest.mark.slow
 def test_compiled_and_plain_code_agree_bit_for_bit() -> None:
     compiled = _digest()
     assert compiled == _digest(NUMBA_DISABLE_JIT="1")

@@ -26,6 +26,7 @@ def poisson(rate: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.random.G
     return np.cumsum(rng.exponential(1.0 / rate, QUERIES)), rng.exponential(1.0, QUERIES), rng
 
 
+@pytest.mark.slow
 def test_alike_queries_are_refused_as_erlang_says() -> None:
     times, lives, _ = poisson(8.0, 1)
     run = simulate_holding(times, lives, [[[0.125]]] * QUERIES, [1.25], warm_up=1000)

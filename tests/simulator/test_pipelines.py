@@ -111,7 +111,7 @@ def test_most_accurate_first_is_played_as_planned() -> None:
     assert played["accuracy"].value == pytest.approx(promised, abs=0.01)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rush", "worse", "better"), [(1.4, "serve", "drop-last-task"), (1.2, "drop-per-task", "reroute")]
 )

@@ -83,6 +83,7 @@ def test_machines_for_a_box_hold_in_every_corner_and_cost_no_more_than_needed(sm
     assert sum(worker.count for worker in taken.workers) == sum(everything.box.fleet.values())
 
 
+@pytest.mark.slow
 def test_a_fleet_for_one_error_at_a_time_holds_in_each(small: Files) -> None:
     found = asked(small, box=Box(demand=0.2, latency=0.3, gamma=1), numbers=())
     assert found.box is not None

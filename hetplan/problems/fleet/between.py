@@ -155,7 +155,7 @@ def is_between(wish: Wish) -> bool:
     if wish.periods > 1:
         return False
     pools = [wish.inputs.slo.apps[app.name] for app in wish.apps if app.question == "pool"]
-    limited = bool(wish.running) and wish.inputs.slo.limits.moves is not None
+    limited = wish.stated and wish.inputs.slo.limits.moves is not None
     return wish.goal != "cost" or limited or any(len(variants_of(wish.inputs.profile, app.runs)) > 1 for app in pools)
 
 
@@ -245,7 +245,7 @@ def is_alone(search: Search) -> bool:
     """Whether one application's own question says what is cheapest: nothing but stock and a budget limits it."""
     wish, limits = search.wish, search.wish.inputs.slo.limits
     (part, *others) = search.menus.parts.values()
-    free = not (limits.offers or limits.resources or limits.instances or limits.only_listed or wish.running)
+    free = not (limits.offers or limits.resources or limits.instances or limits.only_listed or wish.stated)
     quotas = any(zone.quota for zone in wish.inputs.profile.zones.values())
     bought = any(offer.committed is not None for offer in wish.offers)
     return isinstance(part, Table) and not others and len(wish.situations) == 1 and free and not quotas and not bought

@@ -12,7 +12,7 @@ from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of
-from hetplan.problems.fleet.wish import Situation, Wish
+from hetplan.problems.fleet.wish import Situation, Wish, owners
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS
@@ -56,7 +56,8 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
             promises += _promises(found, app.name, p)
         for situation in wish.situations[1:]:
             failures[situation.name] = tuple(_after(found, parts, p, situation, kept))
-        actions = tuple(_actions(wish, running[p - 1], running[p])) if wish.periods > 1 else ()
+        follows = wish.periods > 1 and (p > 0 or wish.again > 0)
+        actions = tuple(_actions(wish, running[p - 1], running[p])) if follows else ()
         length = wish.hours * 3600.0
         periods.append(
             Period(
@@ -91,11 +92,12 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     }
     return Draft(
         workers=(),
+        actions=tuple(_first_actions(found)) if wish.stated else (),
         promises=tuple(promises),
         reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
-        warnings=(*_warnings(kept.kept), *found.notices, *_unread(wish)),
+        warnings=(*_warnings(kept.kept), *found.notices),
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
     )
@@ -141,6 +143,28 @@ def _actions(
             yield Action(id=number, do="stop", worker=name, count=fewer, after=tuple(started))
 
 
+def _first_actions(found: Found) -> Iterator[Action]:
+    """From what runs to the first period: machines that an application has of an offer already go on."""
+    wish, started, number = found.wish, list[int](), 0
+    left = dict(wish.running)
+    for app in wish.apps:
+        part = found.parts.get((app.name, 0))
+        for worker in part.workers if part is not None else ():
+            key = (app.name, worker.offer or "")
+            kept = min(left.get(key, 0), worker.count)
+            left[key] = left.get(key, 0) - kept
+            if worker.count > kept:
+                number += 1
+                started.append(number)
+                yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
+    for worker, key in owners(wish.inputs):
+        fewer = min(left.get(key, 0), worker.count)
+        left[key] = left.get(key, 0) - fewer
+        if fewer:
+            number += 1
+            yield Action(id=number, do="stop", worker=worker.id, count=fewer, after=tuple(started))
+
+
 def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
     part = found.parts.get((app, p))
     rate = next(one for one in found.wish.apps if one.name == app).rates[p]
@@ -163,13 +187,6 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         settled = parts[app.name].settle(offers, wish.rate(app, p) * situation.keep)
         if settled.part is not None:
             yield kept.id_of(app.name, settled.part)
-
-
-def _unread(wish: Wish) -> Iterator[Notice]:
-    """What was given and plays no part: a day is planned as if it came again and again, whatever runs now."""
-    if wish.inputs.state is not None and wish.periods > 1:
-        text = "what runs now is not read over several periods: the first period follows the last"
-        yield Notice(code="W-unused", at="state", text=text)
 
 
 def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:

@@ -104,7 +104,7 @@ def _form(search: Search, p: int, *, stocked: bool, still: bool, most: float) ->
         m.add(cover[p], x, -1.0)
         add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
         columns[app.name] = x
-    if wish.running:
+    if wish.stated and p == 0:
         _moved(m, search, columns, MOVE if still else 0.0)
     if most < np.inf:
         pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
@@ -124,7 +124,7 @@ def _moved(m: Builder, search: Search, columns: Mapping[str, NDArray[np.int64]],
     for app, x in columns.items():
         anew = m.columns(f"new machines of {app}", names, cost=cost)
         m.add(moved, anew, 1.0)
-        row = m.rows(f"moving {app}", names, lower=[-float(wish.running.get((app, name), 0)) for name in names])
+        row = m.rows(f"moving {app}", names, lower=-wish.runs(app))
         m.add(row, anew, 1.0)
         m.add(row, x, -1.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,25 @@ def cost_of(wish: Wish, fleet: Fleet) -> float:
 
 
 def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
-    """Hours that machines are paid while they start, before each period, per offer; the first follows the last."""
+    """Hours that machines are paid while they start, before each period, per offer; the first follows the last.
+
+    With a state the first period follows what runs, the first time it comes: all machines that do not run yet start
+    then, those that are paid for ahead too.
+    """
     if wish.periods == 1:
         return [np.zeros(len(wish.offers))]
     hours = np.array([offer.start_hours for offer in wish.offers])
     rented = [np.array(one, dtype=float) for one in fleet.rented]
-    return [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
+    found = [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
+    if wish.stated:
+        new = np.maximum(rented[0] + np.array(fleet.committed) - _running(wish), 0.0)
+        found[0] = wish.again * found[0] + (1.0 - wish.again) * hours * new
+    return found
+
+
+def _running(wish: Wish) -> Floats:
+    """Machines of each offer that run already."""
+    return sum((wish.runs(app.name) for app in wish.apps), np.zeros(len(wish.offers)))
 
 
 def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
@@ -59,7 +72,8 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
         few = [
             one for one in _descents(search, each, like, relaxed) if _moves(wish, one) <= wish.inputs.slo.limits.moves
         ]
-        few += [one for one in [_still(search)] if one is not None]
+        still = _still(search)
+        few += [still] if still is not None and _moves(wish, still) <= wish.inputs.slo.limits.moves else []
         return min(few, key=lambda one: cost_of(wish, one), default=None)
     for found in _descents(search, each, like, relaxed):
         cost = cost_of(wish, found)
@@ -114,19 +128,18 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
 
 
 def _moves(wish: Wish, fleet: Fleet) -> int:
-    """The most machines that applications get anew between two periods; the first follows the last."""
+    """The most machines that applications get anew between two periods, or of those that run."""
+
+    def between(p: int, before: Callable[[str], Floats]) -> int:
+        new = (np.maximum(fleet.choices[app.name, p].array - before(app.name), 0.0) for app in wish.apps)
+        return int(sum(float(one.sum()) for one in new))
+
+    found = [between(0, wish.runs)] if wish.stated else []
+    first = 0 if wish.again else 1
     return max(
-        sum(
-            max(now - before, 0)
-            for app in wish.apps
-            for now, before in zip(
-                fleet.choices[app.name, p].machines,
-                fleet.choices[app.name, (p - 1) % wish.periods].machines,
-                strict=True,
-            )
-        )
-        for p in range(wish.periods)
-    )
+        (*found, *(between(p, lambda name, p=p: fleet.choices[name, (p - 1) % wish.periods].array)  # type: ignore[misc]
+                   for p in range(first, wish.periods)))
+    )  # fmt: skip
 
 
 def _still(search: Search) -> Fleet | None:
@@ -237,37 +250,65 @@ def _program(search: Search, periods: Sequence[int], *, committed: Floats | None
                 m.add(cover[p][used], column, -choice.array[used])
             taken[app.name, p] = y
     if committed is None and wish.periods > 1:
-        _couple(m, search, rented, taken)
+        _couple(m, search, fixed, rented, taken)
     return m.build(), rented, taken, fixed
 
 
 def _couple(
     m: Builder,
     search: Search,
+    committed: NDArray[np.int64],
     rented: Mapping[int, NDArray[np.int64]],
     taken: Mapping[tuple[str, int], NDArray[np.int64]],
 ) -> None:
     """What starts from one period to the next is paid while it starts; no more machines change than may."""
-    wish, names = search.wish, [offer.name for offer in search.wish.offers]
-    hours = np.array([offer.start_hours for offer in wish.offers])
-    most = wish.inputs.slo.limits.moves
+    wish = search.wish
     for p in range(wish.periods):
         before = (p - 1) % wish.periods
-        if hours.any():
-            start = m.columns(f"started before {p}", names, cost=hours * wish.prices)
-            row = m.rows(f"starts before {p}", names, lower=0.0)
-            m.add(row, start, 1.0)
-            m.add(row, rented[p], -1.0)
+        again = wish.again if p == 0 else 1.0
+        if again:
+            row = _started(m, wish, f"before {p}", rented[p], again)
             m.add(row, rented[before], 1.0)
-        if most is None:
-            continue
-        moved = m.rows(f"moves before {p}", ["all"], upper=float(most))
-        for app in wish.apps:
-            change = m.columns(f"moved {app.name} {p}", names)
-            m.add(moved, change, 1.0)
-            row = m.rows(f"moving {app.name} {p}", names, lower=0.0)
-            m.add(row, change, 1.0)
-            for when, sign in ((p, -1.0), (before, 1.0)):
-                for column, choice in zip(taken[app.name, when], search.menus.of(app, when), strict=True):
-                    used = np.flatnonzero(choice.machines)
-                    m.add(row[used], column, sign * choice.array[used])
+            _changed(m, search, f"before {p}", taken, [(p, -1.0), (before, 1.0)])
+    if wish.stated:
+        row = _started(m, wish, "at first", rented[0], 1.0 - wish.again, lower=-_running(wish))
+        m.add(row, committed, -1.0)
+        _changed(m, search, "at first", taken, [(0, -1.0)], running=True)
+
+
+def _started(
+    m: Builder, wish: Wish, when: str, rented: NDArray[np.int64], share: float, lower: Floats | float = 0.0
+) -> NDArray[np.int64]:
+    """Rows of what starts: columns that are paid for the hours it takes, as often as that share of the times."""
+    names = [offer.name for offer in wish.offers]
+    hours = np.array([offer.start_hours for offer in wish.offers])
+    start = m.columns(f"started {when}", names, cost=share * hours * wish.prices)
+    row = m.rows(f"starts {when}", names, lower=lower)
+    m.add(row, start, 1.0)
+    m.add(row, rented, -1.0)
+    return row
+
+
+def _changed(
+    m: Builder,
+    search: Search,
+    when: str,
+    taken: Mapping[tuple[str, int], NDArray[np.int64]],
+    sides: Sequence[tuple[int, float]],
+    *,
+    running: bool = False,
+) -> None:
+    """No more machines get to other applications, or start, than may; `running`: besides those that run already."""
+    wish, names = search.wish, [offer.name for offer in search.wish.offers]
+    if wish.inputs.slo.limits.moves is None:
+        return
+    moved = m.rows(f"moves {when}", ["all"], upper=float(wish.inputs.slo.limits.moves))
+    for app in wish.apps:
+        change = m.columns(f"moved {app.name} {when}", names)
+        m.add(moved, change, 1.0)
+        row = m.rows(f"moving {app.name} {when}", names, lower=-wish.runs(app.name) if running else 0.0)
+        m.add(row, change, 1.0)
+        for p, sign in sides:
+            for column, choice in zip(taken[app.name, p], search.menus.of(app, p), strict=True):
+                used = np.flatnonzero(choice.machines)
+                m.add(row[used], column, sign * choice.array[used])

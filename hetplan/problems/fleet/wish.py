@@ -24,8 +24,9 @@ from hetplan.serving.price import machine_price, times
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
+    from hetplan.profiles.workers import Worker
 
-__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "read_wish"]
+__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "owners", "read_wish"]
 
 REFUSED = {
     "change.slack": ("parts keep room by options of their own", "Set option headroom instead."),
@@ -114,7 +115,7 @@ class Wish:
     most: str | None = None
     """The application of which the most rate is wanted."""
     running: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Machines that run already, by application and offer; of one period alone."""
+    """Machines that run already, by application and offer: the first period follows them, the first time it comes."""
     room: Mapping[tuple[str, float | None], float] = field(default_factory=dict)
     """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
     spans: tuple[float, ...] = ()
@@ -145,6 +146,20 @@ class Wish:
     def committed(self) -> Floats:
         """Price per hour of each offer, committed; infinite where it is not sold so."""
         return np.array([np.inf if offer.committed is None else offer.committed for offer in self.offers])
+
+    @property
+    def stated(self) -> bool:
+        """Whether a state says what runs before the first period."""
+        return self.inputs.state is not None
+
+    @property
+    def again(self) -> float:
+        """How often, of all the times it comes, the first period follows the last: without a state always."""
+        return 1.0 - 1.0 / self.inputs.slo.horizon.repeats if self.stated else 1.0
+
+    def runs(self, name: str) -> Floats:
+        """Machines of each offer that an application has already."""
+        return np.array([float(self.running.get((name, offer.name), 0)) for offer in self.offers])
 
     def on(self, hardware: str) -> NDArray[np.int64]:
         """The offers of a hardware."""
@@ -217,25 +232,28 @@ def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
 
 
 def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[tuple[str, str], int]:
-    """What the state says of machines: whose they are, and of which offer; read where one period is planned."""
+    """What the state says of machines: whose they are, and of which offer."""
     found: dict[tuple[str, str], int] = {}
     if inputs.state is None:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
-    if inputs.slo.horizon.periods > 1:
-        return found
-    for number, worker in enumerate(inputs.state.workers):
-        apps = {load.app for load in worker.loads if load.app is not None} or set(inputs.slo.apps)
-        if worker.offer not in inputs.profile.offers or len(apps) != 1:
+    for number, (worker, (app, offer)) in enumerate(owners(inputs)):
+        if offer not in inputs.profile.offers or not app:
             why = "a fleet knows machines by their offer and the one application that they serve"
             remedy = 'Write "offer" of the worker and "app" of its loads.'
             faults.found.append(Fault(inputs.files.get("state", "state.json"), f"$.workers[{number}]", "", why, remedy))
             continue
-        key = (next(iter(apps)), worker.offer or "")
-        found[key] = found.get(key, 0) + worker.count
+        found[app, offer] = found.get((app, offer), 0) + worker.count
     return found
+
+
+def owners(inputs: Inputs) -> Iterator[tuple[Worker, tuple[str, str]]]:
+    """The workers of the state, each with its application (empty where that is not one) and its offer."""
+    for worker in inputs.state.workers if inputs.state is not None else ():
+        apps = {load.app for load in worker.loads if load.app is not None} or set(inputs.slo.apps)
+        yield worker, (next(iter(apps)) if len(apps) == 1 else "", worker.offer or "")
 
 
 def _bounded(inputs: Inputs, name: str, faults: Faults) -> None:

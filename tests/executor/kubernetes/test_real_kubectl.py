@@ -58,6 +58,7 @@ def kinds(server: Any) -> list[str]:
     return sorted(resource for resource, _ in server.objects)
 
 
+@pytest.mark.slow
 def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: Any) -> None:
     three = units(3)
     assert target.check(three) == []
@@ -77,6 +78,7 @@ def test_units_are_started_seen_changed_and_stopped(target: Kubernetes, server: 
     assert server.objects == {}
 
 
+@pytest.mark.slow
 def test_routes_are_rolled_out_and_everything_goes_down(target: Kubernetes, server: Any) -> None:
     target.start(units(1), limit_s=60)
     target.route({"revision": "1"}, limit_s=60)

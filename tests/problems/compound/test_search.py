@@ -118,7 +118,7 @@ def test_a_process_knows_what_it_saw_and_doubts_the_rest():
     assert sd[0] < 0.2 < sd[35]
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
     answers, asked = [], []
@@ -135,7 +135,7 @@ def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEng
     assert (answers[0].point, answers[0].value) == (answers[1].point, answers[1].value)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", APPS)
 def test_the_default_search_finds_a_compliant_plan_soon(name: str):
     firsts = []
@@ -185,6 +185,7 @@ def test_what_cannot_be_measured_is_passed_over():
     assert all(one.reason == "broke" for one in form.failed)
 
 
+@pytest.mark.slow
 def test_past_queries_vote_where_to_begin():
     past = []
     for seed in (400, 401, 402):
@@ -198,6 +199,7 @@ def test_past_queries_vote_where_to_begin():
         assert len(form.journal) <= 8
 
 
+@pytest.mark.slow
 def test_old_measurements_are_believed_with_doubt_and_the_running_plan_comes_first():
     before = box("VT", 100, most=15)
     answer = StructCi().solve(before, Limits())

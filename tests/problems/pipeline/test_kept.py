@@ -226,6 +226,7 @@ def test_where_more_free_capacity_has_no_plan_less_is_tried():
     assert 0.0 < room(outcome)[0] < 0.2
 
 
+@pytest.mark.slow
 def test_what_has_no_plan_at_all_is_explained_as_before():
     outcome = hp.solve(*tiny(0.2, 101))
     assert outcome.exit_code == 3
