@@ -14,6 +14,8 @@
 Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
 `hetplan.comparing_fleets`, and replanning is not one of them.
 
+Of text (`hetplan.comparing_text`) the plan, static fleets and perfect foresight are played.
+
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
 
@@ -31,9 +33,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetplan.comparing_fleets import FleetPlayed
+from hetplan.comparing_text import TEXT_WAYS, TextBench
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -43,6 +46,7 @@ from hetplan.serving.system import System
 from hetplan.serving.targets import response_targets
 from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
+from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
 from hetplan.simulator.planned import planned_systems
@@ -209,7 +213,7 @@ def compare_ways(
             file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
         )
     _refuse(plan, what)
-    bench = _Bench(plan, inputs, what, cancel)
+    bench = _bench(plan, inputs, what, cancel)
     if spread is not None:
         spread.of = digest({"inputs": dict(inputs.digests), "plan": plan.digest, "what": repr(what)})
         with spread:
@@ -232,24 +236,32 @@ def compare_ways(
 
 def _refuse(plan: Plan, what: Compared) -> None:
     """Plans of which no way is played, and ways that a plan does not have, by name."""
+    fleet = plan.parts is not None
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
-    if not questions <= set(PLAYED):
+    if not questions <= (set(PLAYED) if fleet else {*PLAYED, "llm"}):
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}, or a fleet of these; `hetplan simulate` plays this one, "
-            "`hetplan explain` says what other fleets cost.",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of all but llm; `hetplan simulate` plays "
+            "this one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
-    stays = [way for way in what.ways if way.startswith("replanning")]
-    if plan.parts is not None and stays and tuple(what.ways) != WAYS:
-        raise InputError.one(
-            file="--ways", value=stays[0], why="a fleet is not planned again every few seconds",
-            remedy='Leave it out; "perfect foresight" plans it again each hour, `hetplan watch` when demand leaves it.',
-        )  # fmt: skip
+    if tuple(what.ways) == WAYS:
+        return  # those that a plan does not have are left out
+    for way in what.ways:
+        why = ""
+        if fleet and way.startswith("replanning"):
+            why = "a fleet is not planned again every few seconds"
+        elif plan.question == "llm" and way not in TEXT_WAYS:
+            why = "machines that make text do not come and go while they are played"
+        if why:
+            raise InputError.one(
+                file="--ways", value=way, why=why,
+                remedy='Leave it out; "perfect foresight" plans it again each step of the demand.',
+            )  # fmt: skip
 
 
 def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: threading.Event | None) -> dict[str, Any]:
     """One way, tuned, as plain data; a bench of its own, so that it does not matter who is first."""
-    row = _Bench(*shared, cancel).row(task["way"])
+    row = _bench(*shared, cancel).row(task["way"])
     if row is None:
         return {"way": None}
     best = None if row.best is None else row.tried.index(row.best)
@@ -269,6 +281,27 @@ def _read_way(found: Mapping[str, Any]) -> Tuned | None:
     tried = tuple(read(one) for one in found["tried"])
     best = None if found["best"] is None else tried[found["best"]]
     return Tuned(found["way"], best, tried, found["note"], None if found["fresh"] is None else read(found["fresh"]))
+
+
+def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> _Bench | TextBench:
+    if plan.question != "llm":
+        return _Bench(plan, inputs, what, cancel)
+    app, wanted = next(iter(inputs.slo.apps.items()))
+    if app not in what.series:
+        _no_rates(app)
+    asked = what.attain if what.attain is not None else promised_of_text(wanted)
+    seeds = tuple(range(what.seed, what.seed + what.seeds + what.fresh))
+    course = Course(
+        (), what.length_s, {app: asked}, seeds[: what.seeds], what.noise, cancel=cancel, fresh=seeds[what.seeds :]
+    )
+    return TextBench(plan, inputs, course, what.series[app], SHARES)
+
+
+def _no_rates(app: str) -> NoReturn:
+    raise InputError.one(
+        file="--demand", value=app, why="the plan serves it, and no rates are given for it",
+        remedy=f"Give --demand {app}=FILE.csv, or demand.series in the SLO file.",
+    )  # fmt: skip
 
 
 class _Bench:
@@ -496,10 +529,7 @@ def _demands(plan: Plan, inputs: Inputs, what: Compared) -> list[AppDemand]:
     for demand in demands_of(plan, inputs):
         rates = what.series.get(demand.app)
         if rates is None:
-            raise InputError.one(
-                file="--demand", value=demand.app, why="the plan serves it, and no rates are given for it",
-                remedy=f"Give --demand {demand.app}=FILE.csv, or demand.series in the SLO file.",
-            )  # fmt: skip
+            _no_rates(demand.app)
         mean = sum(rates) / len(rates)
         found.append(
             replace(

@@ -64,12 +64,6 @@ class Recipes:
     def __post_init__(self) -> None:
         from hetplan.simulator.following import Names
 
-        if self.plan.question not in PLAYED and self.plan.parts is None:
-            raise InputError.one(
-                file="plan", path="$.question", value=self.plan.question,
-                why=f"plans of {', '.join(PLAYED)} are played with re-planning",
-                remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
-            )  # fmt: skip
         self._names = Names()
         self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
@@ -79,6 +73,8 @@ class Recipes:
             # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,
             # and what is played here is a simulation of them all.
             self._options["size"] = "estimated"
+        if self.plan.question == "llm":
+            self._options["size"] = "planned"
 
     @property
     def stateful(self) -> bool:
@@ -152,6 +148,12 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
     `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
     """
+    if plan.question not in PLAYED:
+        raise InputError.one(
+            file="plan", path="$.question", value=plan.question,
+            why=f"plans of {', '.join(PLAYED)} are played with re-planning",
+            remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
+        )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
     if plan.question == STATEFUL:
         from hetplan.simulator.autoscale import autoscale

@@ -206,6 +206,30 @@ def test_beside_a_plan_with_periods_others_rent_by_the_hour(fleet: tuple[Any, An
     assert money["perfect foresight"] < 3.0, "which may rent a spot machine, by the hour"
 
 
+def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
+    plan = hp.solve(*files, options={"size": "planned"}).require()
+    inputs = load_inputs(*files)
+    monkeypatch.setattr(comparing, "SHARES", (1.1,))
+    what = Compared({"assistant": (5.0, 25.0)}, 3600.0, ways=("plan", "static, one type", "perfect foresight"))
+    found = compare_ways(plan, inputs, what)
+    assert found.attain == {"assistant": 0.9}
+    money = {row.way: row.best.cost_per_hour for row in found.rows if row.best is not None}
+    bill = next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
+    assert money["plan"] == pytest.approx(bill)
+    assert found.least is not None
+    assert found.least < money["perfect foresight"] < money["static, one type"]
+    assert "per million tokens in time" in found.rows[0].note
+    (small,) = compare_ways(plan, inputs, replace(what, series={"assistant": (60.0,)}, ways=("plan",))).rows
+    assert small.best is None, "made for 25 a second, it is late under 60"
+    with pytest.raises(InputError, match="do not come and go"):
+        compare_ways(plan, inputs, replace(what, ways=("HPA",)))
+    with pytest.raises(InputError, match="no rates are given"):
+        compare_ways(plan, inputs, replace(what, series={"other": (1.0,)}))
+    with pytest.raises(InputError, match="take what their law says"):
+        compare_ways(plan, inputs, replace(what, noise="p95"))
+
+
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:
     with pytest.raises(InputError, match="no such way"):
         compare_ways(*case, Compared({"ranking": (1.0,)}, 60.0, ways=("hope",)))

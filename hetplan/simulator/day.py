@@ -355,7 +355,7 @@ class _Day:
         for group in others.groups if others is not None else ():
             down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
         wanted = {app: keep * rate for app, rate in segment.now.rates if app in self.texts.values() and rate > 0}
-        found = dict.fromkeys(wanted, (MILLION, 0))
+        found: dict[str, tuple[int, int]] = dict.fromkeys(wanted, (MILLION, 0))
         for name in prepared if prepared is not None else names:
             if name in self.texts and self.texts[name] in wanted:
                 gone = Counter[str]()
