@@ -111,7 +111,8 @@ class Rows:
         """A bound in the program's own sense by splitting boxes here, until it is as good as the target.
 
         An engine holds the program from box to box; what it says is a hint, and each box is bounded by its multipliers.
-        Whole columns between two whole numbers are split, the worst box first, so often at most.
+        Whole columns between two whole numbers are split, the worst box first, so often at most. Where only whole
+        columns cost something, and whole amounts, so does every point.
         """
         import numpy as np
 
@@ -139,6 +140,8 @@ class Rows:
                 # The engine is between no whole numbers: a box is split on while it is not shown to be good enough.
                 between = np.where(whole, high - low, 0.0)
             below = max(above, found)
+            if boxes.whole_cost and math.isfinite(below):
+                below = math.ceil(below - 1e-6)
             if below >= wanted or between.max(initial=0.0) <= 0.0:
                 done.add(2 * number)
                 heapq.heappush(waiting, (below, 2 * number, low, high))
@@ -287,6 +290,7 @@ class _Boxes:
         self.row_low, self.row_high = (np.array([getattr(row, end) for row in rows]) for end in ("low", "high"))
         held = csr_array(self.matrix)
         self.columns = np.arange(len(columns), dtype=np.int32)
+        self.whole_cost = all(one.cost == round(one.cost) and (one.whole or not one.cost) for one in columns)
         self.engine: Any = highspy.Highs()
         for option, setting in (("output_flag", False), ("threads", 1), ("presolve", "off")):
             self.engine.setOptionValue(option, setting)
