@@ -29,7 +29,7 @@ FRONT = {
     "search",
     "search_optuna",
 }
-FRONT |= {"repacking", "arriving", "live_plan", "judging", "__init__", "__main__"}
+FRONT |= {"repacking", "arriving", "comparing_fleets", "comparing_text", "live_plan", "judging", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),

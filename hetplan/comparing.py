@@ -11,6 +11,11 @@
 ``perfect foresight``           the plan's own question for the rates that will come, started ahead; how much of them
 ==============================  ======================================================================================
 
+Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
+`hetplan.comparing_fleets`, and replanning is not one of them.
+
+Of text (`hetplan.comparing_text`) the plan, static fleets and perfect foresight are played.
+
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
 
@@ -28,8 +33,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from hetplan.comparing_fleets import FleetPlayed
+from hetplan.comparing_text import TEXT_WAYS, TextBench
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -39,6 +46,7 @@ from hetplan.serving.system import System
 from hetplan.serving.targets import response_targets
 from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
+from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
 from hetplan.simulator.planned import planned_systems
@@ -91,6 +99,9 @@ class Compared:
     every_s: float = 15.0
     fresh: int = 1
     """Draws of the demand that no setting was tuned on: what is reported of the chosen settings. 0: as tuned."""
+
+    begin_s: float = 0.0
+    """At which moment of its day a plan with periods begins."""
 
     @property
     def length_s(self) -> float:
@@ -201,13 +212,8 @@ def compare_ways(
         raise InputError.one(
             file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
         )
-    if plan.question not in PLAYED or plan.parts is not None:
-        raise InputError.one(
-            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}; `hetplan simulate` plays this one, `hetplan explain` says "
-            "what other fleets cost.",
-        )  # fmt: skip
-    bench = _Bench(plan, inputs, what, cancel)
+    _refuse(plan, what)
+    bench = _bench(plan, inputs, what, cancel)
     if spread is not None:
         spread.of = digest({"inputs": dict(inputs.digests), "plan": plan.digest, "what": repr(what)})
         with spread:
@@ -228,9 +234,34 @@ def compare_ways(
     )  # fmt: skip
 
 
+def _refuse(plan: Plan, what: Compared) -> None:
+    """Plans of which no way is played, and ways that a plan does not have, by name."""
+    fleet = plan.parts is not None
+    questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
+    if not questions <= (set(PLAYED) if fleet else {*PLAYED, "llm"}):
+        raise InputError.one(
+            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of all but llm; `hetplan simulate` plays "
+            "this one, `hetplan explain` says what other fleets cost.",
+        )  # fmt: skip
+    if tuple(what.ways) == WAYS:
+        return  # those that a plan does not have are left out
+    for way in what.ways:
+        why = ""
+        if fleet and way.startswith("replanning"):
+            why = "a fleet is not planned again every few seconds"
+        elif plan.question == "llm" and way not in TEXT_WAYS:
+            why = "machines that make text do not come and go while they are played"
+        if why:
+            raise InputError.one(
+                file="--ways", value=way, why=why,
+                remedy='Leave it out; "perfect foresight" plans it again each step of the demand.',
+            )  # fmt: skip
+
+
 def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: threading.Event | None) -> dict[str, Any]:
     """One way, tuned, as plain data; a bench of its own, so that it does not matter who is first."""
-    row = _Bench(*shared, cancel).row(task["way"])
+    row = _bench(*shared, cancel).row(task["way"])
     if row is None:
         return {"way": None}
     best = None if row.best is None else row.tried.index(row.best)
@@ -252,10 +283,35 @@ def _read_way(found: Mapping[str, Any]) -> Tuned | None:
     return Tuned(found["way"], best, tried, found["note"], None if found["fresh"] is None else read(found["fresh"]))
 
 
+def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> _Bench | TextBench:
+    if plan.question != "llm":
+        return _Bench(plan, inputs, what, cancel)
+    app, wanted = next(iter(inputs.slo.apps.items()))
+    if app not in what.series:
+        _no_rates(app)
+    asked = what.attain if what.attain is not None else promised_of_text(wanted)
+    seeds = tuple(range(what.seed, what.seed + what.seeds + what.fresh))
+    course = Course(
+        (), what.length_s, {app: asked}, seeds[: what.seeds], what.noise, cancel=cancel, fresh=seeds[what.seeds :]
+    )
+    return TextBench(plan, inputs, course, what.series[app], SHARES)
+
+
+def _no_rates(app: str) -> NoReturn:
+    raise InputError.one(
+        file="--demand", value=app, why="the plan serves it, and no rates are given for it",
+        remedy=f"Give --demand {app}=FILE.csv, or demand.series in the SLO file.",
+    )  # fmt: skip
+
+
 class _Bench:
     """What the ways share: the demand as drawn, the question's plans for other rates, types of machines."""
 
     def __init__(self, plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> None:
+        self.fleet = None
+        if plan.parts is not None:
+            self.fleet = FleetPlayed(plan, inputs, what.noise)
+            plan, inputs = self.fleet.busiest, self.fleet.on_demand
         self.plan, self.inputs, self.what = plan, inputs, what
         self.demands = _demands(plan, inputs, what)
         attain = {
@@ -267,7 +323,9 @@ class _Bench:
             self.demands, what.length_s, attain, seeds, what.noise, stretch_s=min(3600.0, what.length_s), cancel=cancel,
             fresh=tuple(range(seeds[-1] + 1, seeds[-1] + 1 + what.fresh)),
         )  # fmt: skip
-        self.recipes = Recipes(plan, inputs, noise=what.noise)
+        fleet = self.fleet
+        self.recipes = fleet.recipes(inputs) if fleet else Recipes(plan, inputs, noise=what.noise)
+        self.following = fleet.recipes(fleet.by_the_hour) if fleet else self.recipes
         self.chosen: OneType | None = None
 
     def row(self, way: str) -> Tuned | None:
@@ -287,16 +345,22 @@ class _Bench:
     # The plan itself, and the question's plans
 
     def _plan(self, way: str) -> Tuned:
+        if self.fleet is not None:
+            (_, first), *steps = self.fleet.schedule(self.what.length_s, self.what.begin_s)
+            bill = self.fleet.cost_per_hour(self.what.length_s, self.what.begin_s)
+            hour = Setting("as it is, its bill", 1.0, first, scheduled(steps) if steps else None, bill)
+            return tuned(way, [lambda: hour], self.course)
         stages = planned_systems(self.plan, self.inputs, noise=self.what.noise)
         steps = [(stage.start_s, stage.system) for stage in stages[1:]]
         setting = Setting("as it is", 1.0, stages[0].system, scheduled(steps) if steps else None)
         return tuned(way, [lambda: setting], self.course)
 
-    def _system(self, rates: Mapping[str, float]) -> System | None:
-        plan = self.recipes.plan_for(rates)
+    def _system(self, rates: Mapping[str, float], recipes: Recipes | None = None) -> System | None:
+        recipes = recipes or self.recipes
+        plan = recipes.plan_for(rates)
         if plan is None:
             return None
-        return system_of(plan, self.inputs, self.what.noise) if self.recipes.stateful else self.recipes.system_of(plan)
+        return system_of(plan, self.inputs, self.what.noise) if recipes.stateful else recipes.system_of(plan)
 
     def _rates(self, turn: int, factor: float = 1.0) -> dict[str, float]:
         return {app: max(factor * rates[min(turn, len(rates) - 1)], 1e-3) for app, rates in self.what.series.items()}
@@ -316,7 +380,7 @@ class _Bench:
         turns = max(map(len, self.what.series.values()))
 
         def at(factor: float) -> Setting | None:
-            systems = [self._system(self._rates(turn, factor)) for turn in range(turns)]
+            systems = [self._system(self._rates(turn, factor), self.following) for turn in range(turns)]
             first = systems[0]
             if first is None or any(one is None for one in systems):
                 return None
@@ -326,7 +390,7 @@ class _Bench:
         return self._through(way, at, SHARES)
 
     def _replanned(self, way: str, *, kind: str) -> Tuned | None:
-        if kind == "seasonal" and not any(self.what.history.values()):
+        if self.fleet is not None or (kind == "seasonal" and not any(self.what.history.values())):
             return None
         apps = list(self.what.series)
         first = self.recipes.plan_for(self._rates(0))
@@ -434,11 +498,12 @@ class _Bench:
         """The bound per hour, as a mean over time; None where the question proves none of a cost."""
         share = min(self.course.attain.values(), default=1.0)
         total, turns = 0.0, max(map(len, self.what.series.values()))
+        recipes = self.fleet.recipes(self.fleet.cheapest) if self.fleet is not None else self.recipes
         for turn in range(turns):
             rates = self._rates(turn, share)
             if max(rates.values()) < 1e-2:
                 continue
-            bound = self.recipes.least_cost(rates)
+            bound = recipes.least_cost(rates)
             if bound is None:
                 return None
             total += bound
@@ -464,10 +529,7 @@ def _demands(plan: Plan, inputs: Inputs, what: Compared) -> list[AppDemand]:
     for demand in demands_of(plan, inputs):
         rates = what.series.get(demand.app)
         if rates is None:
-            raise InputError.one(
-                file="--demand", value=demand.app, why="the plan serves it, and no rates are given for it",
-                remedy=f"Give --demand {demand.app}=FILE.csv, or demand.series in the SLO file.",
-            )  # fmt: skip
+            _no_rates(demand.app)
         mean = sum(rates) / len(rates)
         found.append(
             replace(

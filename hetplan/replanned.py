@@ -20,6 +20,7 @@ from hetplan import registry
 from hetplan.errors import InputError
 from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
+from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
 
 if TYPE_CHECKING:
@@ -63,12 +64,6 @@ class Recipes:
     def __post_init__(self) -> None:
         from hetplan.simulator.following import Names
 
-        if self.plan.question not in PLAYED:
-            raise InputError.one(
-                file="plan", path="$.question", value=self.plan.question,
-                why=f"plans of {', '.join(PLAYED)} are played with re-planning",
-                remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
-            )  # fmt: skip
         self._names = Names()
         self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
@@ -78,11 +73,14 @@ class Recipes:
             # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,
             # and what is played here is a simulation of them all.
             self._options["size"] = "estimated"
+        if self.plan.question == "llm":
+            self._options["size"] = "planned"
 
     @property
     def stateful(self) -> bool:
         """Whether a plan depends on the one before it."""
-        return self.plan.question == STATEFUL or self.inputs.slo.limits.moves is not None
+        moves = self.inputs.slo.limits.moves is not None and self.plan.parts is None
+        return self.plan.question == STATEFUL or moves
 
     def rounded(self, rates: Mapping[str, float], *, up: bool = True) -> dict[str, float]:
         """The nearest rates of the grid that are no lower (or no higher)."""
@@ -129,7 +127,10 @@ class Recipes:
 
         key = plan.digest or ""
         if key not in self._systems or not key:
-            self._systems[key] = self._names.named(planned_systems(plan, self.inputs, noise=self.noise)[0].system)
+            single = of_period(plan, plan.periods[0])
+            labels = {worker.id: worker.offer or "" for worker in single.workers} if plan.parts is not None else None
+            system = planned_systems(single, self.inputs, noise=self.noise)[0].system
+            self._systems[key] = self._names.named(system, labels=labels)
         return self._systems[key]
 
     def least_cost(self, rates: Mapping[str, float]) -> float | None:
@@ -147,6 +148,12 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
     `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
     """
+    if plan.question not in PLAYED:
+        raise InputError.one(
+            file="plan", path="$.question", value=plan.question,
+            why=f"plans of {', '.join(PLAYED)} are played with re-planning",
+            remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
+        )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
     if plan.question == STATEFUL:
         from hetplan.simulator.autoscale import autoscale

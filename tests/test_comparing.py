@@ -138,6 +138,98 @@ def test_ways_side_by_side_say_the_same(case: tuple[Any, Any], compared: Any) ->
     assert compare_ways(*case, ALL_WAYS, spread=Spread(jobs=2)).as_csv() == compared.as_csv()
 
 
+FLEET_PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.3",
+    "hardware": {"gpu": {"kind": "gpu", "startup_s": 2}},
+    "zones": {"a": {}, "b": {}},
+    "offers": {
+        "od": {"hardware": "gpu", "zone": "a", "price_per_hour": "1", "commit": {"term_s": 400, "discount": 0.6}},
+        "spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 0.1, "stock": 1},
+    },
+    "tasks": {"rank": {}},
+    "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
+    "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+}  # fmt: skip
+FLEET_SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.2",
+    "horizon": {"period_s": 200, "periods": 2},
+    "apps": {
+        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": [{"percentile": 95, "max_ms": 80}],
+               "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}}}
+        for name, series in (("rank", [30.0, 110.0]), ("sort", [30.0, 30.0]))
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fleet() -> tuple[Any, Any]:
+    inputs = load_inputs(FLEET_PROFILE, FLEET_SLO)
+    options = {"levers": False, "size": "planned"}
+    return hp.solve(FLEET_PROFILE, FLEET_SLO, question="fleet", options=options).require(), inputs
+
+
+FLEET_SERIES = {name: tuple(app["demand"]["series"]) for name, app in FLEET_SLO["apps"].items()}
+FLEET_WAYS = ("static, one type", "static, best mix", "HPA", "perfect foresight")
+
+
+def test_a_plan_with_periods_is_played_hour_by_hour_and_costs_its_bill(fleet: tuple[Any, Any]) -> None:
+    plan, inputs = fleet
+    what = Compared(FLEET_SERIES, 200.0, attain=0.9, ways=("plan",))
+    found = compare_ways(plan, inputs, what)
+    assert found.rows[0].best is not None
+    assert found.rows[0].best.cost_per_hour == pytest.approx(plan.bill.cost_per_hour)
+    assert found.least is not None
+    assert found.least <= plan.bill.cost_per_hour
+    # From the second hour on: the plan is in its second hour, too, at what that hour costs.
+    busy = {name: (rates[1],) for name, rates in FLEET_SERIES.items()}
+    late = replace(what, series=busy, begin_s=200.0)
+    (row,) = compare_ways(plan, inputs, late).rows
+    assert row.best is not None
+    lines = [line.cost_per_hour for line in plan.bill.lines if line.period == "p1"]
+    assert row.best.cost_per_hour == pytest.approx(sum(lines))
+    (early,) = compare_ways(plan, inputs, replace(late, begin_s=0.0)).rows
+    assert early.best is None, "the machines of its first hour are too few"
+    with pytest.raises(InputError, match="perfect foresight"):
+        compare_ways(plan, inputs, replace(what, ways=("replanning, ewma",)))
+
+
+@pytest.mark.slow
+def test_beside_a_plan_with_periods_others_rent_by_the_hour(fleet: tuple[Any, Any]) -> None:
+    plan, inputs = fleet
+    found = compare_ways(plan, inputs, Compared(FLEET_SERIES, 200.0, attain=0.9, ways=FLEET_WAYS))
+    money = {row.way: row.best.cost_per_hour for row in found.rows if row.best is not None}
+    assert money.keys() == set(FLEET_WAYS)
+    assert found.least is not None
+    assert found.least <= plan.bill.cost_per_hour < min(money.values())
+    assert money["static, one type"] == pytest.approx(3.0, rel=1e-4), "two machines for 110, one for 30, on demand"
+    assert money["static, best mix"] == pytest.approx(3.0, rel=1e-4), "no spot machines either"
+    assert money["perfect foresight"] < 3.0, "which may rent a spot machine, by the hour"
+
+
+def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
+    plan = hp.solve(*files, options={"size": "planned"}).require()
+    inputs = load_inputs(*files)
+    monkeypatch.setattr(comparing, "SHARES", (1.1,))
+    what = Compared({"assistant": (5.0, 25.0)}, 3600.0, ways=("plan", "static, one type", "perfect foresight"))
+    found = compare_ways(plan, inputs, what)
+    assert found.attain == {"assistant": 0.9}
+    money = {row.way: row.best.cost_per_hour for row in found.rows if row.best is not None}
+    bill = next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
+    assert money["plan"] == pytest.approx(bill)
+    assert found.least is not None
+    assert found.least < money["perfect foresight"] < money["static, one type"]
+    assert "per million tokens in time" in found.rows[0].note
+    (small,) = compare_ways(plan, inputs, replace(what, series={"assistant": (60.0,)}, ways=("plan",))).rows
+    assert small.best is None, "made for 25 a second, it is late under 60"
+    with pytest.raises(InputError, match="do not come and go"):
+        compare_ways(plan, inputs, replace(what, ways=("HPA",)))
+    with pytest.raises(InputError, match="no rates are given"):
+        compare_ways(plan, inputs, replace(what, series={"other": (1.0,)}))
+    with pytest.raises(InputError, match="take what their law says"):
+        compare_ways(plan, inputs, replace(what, noise="p95"))
+
+
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:
     with pytest.raises(InputError, match="no such way"):
         compare_ways(*case, Compared({"ranking": (1.0,)}, 60.0, ways=("hope",)))

@@ -173,7 +173,7 @@ def _what(
     return Compared(
         series={app: one.times(factor).rates_qps for app, one in played.items()},
         history={app: one.times(factor).rates_qps for app, one in before.items()},
-        period_s=periods.pop(), ways=ways or WAYS, **how,
+        period_s=periods.pop(), ways=ways or WAYS, begin_s=3600.0 * first, **how,
     )  # fmt: skip
 
 

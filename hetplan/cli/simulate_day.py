@@ -111,11 +111,12 @@ def show_day(report: DayReport, page: Page) -> None:
             ("failure", "period", "app", "its first minute", "after it", "interval", "promised", "verdict"),
             [
                 (
-                    one.situation, one.period, app, f"{one.at_first[app].value:.2%}", f"{found.value:.3%}",
-                    _interval(found), f"{one.promised[app]:.4g}", str(one.verdict(app)),
+                    one.situation, one.period, app, f"{first.value:.2%}" if first is not None else "-",
+                    f"{found.value:.3%}", _interval(found), f"{one.promised[app]:.4g}", str(one.verdict(app)),
                 )
                 for one in report.failures
                 for app, found in one.after.items()
+                for first in (one.at_first.get(app),)
             ],
             right=("its first minute", "after it", "promised"),
         )  # fmt: skip
@@ -126,8 +127,6 @@ def show_day(report: DayReport, page: Page) -> None:
         page.line(f"spot machines were taken back {report.taken} times")
     if report.cost_per_hour is not None:
         page.line(f"cost {number(report.cost_per_hour)} {report.currency} per hour, as the plan says")
-    for app in report.not_played:
-        page.line(f"{app}: makes text, and is not played here; simulate the plan of a period")
 
 
 def _interval(found: Estimate) -> str:

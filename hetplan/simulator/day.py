@@ -10,7 +10,8 @@ With a state the first period begins with what it has of its machines. Those tha
 started; machines that the period does not use are not played.
 
 The parts of a period's failures are in force `notice_s` after a failure; until then queries go where they went. Parts
-whose queries are text are not played, and named.
+that make text are played beside the others (`day_text`). Where machines of an offer are taken back, other parts lose
+theirs first.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from hetplan.serving.system import System
 from hetplan.serving.targets import response_targets
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
+from hetplan.simulator.day_text import DayText, promised_of_text
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
@@ -50,6 +52,7 @@ __all__ = ["HowPlayed", "SpotRecord", "play_day", "read_spot"]
 HEAD_S = 60.0
 """What comes so soon after a change counts by itself."""
 LEAST_SAMPLE_S = 20.0
+MILLION = 1_000_000
 SPARE_S = 5.0
 """What runs before a change is played this much longer than machines take to start."""
 
@@ -160,8 +163,8 @@ class _Day:
         """The offer that a group's machines are rented under."""
         self.held: dict[str, tuple[str, ...]] = {}
         """The variants that they hold."""
-        parts = plan.parts or {}
-        self.text = {name for name, part in parts.items() if part.question == "llm"}
+        self.text = DayText(plan, inputs, how.seed)
+        self.texts = {name: self.text.app(name) for name in self.text.parts}
         self.windows: dict[Any, list[_Counts]] = {}
         self.played = 0
         self.taken = 0
@@ -170,7 +173,7 @@ class _Day:
 
     def system(self, names: tuple[str, ...]) -> System | None:
         """The systems of these parts as one, its groups named by what they hold and where."""
-        names = tuple(name for name in names if name not in self.text)
+        names = tuple(name for name in names if name not in self.texts)
         if not names:
             return None
         if names not in self.systems:
@@ -248,12 +251,18 @@ class _Day:
             for app in {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps):
                 has[app, worker.offer or ""] += worker.count
         for name in self.plan.periods[0].parts or ():
-            for group in self._of_part(name).groups if name not in self.text else ():
+            for group in self._of_part(name).groups if name not in self.texts else ():
                 key = (next(iter((self.plan.parts or {})[name].rate_qps)), self.offer[group.id])
                 kept = min(has[key], group.count)
                 has[key] -= kept
                 if kept < group.count:
                     found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
+            for worker_id, (offer, count) in self.text.machines(name).items() if name in self.texts else ():
+                kept = min(has[self.texts[name], offer], count)
+                has[self.texts[name], offer] -= kept
+                if kept < count:
+                    ready_s = self.inputs.profile.hardware[self.inputs.profile.offers[offer].hardware].startup_s
+                    found[f"{name}/{worker_id}"] = (ready_s, count - kept)
         return found
 
     def _machines(self, number: int) -> Counter[str]:
@@ -297,6 +306,8 @@ class _Day:
         key = (segment.before, segment.now, segment.situation, sample_s)
         if key not in self.windows:
             self.windows[key] = [self._window(segment, sample_s, seed) for seed in range(self.how.seeds)]
+            for seed, counts in enumerate(self.windows[key]):
+                counts.rest.update(self._text(segment, seed))
             if self.on_event is not None:
                 done = min(len(self.windows), self.expected)
                 self.on_event(Event("simulate", f"{done} of {self.expected} changes", done=done / self.expected,
@@ -334,6 +345,30 @@ class _Day:
         self.played += len(result.queries)
         return _counts(result, lead_s, min(HEAD_S, sample_s / 2.0))
 
+    def _text(self, segment: _Segment, seed: int) -> dict[str, tuple[int, int]]:
+        """Of each application that is text, how many of a million are in time."""
+        names: Sequence[str] = segment.now.parts
+        prepared = self._prepared(segment.period).get(segment.situation or "")
+        zones = _zones_of(segment.situation) if segment.situation is not None and prepared is None else set()
+        keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
+        down, others = Counter(dict(segment.now.down)), self.system(segment.now.parts)
+        for group in others.groups if others is not None else ():
+            down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
+        wanted = {app: keep * rate for app, rate in segment.now.rates if app in self.texts.values() and rate > 0}
+        found: dict[str, tuple[int, int]] = dict.fromkeys(wanted, (MILLION, 0))
+        for name in prepared if prepared is not None else names:
+            if name in self.texts and self.texts[name] in wanted:
+                gone = Counter[str]()
+                for worker, (offer, count) in self.text.machines(name).items():
+                    known = self.inputs.profile.offers.get(offer)
+                    gone[worker] = min(down[offer], count) + down[f"{name}/{worker}"]
+                    down[offer] -= min(down[offer], count)
+                    if known is not None and known.zone in zones:
+                        gone[worker] = count
+                app = self.texts[name]
+                found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], +gone, seed)))
+        return found
+
     def _as_it_comes(self, before: System, after: System) -> System:
         """The later system, where machines that stay and only go over to another batch or share are ready at once."""
         had, names = Counter[tuple[str, tuple[str, ...]]](), {group.id for group in before.groups}
@@ -355,7 +390,9 @@ class _Day:
         streams, served = [], {app.id for app in before.apps}
         for number, app in enumerate(sorted(later)):
             demand = self.inputs.slo.apps[app].demand
-            if all(app not in part.rate_qps for name, part in (self.plan.parts or {}).items() if name not in self.text):
+            if all(
+                app not in part.rate_qps for name, part in (self.plan.parts or {}).items() if name not in self.texts
+            ):
                 continue
             process = (
                 demand.arrivals if demand.arrivals.process in ("poisson", "gamma", "deterministic") else Arrivals()
@@ -439,15 +476,13 @@ class _Day:
         hours = tuple(self._hour(number, segments, shares) for number in range(len(self.plan.periods)))
         worst = tuple(self._worst(name, failures, shares) for name in dict.fromkeys(one.situation for one in failures))
         total = {app: shares.over(segments, app) for app in sorted({app for hour in hours for app in hour.in_time})}
-        text = self._text_apps()
-        stands_for = sum(rate * one.length_s for one in segments for app, rate in one.now.rates if app not in text)
+        stands_for = sum(rate * one.length_s for one in segments for _, rate in one.now.rates)
         bill = getattr(self.plan, "bill", None)
         return DayReport(
             plan=self.plan.digest, hours=hours, failures=worst, in_time=total,
             cost_per_hour=bill.cost_per_hour if bill is not None else None,
             currency=self.inputs.slo.limits.currency, windows=len(self.windows), segments=len(segments),
-            played=self.played, stands_for=stands_for, taken=self.taken,
-            not_played=tuple(sorted({app for name in self.text for app in (self.plan.parts or {})[name].rate_qps})),
+            played=self.played + self.text.played, stands_for=stands_for, taken=self.taken,
         )  # fmt: skip
 
     def _prepared(self, number: int) -> Mapping[str, tuple[str, ...]]:
@@ -479,7 +514,6 @@ class _Day:
     def _hour(self, number: int, segments: Sequence[_Segment], shares: _Shares) -> HourReport:
         period, mine = self.plan.periods[number], [one for one in segments if one.period == number]
         rates = dict(mine[0].now.rates)
-        apps = [app for app in rates if app not in self._text_apps()]
         alike = [(one.before, one.now) for one in mine]
         same = next(
             one.period for one in segments
@@ -487,28 +521,33 @@ class _Day:
         )  # fmt: skip
         return HourReport(
             period=period.id, start_s=period.start_s, rates_qps=rates,
-            in_time={app: shares.over(mine, app) for app in apps},
-            promised={app: self._promised(app) for app in apps}, as_played=self.plan.periods[same].id,
+            in_time={app: shares.over(mine, app) for app in rates},
+            promised={app: self._promised(app) for app in rates}, as_played=self.plan.periods[same].id,
         )  # fmt: skip
 
     def _worst(self, situation: str | None, failures: Sequence[_Segment], shares: _Shares) -> FailureReport:
-        """The period in which the failure leaves the fewest in time."""
+        """The period in which the failure comes nearest to breaking a promise."""
         mine = [one for one in failures if one.situation == situation]
-        apps = [app for app, _ in mine[0].now.rates if app not in self._text_apps()]
+        apps = [app for app, _ in mine[0].now.rates]
         after = [{app: shares.part(one, app, "rest") for app in apps} for one in mine]
-        place = min(range(len(mine)), key=lambda n: min((found.value for found in after[n].values()), default=1.0))
+        promised = {app: self._promised(app) for app in apps}
+
+        def room(found: Mapping[str, Estimate]) -> float:
+            left = ((one.value - promised[app]) / max(1.0 - promised[app], 1e-9) for app, one in found.items())
+            return min(left, default=1.0)
+
+        place = min(range(len(mine)), key=lambda number: room(after[number]))
         chosen = mine[place]
         return FailureReport(
             situation=situation or "", period=self.plan.periods[chosen.period].id,
-            at_first={app: shares.part(chosen, app, "head") for app in apps}, after=after[place],
-            promised={app: self._promised(app) for app in apps},
+            at_first={app: shares.part(chosen, app, "head") for app in apps if app not in self.texts.values()},
+            after=after[place], promised=promised,
         )  # fmt: skip
-
-    def _text_apps(self) -> set[str]:
-        return {app for name in self.text for app in (self.plan.parts or {})[name].rate_qps}
 
     def _promised(self, app: str) -> float:
         wanted = self.inputs.slo.apps[app]
+        if app in self.texts.values():
+            return promised_of_text(wanted)
         shares = [target.percentile / 100.0 for target in response_targets(wanted)]
         if wanted.violations is not None:
             shares = [1.0 - wanted.violations.max]

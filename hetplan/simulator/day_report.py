@@ -30,7 +30,7 @@ class HourReport:
 
 @dataclass(frozen=True)
 class FailureReport:
-    """One failure in one period: shares in time in the minute of the failure, and after it."""
+    """One failure in one period: shares in time in the minute of the failure (but of text), and after it."""
 
     situation: str
     period: str
@@ -59,7 +59,6 @@ class DayReport:
     stands_for: float
     taken: int
     """How often spot machines were taken back."""
-    not_played: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -91,7 +90,6 @@ class DayReport:
             "queries_played": self.played,
             "queries_stood_for": self.stands_for,
             "spot_taken": self.taken,
-            "not_played": list(self.not_played),
             "broken": list(self.broken),
             "hours": [
                 {"period": hour.period, "start_s": hour.start_s, "rates_qps": dict(hour.rates_qps),

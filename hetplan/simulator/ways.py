@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from hetplan.simulator.figures import LATE_SLACK_MS
 from hetplan.simulator.runs import check_size, seed_of
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
 
-__all__ = ["Course", "Played", "Setting", "Tuned", "play", "tuned"]
+__all__ = ["Course", "Played", "Setting", "Tuned", "cheapest_of", "play", "tuned"]
 
 Control = Callable[[Simulation], None]
 _Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -38,6 +39,8 @@ class Setting:
     value: float
     system: System
     control: Control | None = None
+    bill: float | None = None
+    """What it costs per hour, where that is not what its machines cost while they run."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,8 @@ def play(setting: Setting, course: Course) -> Played:
         if setting.control is not None:
             setting.control(run)
         result = run.run(cancel=course.cancel)
-        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items())
-        costs.append(paid / 1e9 / (1000.0 * course.length_s))
+        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items()) / 1e9 / (1000.0 * course.length_s)
+        costs.append(paid if setting.bill is None else setting.bill)
         asked.append(_in_time(result, course))
     came = {app: np.sum([one[app][0] for one in asked], axis=0) for app in asked[0]}
     good = {app: np.sum([one[app][1] for one in asked], axis=0) for app in asked[0]}
@@ -168,18 +171,30 @@ def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
 def tuned(
     way: str, settings: Sequence[Callable[[], Setting]], course: Course, *, note: str = "", both: bool = False
 ) -> Tuned:
-    """The way at the cheapest of its settings that reaches what the course asks.
+    """The way at the cheapest of its settings that reaches what the course asks; each is made when it is played."""
+    plays = [partial(_made_and_played, make) for make in settings]
+    return cheapest_of(way, plays, course, note=note, both=both)
+
+
+def _made_and_played(make: Callable[[], Setting], course: Course) -> Played:
+    return play(make(), course)
+
+
+def cheapest_of(
+    way: str, plays: Sequence[Callable[[Course], Played]], course: Course, *, note: str = "", both: bool = False
+) -> Tuned:
+    """The cheapest of some settings that reaches what the course asks; a setting is what plays it.
 
     Settings are in order, dearest first; with less money fewer are in time, as a rule. A few all over are played, then
     those between the cheapest that reaches it and the next, by halves; with `both`, also those before it (a scaler that
     runs behind its demand may cost more with less room).
     """
     tried: dict[int, Played] = {}
-    last = len(settings) - 1
+    last = len(plays) - 1
 
     def look(number: int) -> None:
         if number not in tried:
-            tried[number] = play(settings[number](), course)
+            tried[number] = plays[number](course)
 
     for quarter in range(5):
         look(round(last * quarter / 4))
@@ -196,7 +211,7 @@ def tuned(
     played = tuple(tried[number] for number in sorted(tried))
     if best is None:
         return Tuned(way, None, played, note)
-    again = play(settings[best](), replace(course, seeds=course.fresh, _drawn={})) if course.fresh else None
+    again = plays[best](replace(course, seeds=course.fresh, _drawn={})) if course.fresh else None
     return Tuned(way, tried[best], played, note, again)
 
 

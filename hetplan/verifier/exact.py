@@ -114,21 +114,27 @@ def _actions(facts: Facts) -> Iterator[Violation]:
 
 def _gone(facts: Facts) -> Iterator[Violation]:
     """What goes off a machine is unloaded: before the machine stops, and after it went aside for others."""
-    state = facts.inputs.state
-    on = {worker.id: {load.id for load in worker.loads} for worker in state.workers} if state is not None else {}
-    aside: dict[str, int] = {}
+    running = facts.inputs.state.workers if facts.inputs.state is not None else ()
+    on = {worker.id: {load.id: load.instances for load in worker.loads} for worker in running}
+    aside: dict[str, Action] = {}
     for action in facts.plan.actions:
+        here = on.get(action.worker or "", {})
         if action.do == "unload":
             aside.pop(action.load or "", None)
             for loads in on.values():
-                loads.discard(action.load or "")
+                loads.pop(action.load or "", None)
         elif action.do == "move":
-            aside[action.load or ""] = action.id
-        elif action.do == "stop" and action.count is None and on.get(action.worker or ""):
-            text = f"stops {action.worker} while {', '.join(sorted(on[action.worker or '']))} is on it"
+            aside[action.load or ""] = action
+        elif action.do == "stop" and action.count is None and here:
+            text = f"stops {action.worker} while {', '.join(sorted(here))} is on it"
             yield Violation("action-exact", f"actions.{action.id}", text)
-    for load, number in aside.items():
-        yield Violation("action-exact", f"actions.{number}", f"{load} goes off its machine and is never unloaded")
+        elif action.do == "stop" and action.count is not None:
+            # Of a group that shrinks what went aside ends with its machines.
+            for load in [load for load, one in aside.items() if one.count == here.get(load, 0) * action.count]:
+                del aside[load]
+    for load, action in aside.items():
+        text = f"{load} goes off its machine and is never unloaded"
+        yield Violation("action-exact", f"actions.{action.id}", text)
 
 
 def _action(facts: Facts, action: Action, number: int, before: set[int], started: Mapping[str, int]) -> Iterator[str]:

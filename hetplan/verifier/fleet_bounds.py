@@ -340,7 +340,7 @@ class _Cover:
         open_ended = np.full(count, np.inf)
         self.columns = np.arange(width, dtype=np.int32)
         self.freely = np.arange(len(rows), count, dtype=np.int32)
-        self.engine = Highs()
+        self.engine: Any = Highs()
         self.engine.setOptionValue("output_flag", False)
         self.engine.setOptionValue("threads", 1)
         self.engine.setOptionValue("presolve", "off")

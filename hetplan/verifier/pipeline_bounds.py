@@ -14,16 +14,23 @@ queries go, over paths in time::
 with S_g servers of hardware g, budget B, and Q the quality that the plan promises. A path is looked at step by step,
 with what reaches it per query at the entrance; at a fork each branch takes its own best. Any prices that are not below
 0 will do, so none has to be believed.
+
+Whole servers
+-------------
+A bound that only whole servers show is searched for (`_Whole`), where there are few paths. Columns: ``x``, servers of a
+configuration, whole; ``z``, which batch size a variant has on a hardware (unless several may be); ``f``, the share of
+queries that came by the configurations of a path so far. Rows: every query takes some path in time; a configuration
+carries what reaches it; servers and money are limited; and for the least of servers or cost the promised quality.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.pipelines import Pipeline
+from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Claim, Solve
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve, Share, Worker
@@ -32,7 +39,7 @@ from hetplan.verifier.facts import Facts, Seat, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.money import machine_nanos
 from hetplan.verifier.resources import instances_on
-from hetplan.verifier.rows import NoProof, NotRebuilt
+from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 
 __all__ = ["proved"]
@@ -44,13 +51,15 @@ _SAFE = 1e-12
 """By how much sums are moved outward, relative to all their terms: more than their rounding."""
 MOST_STEPS = 200_000
 """Steps of paths that are looked at; beyond, solving anew is the shorter way."""
+MOST_PATHS, MOST_WORK = 600, 300_000
+"""Of whole servers so many paths, and boxes times paths, are looked at."""
 
 
 @dataclass(frozen=True)
 class _Way:
     """A configuration of a step: ms of a batch, seconds of a server and cost at the prices per query, quality.
 
-    `own` is what a server is worth besides the price of its hardware.
+    `own` is what a server is worth besides the price of its hardware, and `money` what it costs, where that is known.
     """
 
     variant: str
@@ -61,11 +70,20 @@ class _Way:
     own: float
     cost: float
     quality: float
+    money: float = math.nan
+
+    @property
+    def name(self) -> str:
+        """What it is called, beside its step."""
+        return f"{self.variant}@{self.hardware} x{self.batch}"
 
 
 def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     """The bound that the prices of a claim's solve show; NoProof says why there is none."""
-    prices = _prices(solve)
+    try:
+        prices = _prices(solve)
+    except NotRebuilt as reason:
+        return _Whole(facts, claim).searched(reason)
     stated = _Priced(facts, claim, prices)
     bounds = [stated.bound(), _Priced(facts, claim, stated.raised()).bound()]
     return min(bounds) if claim.sense == "max" else max(bounds)
@@ -156,8 +174,8 @@ class _Priced:
         stock = sum(math.inf if one.stock is None else one.stock for one in offers) if offers else math.inf
         return min(math.inf if stated is None else float(stated), stock)
 
-    def _own(self, worker: Worker, seat: Seat) -> float:
-        """What a server is worth beside the price of its hardware: what is counted of it, and the money it takes."""
+    def _own(self, worker: Worker, seat: Seat) -> tuple[float, float]:
+        """What a server is worth beside the price of its hardware: what is counted of it and its money; that money."""
         price = machine_nanos(self.facts, worker, [seat])
         offers = [one for one in self.facts.inputs.profile.offers.values() if one.hardware == worker.hardware]
         counted = self.b > 0.0 or self.claim.about == "cost_per_hour"
@@ -165,7 +183,7 @@ class _Priced:
             raise NotRebuilt("hardware of several prices is not written down anew")
         cost = float(price) / NANO if price is not None else 0.0
         own = {"quality": 0.0, "servers": 1.0, "cost_per_hour": cost}[self.claim.about]
-        return own + self.b * cost
+        return own + self.b * cost, math.nan if price is None or len(offers) > 1 else cost
 
     def _ways(self, node: str) -> Iterator[_Way]:
         """Every configuration of a step, at every batch size that was measured."""
@@ -187,10 +205,11 @@ class _Priced:
                     service = service_of(self.facts, seat, classes_of(self.wish))
                     if math.isnan(service.seconds[0]) or variant.quality is None:
                         continue
-                    own, seconds = self._own(worker, seat), service.seconds[0] / self._on_one(run, load)
+                    own, money = self._own(worker, seat)
+                    seconds = service.seconds[0] / self._on_one(run, load)
                     cost = (own + self._price(run.hardware)) * seconds
                     ms, quality = service.latency_ms[0], variant.quality.value
-                    yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality)
+                    yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality, money)
 
     def _slice(self, run: Run, offer: str | None) -> Share | None:
         """What is paid for of a machine that is sold by the slice: what the run needs of it."""
@@ -221,11 +240,8 @@ class _Priced:
             if not edges:
                 worth += self.mu / len(self.sinks) * self._at_end((*path, f"{node}={way.variant}"), own)
             for edge in edges:
-                fanout = edge.fanout
-                if isinstance(fanout, dict):
-                    fanout = fanout.get(way.variant, fanout.get("*", 1.0))
                 after = (*path, f"{node}={way.variant}")
-                worth += self._best(edge.to, after, ms + way.ms, gain * float(fanout), own)
+                worth += self._best(edge.to, after, ms + way.ms, gain * _fanout(edge, way), own)
             best = max(best, worth)
         return best
 
@@ -236,6 +252,115 @@ class _Priced:
 
     def _at_end(self, path: tuple[str, ...], own: float) -> float:
         return float(self.pipeline.quality.paths.get("/".join(path), own))
+
+
+def _fanout(edge: Edge, way: _Way) -> float:
+    """How many queries go on for each that a configuration answers."""
+    given = edge.fanout
+    return float(given.get(way.variant, given.get("*", 1.0)) if isinstance(given, dict) else given)
+
+
+class _Whole(_Priced):
+    """The program of whole servers and all paths, bounded by splitting."""
+
+    def __init__(self, facts: Facts, claim: Claim) -> None:
+        super().__init__(facts, claim, {})
+        self.program = Rows("max" if self.seeks else "min")
+        self.carried: dict[tuple[str, _Way], dict[str, float]] = {}
+        self.qualities: dict[str, float] = {}
+        self.budget = facts.inputs.slo.limits.cost_per_hour
+        self.ways = {node: list(_not_beaten(ways)) for node, ways in self.ways.items()}
+
+    def searched(self, reason: NoProof) -> float:
+        """The bound of the claim, where splitting shows it; else NotRebuilt, for that reason."""
+        assert self.claim.bound is not None
+        reached = {edge.to for edge in self.pipeline.edges}
+        for node in self.pipeline.nodes:
+            if node not in reached:
+                first = self._paths(node, "", (), 0.0, 1.0, self._start)
+                self.program.row(f"all {node}", dict.fromkeys(first, 1.0), low=1.0, high=1.0)
+        self._servers()
+        if not self.seeks:
+            quality = [
+                one.value for one in self.facts.plan.promises if (one.quantity, one.app) == ("quality", self.app)
+            ]
+            if not quality:
+                raise NoProof("no quality is promised that would have to be kept")
+            self.program.row("quality", self.qualities, low=quality[0] - _KEPT)
+        found = self.program.searched(self.claim.bound, most=max(MOST_WORK // (self.looked + 1), 2))
+        short = found - self.claim.bound if self.seeks else self.claim.bound - found
+        if short > _KEPT * max(abs(self.claim.bound), 1.0):
+            raise NotRebuilt(f"{reason}, and a search here shows {found:.9g}")
+        return found
+
+    def _paths(
+        self, node: str, before: str, path: tuple[str, ...], ms: float, gain: float, quality: float
+    ) -> list[str]:
+        """Columns of the shares of queries that take each configuration of a step next, and of all that comes after."""
+        edges, found = [edge for edge in self.pipeline.edges if edge.from_ == node], list[str]()
+        room = (self.limit_ms - (len(path) + 1) * self.wish.network_ms_per_hop) / slo_divisor(self.facts.plan)
+        for way in self.ways[node]:
+            if ms + way.ms > room + _ON_LIMIT_MS:
+                continue
+            self.looked += 1
+            if self.looked > MOST_PATHS:
+                raise NotRebuilt("there are too many paths to look at")
+            name, own, after = (
+                f"{before}/{node} {way.name}",
+                self._with(node, quality, way.quality),
+                (*path, f"{node}={way.variant}"),
+            )
+            value = 0.0 if edges else self._at_end(after, own) / len(self.sinks)
+            self.program.column(f"f{name}", cost=value if self.seeks else 0.0, low=0.0, high=1.0)
+            self.qualities[f"f{name}"] = value
+            self.carried.setdefault((node, way), {})[f"f{name}"] = self.rate * gain * way.seconds
+            found.append(f"f{name}")
+            for edge in edges:
+                on = self._paths(edge.to, name, after, ms + way.ms, gain * _fanout(edge, way), own)
+                self.program.row(
+                    f"on{name} to {edge.to}", {**dict.fromkeys(on, 1.0), f"f{name}": -1.0}, low=0.0, high=0.0
+                )
+        return found
+
+    def _servers(self) -> None:
+        """Whole servers: what they carry, how many there are of each hardware, what they cost, one batch size each."""
+        of_hardware: dict[str, dict[str, float]] = {}
+        batches: dict[tuple[str, str, str], dict[str, float]] = {}
+        paid: dict[str, float] = {}
+        for (node, way), shares in self.carried.items():
+            x, z = f"x {node} {way.name}", f"z {node} {way.name}"
+            # No more are of use than carry everything that may come.
+            most = float(min(math.ceil(sum(shares.values()) + 1e-9), self._most(way.hardware)))
+            self.program.column(x, cost=0.0 if self.seeks else way.own, low=0.0, high=most, whole=True)
+            self.program.column(z, low=0.0, high=1.0, whole=True)
+            self.program.row(f"load {node} {way.name}", {**shares, x: -1.0}, high=0.0)
+            self.program.row(f"in use {node} {way.name}", {x: 1.0, z: -most}, high=0.0)
+            of_hardware.setdefault(way.hardware, {})[x] = 1.0
+            batches.setdefault((node, way.variant, way.hardware), {})[z] = 1.0
+            paid[x] = way.money
+        for hardware, servers in of_hardware.items():
+            if math.isfinite(self._most(hardware)):
+                self.program.row(f"servers {hardware}", servers, high=self._most(hardware))
+        if self.budget is not None and not any(map(math.isnan, paid.values())):
+            self.program.row("budget", paid, high=self.budget / NANO)
+        for (node, variant, hardware), used in batches.items():
+            if len(used) > 1 and not self.facts.plan.method.options.get("multibatch", False):
+                self.program.row(f"one batch {node} {variant}@{hardware}", used, high=1.0)
+
+
+def _not_beaten(ways: Sequence[_Way]) -> Iterator[_Way]:
+    """Without the batch sizes of a variant on a hardware that another is no slower than, and carries no less."""
+    for number, way in enumerate(ways):
+        others = (other for place, other in enumerate(ways) if place != number and _alike(way, other))
+        if not any(
+            (one.ms, one.seconds) != (way.ms, way.seconds) and one.ms <= way.ms and one.seconds <= way.seconds
+            for one in others
+        ):
+            yield way
+
+
+def _alike(one: _Way, other: _Way) -> bool:
+    return (one.variant, one.hardware, one.own) == (other.variant, other.hardware, other.own)
 
 
 def _prices(solve: Solve) -> dict[str, float]:

@@ -13,6 +13,7 @@ x_j >= k + 1. Every point is in the box of some leaf, and the worst of the leave
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,11 @@ EPS = 2.0**-52
 MOST_LEAVES = 20_000
 AT_ONCE = 256
 """Leaves that are bounded together."""
+BOXES = 2000
+"""So many boxes are bounded at most where a bound is searched for here."""
+MOST_ROUNDED = 40
+"""By so many amounts of a row at most it is divided and rounded up."""
+_WHOLE, _SAME = 1e-7, 1e-9
 
 
 class NoProof(Exception):
@@ -100,6 +106,67 @@ class Rows:
         if worst == -math.inf:
             raise NoProof("its multipliers bound nothing")
         return self.flip * worst
+
+    def searched(self, target: float, *, most: int = BOXES) -> float:
+        """A bound in the program's own sense by splitting boxes here, until it is as good as the target.
+
+        An engine holds the program from box to box; what it says is a hint, and each box is bounded by its multipliers.
+        Whole columns between two whole numbers are split, the worst box first, so often at most. Where only whole
+        columns cost something, and whole amounts, so does every point.
+        """
+        import numpy as np
+
+        self._round_up()
+        names, boxes = list(self._rows), _Boxes(self._columns, list(self._rows.values()))
+        whole = np.array([column.whole for column in self._columns])
+        low, high = (np.array([getattr(one, end) for one in self._columns]) for end in ("low", "high"))
+        waiting, wanted = [(-math.inf, 0, low, high)], self.flip * target - _SAME * abs(target)
+        done: set[int] = set()
+        for number in range(1, most):
+            if not waiting or waiting[0][0] >= wanted or waiting[0][1] in done:
+                break
+            above, _, low, high = heapq.heappop(waiting)
+            if boxes.empty(low, high):
+                continue
+            y, ray, point = boxes.solved(low, high)
+            found = self._bounds(names, boxes.matrix, boxes.cost, y[None], low[None], high[None])[0]
+            if ray is not None and any(
+                self._bounds(names, boxes.matrix, 0.0 * boxes.cost, sign * ray[None], low[None], high[None])[0] > 0.0
+                for sign in (1.0, -1.0)
+            ):
+                continue  # There is nothing in it.
+            between = np.where(whole & (low < high), np.abs(point - np.rint(point)), 0.0)
+            if between.max(initial=0.0) <= _WHOLE:
+                # The engine is between no whole numbers: a box is split on while it is not shown to be good enough.
+                between = np.where(whole, high - low, 0.0)
+            below = max(above, found)
+            if boxes.whole_cost and math.isfinite(below):
+                below = math.ceil(below - 1e-6)
+            if below >= wanted or between.max(initial=0.0) <= 0.0:
+                done.add(2 * number)
+                heapq.heappush(waiting, (below, 2 * number, low, high))
+                continue
+            at = int(np.argmax(between))
+            middle = min(max(math.floor(point[at]), low[at]), high[at] - 1.0)
+            for side in (0, 1):
+                ends = low.copy(), high.copy()
+                ends[1 - side][at] = middle + side
+                heapq.heappush(waiting, (below, 2 * number + side, *ends))
+        return self.flip * min((bound for bound, *_ in waiting), default=math.inf)
+
+    def _round_up(self) -> None:
+        """Add what follows for whole numbers from rows that ask for so much: divided by an amount, and rounded up."""
+        for name, row in list(self._rows.items()):
+            used = [self._columns[j] for j in row.terms]
+            plain = all(one.whole and one.low >= 0.0 for one in used) and min(row.terms.values(), default=-1.0) >= 0.0
+            if not plain or not 0.0 < row.low < math.inf:
+                continue
+            for amount in sorted({amount for amount in row.terms.values() if amount > 0.0})[-MOST_ROUNDED:]:
+                # A hair less is asked for, and each gives a hair more: rounding of the quotients cuts nothing off.
+                terms = {j: float(math.ceil(one / amount * (1.0 - _SAME))) for j, one in row.terms.items()}
+                terms = {j: max(whole, float(row.terms[j] > 0.0)) for j, whole in terms.items()}
+                low = float(math.ceil(row.low / amount * (1.0 - _SAME)))
+                self._rows[f"{name} in parts of {amount:.17g}"] = _Row(low, math.inf, terms)
 
     def multipliers(self) -> dict[str, float]:
         """Multipliers of the rows that an engine finds for the program without whole numbers; `bound` proves them."""
@@ -205,6 +272,60 @@ class Rows:
         with np.errstate(invalid="ignore"):
             moved = total - EPS * (parts.shape[1] + 4) * 2.0 * size
         return np.where(np.isfinite(moved), moved, -np.inf)
+
+
+class _Boxes:
+    """A program as an engine holds it from box to box, for its multipliers."""
+
+    def __init__(self, columns: Sequence[_Column], rows: Sequence[_Row]) -> None:
+        import highspy
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        self.api: Any = highspy
+        self.cost = np.array([column.cost for column in columns])
+        self.matrix = np.zeros((len(rows), len(columns)))
+        for i, row in enumerate(rows):
+            self.matrix[i, list(row.terms)] = list(row.terms.values())
+        self.row_low, self.row_high = (np.array([getattr(row, end) for row in rows]) for end in ("low", "high"))
+        held = csr_array(self.matrix)
+        self.columns = np.arange(len(columns), dtype=np.int32)
+        self.whole_cost = all(one.cost == round(one.cost) and (one.whole or not one.cost) for one in columns)
+        self.engine: Any = highspy.Highs()
+        for option, setting in (("output_flag", False), ("threads", 1), ("presolve", "off")):
+            self.engine.setOptionValue(option, setting)
+        self.engine.passModel(
+            len(columns), len(rows), held.nnz, int(highspy.MatrixFormat.kRowwise), int(highspy.ObjSense.kMinimize), 0.0,
+            self.cost, np.array([one.low for one in columns]), np.array([one.high for one in columns]),
+            self.row_low, self.row_high, held.indptr.astype(np.int32),
+            held.indices.astype(np.int32), held.data, np.zeros(len(columns), dtype=np.int32),
+        )  # fmt: skip
+
+    def empty(self, low: Floats, high: Floats) -> bool:
+        """Whether some row, by itself, leaves nothing in the box."""
+        import numpy as np
+
+        ends = np.stack([self.matrix * low, self.matrix * high])
+        least, most = ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1)
+        slip = EPS * (self.matrix.shape[1] + 2) * np.abs(ends).max(axis=0).sum(axis=1)
+        return bool((least - slip > self.row_high).any() or (most + slip < self.row_low).any())
+
+    def solved(self, low: Floats, high: Floats) -> tuple[Floats, Floats | None, Floats]:
+        """Multipliers of the rows; a ray where the engine finds nothing in the box; and a point."""
+        import numpy as np
+
+        self.engine.changeColsBounds(self.columns.size, self.columns, low, high)
+        self.engine.run()
+        nothing, middle = np.zeros(len(self.matrix)), np.floor((low + high) / 2.0)
+        status = self.engine.getModelStatus()
+        if status == self.api.HighsModelStatus.kInfeasible:
+            _, there_is, ray = self.engine.getDualRay()
+            return nothing, np.array(ray) if there_is else None, middle
+        if status != self.api.HighsModelStatus.kOptimal:
+            self.engine.clearSolver()
+            return nothing, None, middle
+        solution = self.engine.getSolution()
+        return np.array(solution.row_dual), None, np.array(solution.col_value)
 
 
 def _read(proof: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, int, int, int]], list[list[float]]]:

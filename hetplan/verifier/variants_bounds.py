@@ -12,15 +12,24 @@ is no lower than the plan's queue has it, else nothing is proved here. Columns: 
 ``there at all[kind]``    y <= x, where y takes next to nothing of an instance
 ``loaded[group k]``       sum of x - p <= what runs
 ``resource[type]``, ``resource[total]``    sum of needs x <= what there is
+
+Where instances share machines that are paid whole there are columns ``machines[type][way to fill one]`` too, and
+instances on them cost nothing by themselves. Where there are too many ways, no machine holds more of a resource than it
+has, nor of what its instances may be counted for instead of their needs (`_no_more_than_one`). Places on machines,
+moves, how few machines there may be, and how much slower instances are beside others are left out: a plan that keeps
+them keeps these rows, so what is shown is true, and may be lower.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hetplan.planner.next_state import USED
 from hetplan.profiles.fields import NANO
@@ -35,21 +44,42 @@ from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Held, Reading, change_s, is_whole, part_of, price_of, weight_of_loading
 from hetplan.verifier.waiting_room import most_busy
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 __all__ = ["most_of_a_machine", "proved"]
 
 _WHOLE = "machines"
 _SMALL = 1e-3
 _LEAST_ASKED = 0.002
 _HAIR = 1e-9
+_SHOWN, _SLIP = 1e-8, 1e-8
+_MOST_FILLINGS = 500
+"""Where a machine may be filled in more ways, its instances are counted by what they take together."""
+_MOST_ALIKE = 16
+"""Up to so many alike instances on a machine what they take is counted in whole parts."""
 
 
 def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
-    """The bound that the proof of a claim's solve shows of the claimed quantity; NoProof says why there is none."""
+    """The bound that is shown here of the claimed quantity; NoProof says why there is none.
+
+    By the multipliers of the claim's solve, where that is a program which is written down here. Machines that are paid
+    whole and shared, and configurations with their prices, are no such program: their bound is searched for here.
+    """
     if claim.about not in ("gross_cost_per_hour", "cost_per_hour") or claim.sense != "min":
         raise NoProof(f"nothing is known here of the {claim.sense} {claim.about}")
-    if solve.form != "milp" or solve.about not in ("least gross cost", "least gross cost, whole"):
-        raise NotRebuilt(f"it is proved by {solve.about or solve.form}, which is not rebuilt")
-    return _Counts(Reading(facts.plan, facts.inputs)).cheapest().bound(solve.proof or {})
+    counts, given = _Counts(Reading(facts.plan, facts.inputs)), solve.proof or {}
+    reason = f"it is proved by {solve.about or solve.form}, which is not rebuilt"
+    if solve.form == "milp" and solve.about in ("least gross cost", "least gross cost, whole"):
+        reason = counts.otherwise or ("its proof is too long for a plan" if "left_out" in given else "")
+    if not reason:
+        return counts.cheapest().bound(given)
+    found = counts.cheapest().searched(claim.bound or 0.0)
+    if found < (claim.bound or 0.0) * (1.0 - _SHOWN):
+        raise NotRebuilt(f"{reason}, and a search here shows {found:.9g}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -88,17 +118,26 @@ class _Counts:
         self.profile, self.slo, self.options = self.inputs.profile, self.inputs.slo, reading.plan.method.options
         if self.options.get("violators", "ignore") != "ignore":
             raise NotRebuilt("running instances that break a limit are counted")
-        if self.slo.limits.moves is not None or any(least for least, _ in self.slo.limits.instances.values()):
-            raise NotRebuilt("moves, or how few machines there may be, are limited")
         self.types = list(self._types())
         self.kinds = list(self._kinds())
-        if any(part_of(reading, kind.held) for kind in self.kinds):
-            raise NotRebuilt("instances share machines that are paid whole")
-        if any(kind.held.run is not None and kind.held.run.slowdown is not None for kind in self.kinds):
-            raise NotRebuilt("instances are slower beside others")
         self.items = list(self._items())
-        if len({name for name, *_ in self.items}) < len(self.items):
-            raise NotRebuilt("two types of machines of one hardware run the same")
+        self.otherwise = self._otherwise()
+        """Why the program that was solved is another than the one here, which asks for no more of a plan."""
+
+    def _otherwise(self) -> str:
+        slowed = [kind.held.run.slowdown for kind in self.kinds if kind.held.run is not None]
+        named = {name for name in slowed if name is not None}
+        if any(min(np.ravel(self.profile.tables[name].mean or [0.0])) < 1.0 for name in named):
+            raise NotRebuilt("instances may be faster beside others")
+        if self.slo.limits.moves is not None or any(least for least, _ in self.slo.limits.instances.values()):
+            return "moves, or how few machines there may be, are limited"
+        if any(part_of(self.reading, kind.held) for kind in self.kinds):
+            return "instances share machines that are paid whole"
+        if named:
+            return "instances are slower beside others"
+        if len({kind.name for kind in self.kinds}) < len(self.kinds):
+            return "two types of machines of one hardware run the same"
+        return ""
 
     def _types(self) -> Iterator[_Type]:
         limits = self.slo.limits
@@ -184,13 +223,15 @@ class _Counts:
 
     def _items(self) -> Iterator[tuple[str, _Kind, dict[str, float], int]]:
         """What is counted: its name, its kind, whom it serves at which rate, and its group."""
+        names = Counter(kind.name for kind in self.kinds)
         for number, kind in enumerate(self.kinds):
+            name = kind.name if names[kind.name] == 1 else f"{kind.name} under {kind.type.name}"
             if self.options.get("sharing") == "dedicated":
                 for app, qps in kind.qps.items():
-                    yield f"{kind.name} for {app}", kind, {app: qps}, self._group(number)
+                    yield f"{name} for {app}", kind, {app: qps}, self._group(number)
             elif kind.qps:
                 only = f" for {next(iter(kind.qps))}" if len(kind.qps) == 1 else ""
-                yield f"{kind.name}{only}", kind, kind.qps, self._group(number)
+                yield f"{name}{only}", kind, kind.qps, self._group(number)
 
     def _group(self, number: int) -> int:
         return self._groups[0][number]
@@ -210,7 +251,7 @@ class _Counts:
         for number, kind in enumerate(self.kinds):
             run, variant = kind.held.run, kind.held.load.variant
             knobs = sorted((a, v) for a, v in run.at.items() if a != "batch") if run is not None else []
-            price = round(price_of(self.reading, kind.held) * NANO)
+            price = round(price_of(self.reading, kind.held) * (part_of(self.reading, kind.held) or 1.0) * NANO)
             where = number if variant in placed else -1
             key = (variant, kind.batch, str(knobs), price, change_s(self.reading, kind.held), where)
             found.append(known.setdefault(key, len(known)))
@@ -236,6 +277,15 @@ class _Counts:
             for name, load in loads.items()
         }
 
+    def _paid(self, kind: _Kind) -> float:
+        """What an instance costs per hour; of a machine that is paid whole and shared nothing."""
+        return 0.0 if part_of(self.reading, kind.held) else price_of(self.reading, kind.held)
+
+    def _changed(self, kind: _Kind) -> float:
+        """What an instance more costs while it is loaded, where a second counts for one."""
+        part = part_of(self.reading, kind.held) or 1.0
+        return price_of(self.reading, kind.held) * part * change_s(self.reading, kind.held)
+
     def cheapest(self) -> Rows:
         """The least cost per hour, what is loaded counted by its weight."""
         program, need = Rows("min"), self._needs()
@@ -245,9 +295,8 @@ class _Counts:
         for name, kind, qps, group in self.items:
             most = sum(need[app] / rate for app, rate in qps.items())
             most = max(1.0, math.ceil(most - _HAIR)) if most > 0 else 0.0
-            price = price_of(self.reading, kind.held)
-            loading = 0.0 if running[group] else weight * price * change_s(self.reading, kind.held)
-            program.column(f"x[{name}]", cost=price + loading, low=0.0, high=most, whole=True)
+            loading = 0.0 if running[group] else weight * self._changed(kind)
+            program.column(f"x[{name}]", cost=self._paid(kind) + loading, low=0.0, high=most, whole=True)
             if len(qps) == 1:
                 ((app, rate),) = qps.items()
                 covers[app][f"x[{name}]"] = min(rate / one[app], 1.0)
@@ -262,7 +311,7 @@ class _Counts:
         for app, terms in covers.items():
             program.row(f"load[{app}]", terms, low=1.0 if need[app] > 0 else 0.0)
         self._loaded(program, weight)
-        self._rooms(program)
+        self._rooms(program, {x: price for one in self.types for x, price in self._machines(program, one).items()})
         return program
 
     def _loaded(self, program: Rows, weight: float) -> None:
@@ -271,20 +320,48 @@ class _Counts:
             mine = [(f"x[{name}]", kind) for name, kind, _, other in self.items if other == group]
             if count and mine:
                 kind = mine[0][1]
-                cost = weight * price_of(self.reading, kind.held) * change_s(self.reading, kind.held)
+                cost = weight * self._changed(kind)
                 program.column(f"p[group {group}]", cost=cost, low=0.0, high=sum(program.high_of(x) for x, _ in mine))
                 terms = {**{x: 1.0 for x, _ in mine}, f"p[group {group}]": -1.0}
                 program.row(f"loaded[group {group}]", terms, high=float(count))
 
-    def _rooms(self, program: Rows) -> None:
+    def _machines(self, program: Rows, one: _Type) -> dict[str, float]:
+        """Machines of a type that are paid whole, each filled in one way, or in any; and their prices."""
+        mine = [(f"x[{name}]", kind) for name, kind, *_ in self.items if kind.type == one]
+        shared = {x: kind for x, kind in mine if part_of(self.reading, kind.held)}
+        if not shared:
+            return {}
+        most, counted = sum(program.high_of(x) for x in shared), list[str]()
+        price = min(price_of(self.reading, kind.held) for kind in shared.values())
+        provides = {name: room for name, room in self.profile.hardware[one.hardware].provides.items() if room > 0.0}
+        parts = np.array(
+            [[kind.needs.get(name, 0.0) / provides[name] for name in provides] for kind in shared.values()]
+        )
+        held = _fillings(parts, [int(program.high_of(x)) for x in shared])
+        for number in range(1 if held is None else len(held)):
+            counted.append(f"machines[{one.name}][{number}]")
+            program.column(counted[-1], cost=price, low=0.0, high=most, whole=True)
+        for place, x in enumerate(shared if held is not None else ()):
+            on = {name: -float(filling[place]) for name, filling in zip(counted, held or (), strict=True)}
+            program.row(f"on {one.name}[{x}]", {**{name: n for name, n in on.items() if n}, x: 1.0}, high=0.0)
+        for place, resource in enumerate(provides if held is None else ()):
+            for number, row in enumerate(_no_more_than_one(parts[:, place].tolist())):
+                terms = {x: part * (1.0 - _SLIP) for x, part in zip(shared, row, strict=True) if part}
+                program.row(f"{resource} on {one.name}[{number}]", {**terms, counted[0]: -1.0}, high=0.0)
+        if one.count is not None:
+            there = {**dict.fromkeys(counted, 1.0), **{x: 1.0 for x, _ in mine if x not in shared}}
+            program.row(f"had[{one.name}]", there, high=one.count)
+        return dict.fromkeys(counted, price)
+
+    def _rooms(self, program: Rows, machines: dict[str, float]) -> None:
         """What all machines, and those of each type, have of each resource; what all may cost."""
         limits, uses = self.slo.limits, [(f"x[{name}]", kind) for name, kind, *_ in self.items]
         known = any(one.count is not None and self.profile.hardware[one.hardware].provides for one in self.types)
         level = self.options.get("level", "auto")
         typed = level != "aggregate" and (level != "auto" or known)
         if limits.cost_per_hour is not None:
-            prices = {x: price_of(self.reading, kind.held) for x, kind in uses}
-            program.row("cost_per_hour[total]", prices, high=limits.cost_per_hour / NANO)
+            prices = {x: self._paid(kind) for x, kind in uses}
+            program.row("cost_per_hour[total]", {**prices, **machines}, high=limits.cost_per_hour / NANO)
         for resource in sorted({name for kind in self.kinds for name in kind.needs} | limits.resources.keys()):
             takes = {x: kind.needs.get(resource, 0.0) for x, kind in uses}
             if resource in limits.resources:
@@ -295,6 +372,47 @@ class _Counts:
                 mine = {x: takes[x] for x, kind in uses if kind.type == one}
                 if one.count is not None and room < math.inf and (typed or resource == _WHOLE):
                     program.row(f"{resource}[{one.name}]", mine, high=room * one.count)
+
+
+def _fillings(parts: Floats, most: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """What a machine may hold of instances that take such parts of it, if nothing more fits; None: in too many ways."""
+    found: list[tuple[int, ...]] = [()]
+    for place, high in enumerate(most):
+        beyond = []
+        for filling in found:
+            taken = np.array(filling) @ parts[:place]
+            room = [one for one in range(high + 1) if (taken + one * parts[place] <= 1.0 + _SLIP).all()]
+            beyond += [(*filling, one) for one in room]
+        found = beyond
+        if len(found) > _MOST_FILLINGS:
+            return None
+    array = np.array(found)
+    return [one for one, counts in zip(found, array, strict=True) if (array >= counts).all(axis=1).sum() == 1]
+
+
+def _no_more_than_one(parts: Sequence[float]) -> Iterator[list[float]]:
+    """The parts that instances take of a machine, and what else they may be counted for: of one machine never above 1.
+
+    What is larger than 1 - cut may be counted as a whole, where what is smaller than the cut is not counted (any cut up
+    to a half). And a part p may be counted as floor((k + 1) p) / k, where (k + 1) p is not whole (any whole k).
+    """
+    parts = [part if part > _SLIP else 0.0 for part in parts]
+    yield parts
+    found = {tuple(parts)}
+    rows = []
+    for cut in sorted({min(part, 1.0 - part) for part in parts if 0.0 < part < 1.0} | {0.5}):
+        rows.append([1.0 if part > 1.0 - cut + 2.0 * _SLIP else part if part >= cut - _SLIP else 0.0 for part in parts])
+    for k in range(1, min(int(1.0 / min([part for part in parts if part] or [1.0])), _MOST_ALIKE) + 1):
+        rows.append([_counted(part, k) for part in parts])
+    for row in rows:
+        if tuple(row) not in found:
+            found.add(tuple(row))
+            yield row
+
+
+def _counted(part: float, k: int) -> float:
+    times = (k + 1) * part
+    return part if abs(times - round(times)) <= (k + 1) * _SLIP else math.floor(times) / k
 
 
 class _Single(_Counts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-__all__ = ["random_snapshot"]
+__all__ = ["random_shared", "random_snapshot", "sharing"]
 
 RESOURCES = ("cpu_cores", "mem_gib", "gpu_share")
 
@@ -125,3 +125,58 @@ def _held(rng: random.Random, profile: dict[str, Any], host: str, kind: str) -> 
                 load["app"] = f"{name.partition('-')[0]}-app0"
             loads.append(load)
     return loads
+
+
+def sharing(
+    hardware: dict[str, tuple[float, dict[str, float]]],
+    runs: dict[str, list[tuple[str, float, dict[str, float]]]],
+    loads: dict[str, float],
+    **offer: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Hardware with its price and what it provides; per variant (hardware, rate, needs); a load per variant."""
+    profile: dict[str, Any] = {
+        "format": "hetplan/profile/1.0",
+        "tasks": {"c": {}},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [2, 8]}},
+        "hardware": {name: {"kind": "gpu", "provides": provides} for name, (_, provides) in hardware.items()},
+        "offers": {
+            f"{name}-od": {"hardware": name, "price_per_hour": str(price), **offer}
+            for name, (price, _) in hardware.items()
+        },
+        "variants": {
+            name: {
+                "task": "c",
+                "runs": [
+                    {"hardware": h, "latency": "t", "at": {"batch": 8}, "saturation_qps": rate, "needs": needs}
+                    for h, rate, needs in ways
+                ],
+            }
+            for name, ways in runs.items()
+        },
+    }
+    apps = {
+        f"app-{name}": {
+            "runs": {"variants": [name]},
+            "latency": [{"percentile": 99, "max_ms": 60}],
+            "demand": {"rate_qps": load},
+        }
+        for name, load in loads.items()
+    }
+    return profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps}
+
+
+def random_shared(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One or two kinds of machines that are paid whole, and two or three variants that share them."""
+    draw = random.Random(seed)
+    hardware = {
+        name: (draw.choice([0.5, 1.0, 1.7, 3.0]), {"gpu": draw.choice([1, 2]), "cpu_cores": draw.choice([4, 8])})
+        for name in ("h1", "h2")[: draw.choice([1, 2])]
+    }
+    runs = {}
+    for name in ("m", "n", "o")[: draw.choice([2, 3])]:
+        runs[name] = [
+            (h, draw.choice([50.0, 80.0, 120.0]),
+             {"gpu": draw.choice([0.2, 0.35, 0.5, 0.7, 1]), "cpu_cores": draw.choice([1, 2, 3])})
+            for h in hardware
+        ]  # fmt: skip
+    return sharing(hardware, runs, {name: draw.choice([40.0, 90.0, 140.0]) for name in runs})

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import hetplan as hp
 from hetplan.cli.app import build_app
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import PERIODS
+from hetplan.profiles.plan_periods import inputs_of_part, of_part
+from hetplan.profiles.state import State
 from hetplan.simulator.day import HowPlayed, SpotRecord, play_day, read_spot
+from hetplan.simulator.token_report import simulate_tokens
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.3",
@@ -166,6 +170,56 @@ def test_with_a_state_machines_that_do_not_run_yet_come_late() -> None:
         assert report.hours[1].in_time["rank"].value > 0.97
     assert shares[0] < shares[1] - 0.005
     assert shares[1] > 0.97
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet"
+
+
+@pytest.fixture(scope="module")
+def text() -> tuple[Plan, Any]:
+    """The assistant of the shipped fleet alone, over three hours."""
+    slo = json.loads((EXAMPLE / "slo.json").read_text())
+    slo["apps"] = {"assistant": slo["apps"]["assistant"]}
+    slo["apps"]["assistant"]["demand"]["series"] = [5.0, 12.0, 5.0]
+    slo["horizon"] |= {"periods": 3, "repeats": 240}
+    options = {"levers": False, "gap": 0.05}
+    plan = hp.solve(str(EXAMPLE / "profile.json"), slo, question="fleet", options=options).require()
+    return plan, load_inputs(str(EXAMPLE / "profile.json"), slo)
+
+
+def test_text_is_played_within_its_day_as_the_plan_of_its_hour_is(text: tuple[Plan, Any]) -> None:
+    plan, inputs = text
+    how = HowPlayed(seeds=2, situations=("zone east lost",))
+    report = play_day(plan, inputs, how)
+    first, second, third = (hour.in_time["assistant"] for hour in report.hours)
+    assert first == third
+    name = (plan.periods[1].parts or ())[0]
+    alone = simulate_tokens(of_part(plan, name), inputs_of_part(inputs, {"assistant": 12.0}), seeds=2)
+    assert second.value == pytest.approx(alone.apps["assistant"].figures["goodput"].value, abs=1e-6)
+    assert second.value > 0.9
+    (lost,) = report.failures
+    assert 0.9 < lost.after["assistant"].value < first.value
+    assert report.ok
+    assert plan.parts is not None
+    workers = tuple(one.model_copy(update={"count": 1}) for one in plan.parts[name].workers[:1])
+    fewer = plan.parts[name].model_copy(update={"workers": workers, "routing": {}})
+    small = play_day(
+        plan.model_copy(update={"parts": {**plan.parts, name: fewer}}), inputs, replace(how, situations=())
+    )
+    assert small.hours[1].in_time["assistant"].value < 0.8
+    assert small.broken == ("p1: assistant",)
+
+
+def test_text_on_spot_machines_and_from_a_state_has_fewer_machines(text: tuple[Plan, Any]) -> None:
+    plan, inputs = text
+    offers = {worker.offer for part in (plan.parts or {}).values() for worker in part.workers}
+    gone = SpotRecord(3600.0, (1, 0, 1))
+    less = play_day(plan, inputs, HowPlayed(seeds=1, situations=(), spot={str(one): gone for one in offers}))
+    assert [round(hour.in_time["assistant"].value, 1) for hour in less.hours] == [1.0, 0.0, 1.0]
+    nothing = replace(inputs, state=State())
+    late = play_day(plan, nothing, HowPlayed(seeds=1, situations=())).hours[0].in_time["assistant"].value
+    starts_s = max(inputs.profile.hardware[inputs.profile.offers[str(one)].hardware].startup_s for one in offers)
+    assert late == pytest.approx(1.0 - starts_s / 3600.0, abs=0.02)
 
 
 def test_a_plan_without_parts_is_refused() -> None:

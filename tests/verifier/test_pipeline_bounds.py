@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.pipelines import random_pipeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hetplan as hp
+from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline_bounds import proved
 from hetplan.verifier.report import Word
@@ -96,3 +98,24 @@ def test_slices_of_machines_cost_what_is_paid_for_them(per: str | None, needed: 
     solve = plan.solves[-1].model_copy(update={"proof": {"row_duals": {"quality so far[all]": 10.0}}})
     bound = proved(gather(plan, hp.load_inputs(profile, slo)), plan.claims[0], solve)
     assert 0.3 * plan.claims[0].value <= bound <= plan.claims[0].value
+
+
+@pytest.mark.parametrize(
+    ("seed", "how"),
+    [(8, {}), (5, {}), (172, {"routing": "node"}), (0, {"multibatch": True})],
+    ids=["two claims", "two kinds of servers", "by steps", "several batch sizes"],
+)
+def test_bounds_that_only_whole_servers_show_are_searched_for(seed: int, how: dict[str, Any]) -> None:
+    profile, slo = random_pipeline(seed, gpus=1 + seed % 4, tasks=2 + seed % 3)
+    outcome = hp.solve(profile, slo, options={"size": "planned", **how})
+    document = plan_dict(outcome.require())
+    assert any("tree" in (solve.get("proof") or {}) for solve in document["solves"])
+    report = hp.verify(outcome.require(), profile, slo)
+    assert report.ok, report.violations
+    assert {one.word for one in report.claims} == {Word.PROVED}
+    for claim in document["claims"]:
+        if claim["about"] == "servers":
+            claim["value"] = claim["bound"] = claim["value"] + 1.0
+    report = hp.verify(hp.read_plan(document, trust_digest=True), profile, slo)
+    assert not report.ok
+    assert [one.word for one in report.claims if "servers" in one.about] == [Word.OPEN]

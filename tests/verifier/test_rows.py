@@ -124,3 +124,18 @@ def test_a_column_without_an_end_is_not_believed_to_have_one() -> None:
     program.row("room", {"x": 1.0 / 3.0}, high=1.0)
     with pytest.raises(NoProof, match="bound nothing"):
         program.bound({"row_duals": {"room": 2.9}})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_search_shows_what_is_best_and_never_more(seed: int) -> None:
+    program, best = drawn(seed)
+    sign = [1.0, -1.0][seed % 2]
+    beyond = program.searched(sign * 1e6)
+    if best is None:
+        assert beyond == sign * np.inf
+        return
+    assert sign * beyond <= sign * best + 1e-9
+    assert beyond == pytest.approx(best, abs=1e-6)
+    again, _ = drawn(seed)
+    assert sign * again.searched(best) >= sign * best - 1e-6
+    assert sign * again.searched(best, most=2) <= sign * best + 1e-9

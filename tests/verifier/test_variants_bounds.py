@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import random
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from cases.random_variants import random_snapshot
+from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
 from hetplan.problems.variants.size import busy_limit
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.report import Report, Word
+from hetplan.verifier.variants_bounds import _fillings, _no_more_than_one
 from hetplan.verifier.waiting_room import most_busy
 
 Document = dict[str, Any]
@@ -86,7 +90,10 @@ FORGED: dict[str, tuple[Callable[[Document], object], bool]] = {
     "instances asked for less": (asked_for_less, False),
     "all that instances serve": (lambda p: p.update(extensions={}), True),
     "another quantity": (lambda p: p["claims"][0].update(about="net_cost_per_hour"), True),
-    "the proof of another solve": (lambda p: p["claims"][0].update(solve=2), False),
+    "a higher bound, and the proof of another solve": (
+        lambda p: (raised(p), p["claims"][0].update(solve=2)),
+        True,
+    ),
 }
 
 
@@ -98,6 +105,56 @@ def test_a_bound_that_the_proof_does_not_show_is_no_proved_one(name: str) -> Non
     report = verified(plan)
     assert Word.PROVED not in {one.word for one in report.claims}
     assert not (fault and report.ok)
+
+
+def test_a_true_bound_that_names_another_solve_is_searched_for() -> None:
+    plan = copy.deepcopy(sound())
+    plan["claims"][0]["solve"] = 2
+    assert [one.word for one in verified(plan).claims] == [Word.PROVED]
+
+
+SEARCHED: list[tuple[str, Callable[[int], tuple[Any, ...]], int, dict[str, Any]]] = [
+    ("by columns", random_snapshot, 3, {"options": {"level": "machine"}}),
+    ("dedicated", random_snapshot, 7, {"options": {"level": "machine", "sharing": "dedicated"}}),
+    ("shared machines", random_shared, 4, {}),
+    ("shared machines, the ways to fill one", random_shared, 354, {"formulation": "milp"}),
+]
+
+
+@pytest.mark.parametrize(("words", "make", "seed", "how"), SEARCHED, ids=[words for words, *_ in SEARCHED])
+def test_bounds_without_a_proof_that_is_read_are_searched_for(
+    words: str, make: Callable[[int], tuple[Any, ...]], seed: int, how: dict[str, Any]
+) -> None:
+    profile, slo, *state = make(seed)
+    files = dict(zip(["state"], state, strict=False))
+    plan = hp.solve(
+        profile, slo, **files, **(how | {"options": {"size": "planned", **how.get("options", {})}})
+    ).require()
+    report = hp.verify(plan, profile, slo, **files)
+    assert report.ok, report.violations
+    assert [one.word for one in report.claims] == [Word.PROVED]
+    document = plan_dict(plan)
+    claim = document["claims"][0]
+    claim["value"] = claim["bound"] = claim["value"] + 0.01
+    for promise in document["promises"]:
+        promise["value"] = claim["value"] if promise["quantity"] == claim["about"] else promise["value"]
+    report = hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, **files)
+    assert not report.ok
+    assert [one.word for one in report.claims] == [Word.OPEN]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_instances_are_counted_for_is_no_more_than_one_machine(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = [chance.choice([0.1, 0.2, 1 / 3, 0.4, 0.5, 0.6, 0.75, 1.0, chance.random()]) for _ in range(4)]
+    sets = [counts for counts in itertools.product(range(11), repeat=4)
+            if sum(n * part for n, part in zip(counts, parts, strict=True)) <= 1.0 + 1e-9]  # fmt: skip
+    rows = list(_no_more_than_one(parts))
+    assert len(rows) > 1
+    for row in rows:
+        assert max(sum(n * one for n, one in zip(counts, row, strict=True)) for counts in sets) <= 1.0 + 1e-8
+    held = _fillings(np.array([[part] for part in parts]), [10] * 4)
+    assert held is None or all(any(all(np.array(one) >= counts) for one in held) for counts in sets)
 
 
 @pytest.mark.parametrize(("batch", "left"), [(1, 0.01), (4, 0.05)])

@@ -118,6 +118,7 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
     if not like.begin():
         search.begin()
         return explained(search)
+    refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
         near = wish.options.gap / 3 if like is each else wish.options.gap
         relaxed = like.converge(near, wish.options.rounds)
@@ -138,7 +139,8 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])
-    return Infeasible(why=("machines that carry the rates by their rows do not settle into plans",), proved=False)
+    why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
+    return Infeasible(why=why, proved=False)
 
 
 def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:

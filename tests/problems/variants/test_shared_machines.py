@@ -5,54 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import random
 from typing import Any
 
 import pytest
+from cases.random_variants import random_shared, sharing
 
 import hetplan as hp
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 
 Json = dict[str, Any]
-
-
-def documents(
-    hardware: dict[str, tuple[float, dict[str, float]]],
-    runs: dict[str, list[tuple[str, float, dict[str, float]]]],
-    loads: dict[str, float],
-    **offer: Any,
-) -> tuple[Json, Json]:
-    """Hardware with its price and what it provides; per variant (hardware, rate, needs); a load per variant."""
-    profile: Json = {
-        "format": "hetplan/profile/1.0",
-        "tasks": {"c": {}},
-        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [2, 8]}},
-        "hardware": {name: {"kind": "gpu", "provides": provides} for name, (_, provides) in hardware.items()},
-        "offers": {
-            f"{name}-od": {"hardware": name, "price_per_hour": str(price), **offer}
-            for name, (price, _) in hardware.items()
-        },
-        "variants": {
-            name: {
-                "task": "c",
-                "runs": [
-                    {"hardware": h, "latency": "t", "at": {"batch": 8}, "saturation_qps": rate, "needs": needs}
-                    for h, rate, needs in ways
-                ],
-            }
-            for name, ways in runs.items()
-        },
-    }
-    apps = {
-        f"app-{name}": {
-            "runs": {"variants": [name]},
-            "latency": [{"percentile": 99, "max_ms": 60}],
-            "demand": {"rate_qps": load},
-        }
-        for name, load in loads.items()
-    }
-    return profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps}
 
 
 def solved(files: tuple[Json, Json], **more: Any) -> hp.Outcome:
@@ -67,7 +29,7 @@ HALF = {"card": (0.526, {"gpu": 1, "gpu_mem_gib": 16})}
 
 
 def test_two_models_of_half_a_card_rent_one() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     plan = solved(files).require()
     (worker,) = plan.workers
     assert sorted(load.variant or "" for load in worker.loads) == ["m", "n"]
@@ -79,7 +41,7 @@ def test_two_models_of_half_a_card_rent_one() -> None:
 
 
 def test_an_instance_more_on_a_machine_that_is_there_costs_nothing() -> None:
-    files = documents({"node": (20.0, {"gpu": 8})}, {"m": [("node", 100.0, {"gpu": 1})]}, {"m": 750})
+    files = sharing({"node": (20.0, {"gpu": 8})}, {"m": [("node", 100.0, {"gpu": 1})]}, {"m": 750})
     plan = solved(files).require()
     assert bill(plan) == 20.0
     assert [(w.count, [load.instances for load in w.loads]) for w in plan.workers] == [(1, [8])]
@@ -91,7 +53,7 @@ def test_an_instance_more_on_a_machine_that_is_there_costs_nothing() -> None:
 
 def test_slices_are_a_resource_as_any_other() -> None:
     ways = {"s": [("a100", 100.0, {"mig_1g": 1})], "l": [("a100", 300.0, {"mig_3g": 1})]}
-    files = documents({"a100": (4.0, {"mig_1g": 4, "mig_3g": 1})}, ways, {"s": 500, "l": 300})
+    files = sharing({"a100": (4.0, {"mig_1g": 4, "mig_3g": 1})}, ways, {"s": 500, "l": 300})
     plan = solved(files).require()
     assert bill(plan) == 8.0
 
@@ -102,7 +64,7 @@ def test_slices_are_a_resource_as_any_other() -> None:
 )
 def test_memory_alone_does_not_say_that_a_card_is_shared(needs: dict[str, float], cards: int) -> None:
     provides = {"gpu": 1, "gpu_mem_gib": 16, "cpu_cores": 4}
-    files = documents({"card": (1.0, provides)}, {n: [("card", 500.0, needs)] for n in "mn"}, {"m": 9, "n": 9})
+    files = sharing({"card": (1.0, provides)}, {n: [("card", 500.0, needs)] for n in "mn"}, {"m": 9, "n": 9})
     assert bill(solved(files).require()) == cards
 
 
@@ -158,25 +120,9 @@ def _least_bill(files: tuple[Json, Json]) -> float:
     return best
 
 
-def _random_case(seed: int) -> tuple[Json, Json]:
-    draw = random.Random(seed)
-    hardware = {
-        name: (draw.choice([0.5, 1.0, 1.7, 3.0]), {"gpu": draw.choice([1, 2]), "cpu_cores": draw.choice([4, 8])})
-        for name in ("h1", "h2")[: draw.choice([1, 2])]
-    }
-    runs = {}
-    for name in ("m", "n", "o")[: draw.choice([2, 3])]:
-        runs[name] = [
-            (h, draw.choice([50.0, 80.0, 120.0]),
-             {"gpu": draw.choice([0.2, 0.35, 0.5, 0.7, 1]), "cpu_cores": draw.choice([1, 2, 3])})
-            for h in hardware
-        ]  # fmt: skip
-    return documents(hardware, runs, {name: draw.choice([40.0, 90.0, 140.0]) for name in runs})
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_no_other_plan_is_cheaper(seed: int) -> None:
-    files = _random_case(seed)
+    files = random_shared(seed)
     outcome = solved(files)
     assert outcome.exit_code == 0, outcome.violations
     assert bill(outcome.require()) == pytest.approx(_least_bill(files), rel=1e-9)
@@ -184,7 +130,7 @@ def test_no_other_plan_is_cheaper(seed: int) -> None:
 
 
 def test_a_wrong_bill_does_not_pass() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     plan = solved(files).require()
     for quantity in ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour"):
         document = json.loads(plan_bytes(plan))
@@ -200,7 +146,7 @@ def test_a_wrong_bill_does_not_pass() -> None:
 
 
 def test_stock_counts_machines_and_not_instances() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 900, "n": 400}, stock=2)
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 900, "n": 400}, stock=2)
     plan = solved(files).require()
     assert sum(worker.count for worker in plan.workers) == 2
     files[1]["apps"]["app-n"]["demand"]["rate_qps"] = 1100
@@ -210,7 +156,7 @@ def test_stock_counts_machines_and_not_instances() -> None:
 
 
 def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     state = {
         "format": "hetplan/state/1.1",
         "workers": [{"id": "here", "hardware": "card", "offer": "card-od",
@@ -226,7 +172,7 @@ def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
 
 
 def test_machines_that_must_be_there_are_shared_before_they_are_idle() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     files[1]["limits"] = {"instances": {"card": [3, 4]}}
     outcome = solved(files)
     assert outcome.exit_code == 0, outcome.violations
@@ -234,7 +180,7 @@ def test_machines_that_must_be_there_are_shared_before_they_are_idle() -> None:
 
 
 def test_a_budget_counts_machines() -> None:
-    files = documents(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
+    files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     files[1]["limits"] = {"cost_per_hour": "0.6"}
     assert bill(solved(files).require()) == 0.526
     files[1]["limits"] = {"cost_per_hour": "0.5"}
@@ -243,7 +189,7 @@ def test_a_budget_counts_machines() -> None:
 
 def test_many_loads_on_large_machines_are_counted_in_total() -> None:
     ways = {f"m{k}": [("node", 100.0, {"gpu": 0.1 + 0.03 * k})] for k in range(12)}
-    files = documents({"node": (8.0, {"gpu": 8})}, ways, dict.fromkeys(ways, 1000.0))
+    files = sharing({"node": (8.0, {"gpu": 8})}, ways, dict.fromkeys(ways, 1000.0))
     outcome = solved(files)
     assert outcome.exit_code == 0, outcome.violations
     plan = outcome.require()
@@ -253,7 +199,7 @@ def test_many_loads_on_large_machines_are_counted_in_total() -> None:
 
 
 def test_machines_with_room_left_are_named() -> None:
-    files = documents({"node": (20.0, {"gpu": 8})}, {"m": [("node", 100.0, {"gpu": 1})]}, {"m": 90})
+    files = sharing({"node": (20.0, {"gpu": 8})}, {"m": [("node", 100.0, {"gpu": 1})]}, {"m": 90})
     plan = solved(files).require()
     (said,) = [warning for warning in plan.warnings if warning.code == "W-idle-machine"]
     assert "7 of 8 gpu idle" in said.text
@@ -266,7 +212,7 @@ def test_machines_with_room_left_are_named() -> None:
 
 
 def test_prices_of_runs_below_those_of_their_machines_are_named() -> None:
-    files = documents(HALF, {"m": [("card", 500.0, {"gpu": 0.5})]}, {"m": 100}, stock=3)
+    files = sharing(HALF, {"m": [("card", 500.0, {"gpu": 0.5})]}, {"m": 100}, stock=3)
     (run,) = files[0]["variants"]["m"]["runs"]
     run["price_per_hour"] = "0.2"
     plan = solved(files).require()
