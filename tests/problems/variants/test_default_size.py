@@ -81,7 +81,8 @@ def test_what_is_late_asks_less_until_it_is_in_time():
     (claim,), (before,) = found.plan.claims, estimated.plan.claims
     assert (claim.scope, claim.bound) == ("relaxation", before.bound)
     assert claim.value > before.value
-    report = hp.verify(found.plan, *table2(90.0, 100.0))
+    profile, slo, state = table2(90.0, 100.0)
+    report = hp.verify(found.plan, profile, slo, state=state)
     assert report.ok, report.violations
     assert [str(one.word) for one in report.claims] == ["proved again"]
 
