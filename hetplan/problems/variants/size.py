@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.next_state import USED
 from hetplan.problems.simulated import SEEDS, Shown, check_simulator, plan_to_simulate, shown_by, with_shown
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
@@ -151,8 +152,8 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     """The plan by this way whose applications are in time in simulation."""
     check_simulator(tools)
     tries = _Tries(v, ask, way, tools, formulation)
-    made = tries.first()
-    if isinstance(made, Infeasible) or not made.routing:
+    made = first = tries.first()
+    if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
         return made
     best: tuple[Draft, Shown] | None = None
     while tries.turn < v.options.evaluations and ask.remaining > 0:
@@ -165,7 +166,20 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         if following is None:
             break
         made = following
-    return _said(v, made, best, tries.turn)
+    found = _said(v, made, best, tries.turn)
+    return found if best is None or best[0] is first else _bounded_by(first, found)
+
+
+def _bounded_by(first: Draft, made: Draft) -> Draft:
+    """A plan whose instances simulation asked for less, bounded by the program before that: no plan was ruled out."""
+    note = "bounded by the program before simulation asked less of its instances"
+    reported = [
+        replace(mine, answer=theirs.answer, bound=theirs.bound, vouched=theirs.vouched, scope="relaxation", note=note)
+        for mine, theirs in zip(made.reported, first.reported, strict=True)
+    ]
+    extensions = {name: one for name, one in made.extensions.items() if name != USED}
+    extensions |= {name: one for name, one in first.extensions.items() if name == USED}
+    return replace(made, reported=tuple(reported), extensions=extensions)
 
 
 def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int) -> Draft:

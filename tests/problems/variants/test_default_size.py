@@ -75,7 +75,16 @@ def test_what_is_late_asks_less_until_it_is_in_time():
     plans = [plan.workers for plan, _, _ in tools.asked]
     assert plans[0] != plans[1] != plans[2]
     assert found.plan.workers == plans[2]
-    assert money(found, BILL) > money(solve(table2(90.0, 100.0), size="estimated"), BILL)
+    estimated = solve(table2(90.0, 100.0), size="estimated")
+    assert money(found, BILL) > money(estimated, BILL)
+    # What simulation asked for rules no plan out: the bound is that of the formula, and the gap is what waiting costs.
+    (claim,), (before,) = found.plan.claims, estimated.plan.claims
+    assert (claim.scope, claim.bound) == ("relaxation", before.bound)
+    assert claim.value > before.value
+    profile, slo, state = table2(90.0, 100.0)
+    report = hp.verify(found.plan, profile, slo, state=state)
+    assert report.ok, report.violations
+    assert [str(one.word) for one in report.claims] == ["proved again"]
 
 
 def test_what_is_never_in_time_is_said_and_not_promised():
