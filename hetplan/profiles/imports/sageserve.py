@@ -69,8 +69,8 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     # Of single rows either reading may fit by chance, of a file one does.
     whole = sum(abs(end - fill - token) < abs(end - fill - size * token) for _, (_, _, size, fill, token, end) in read)
     groups: dict[tuple[str, str, int], list[_Row]] = {}
-    for key, row in read:
-        groups.setdefault(key, []).append(_row(row, seconds=2 * whole > len(read)))
+    for key, measured in read:
+        groups.setdefault(key, []).append(_row(measured, seconds=2 * whole > len(read)))
     return _profile(groups), None
 
 
