@@ -204,7 +204,7 @@ class _Counts:
             if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
                 raise NoProof(f"{name} is asked for {share} of its saturation")
             if share < self._share(held, app, full, batch) * (1.0 - _HAIR):
-                raise NotRebuilt(f"{name} is asked for less than its queue allows, as simulation showed")
+                raise NoProof(f"{name} is asked for less than its queue allows")
             yield app, full * share
 
     def _share(self, held: Held, app: str, qps: float, batch: int) -> float:
