@@ -372,6 +372,11 @@ def _measured(
         return
     if app.quality is not None and not entry.get("passes"):
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
+    doubts = {notice.at for notice in plan.warnings if notice.code == "W-undecided"}
+    wished = app.quality is not None and app.quality.min is not None
+    if wished and (entry.get("verdict") == "undecided") != (f"apps.{name}.quality" in doubts):
+        text = f"the accuracy of {name} is {entry.get('verdict')} by its measurements, and the warnings say otherwise"
+        yield Violation("warning", "warnings", text)
     quality = in_service(inputs, name, pipeline, rule.knobs, entry["mean"])
     if abs(quality - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {quality:.9g}, not {said['quality']:.9g}")

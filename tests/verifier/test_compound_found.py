@@ -118,6 +118,9 @@ ON_DEVICE = {
 """d beside s: 400 x 2 / 0.25 = 3200 ms from 400 on, and no bytes on the way: t ends at 3620."""
 
 
+DOUBT = {"code": "W-undecided", "at": "apps.cam.quality", "text": "on neither side"}
+
+
 def wait(ms: float, **edits: object) -> Json:
     """Another latency is promised, and allowed."""
     return {RESPONSE: ms, "slo/apps/cam/latency": [], **edits}
@@ -132,6 +135,9 @@ SPOILT = [
     ("nothing to run", {"slo/apps/cam/runs": DROP, "slo/apps/cam/candidates": [{"demand": {"net": 1}}]},
      f"chosen-plan @ {AT}"),
     ("no promise of a latency", {"plan/promises/0": DROP}, "chosen-plan @ promises"),
+    ("undecided, and not said", {f"{NOW}/verdict": "undecided"}, "warning @ warnings"),
+    ("undecided, as is said", {f"{NOW}/verdict": "undecided", "plan/warnings": [DOUBT]}, ""),
+    ("decided, and in doubt", {"plan/warnings": [DOUBT]}, "warning @ warnings"),
     ("no promise of a quality", {"plan/promises/1": DROP}, "chosen-plan @ promises"),
     ("promises to another", {"plan/promises/0/app": None}, "chosen-plan @ promises"),
     ("a knob that is no level", {"plan/dispatch/cam/knobs/rate": 3}, f"knob @ {AT}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
@@ -52,7 +52,7 @@ def draft(
             Unserved(app=query.app_id, rate_qps=stated_qps(query.app) or 0.0, why=why_left(packed, queries, query))
             for query in left
         ),
-        warnings=(*notices, *_dropped(packed, queries), *_unserved(left)),
+        warnings=(*notices, *_in_doubt(served), *_dropped(packed, queries), *_unserved(left)),
         alternatives=alternatives_of(queries),
         searched=found_by_search,
     )
@@ -183,6 +183,17 @@ def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
             for k, load in enumerate(worker.loads)
         ]
     return tuple(actions)
+
+
+def _in_doubt(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
+    """Plans that were chosen though it is not known whether they are as good as is wished."""
+    for query, way, _ in served:
+        wanted, found = query.app.quality, way.found
+        if found is not None and found.verdict == "undecided" and wanted is not None and wanted.min is not None:
+            low, high = found.interval
+            text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
+            at = f"apps.{query.app_id}.quality"
+            yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted.min:g} for sure")
 
 
 def _promises(

@@ -22,7 +22,7 @@ from hetplan.planner.forms.black_box import (
 )
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
-from hetplan.problems.compound.found import by_share, found_ways, interval_of
+from hetplan.problems.compound.found import by_share, found_ways
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
 from hetplan.problems.compound.wish import Query, Way, waited_before
@@ -198,10 +198,6 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     chosen = ways[:1] if form.aim.cheapest else sorted(ways, key=lambda way: way.figure(form.aim.of[0]))[:1]
     used = [known[json.dumps(dict(way.found.knobs), default=str)] for way in chosen if way.found is not None]
     for found in used:
-        if found.verdict is Verdict.UNDECIDED and not sought.free:
-            low, high = interval_of(found)
-            text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
-            notices.append(Notice(code="W-undecided", at=f"{at}.quality", text=f"{text} of {sought.target:g} for sure"))
         if not found.constant and not form.sure(found):
             percentile = 100.0 * max(share for share, _ in form.wishes)
             text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is taken; raise n_max"

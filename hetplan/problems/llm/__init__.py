@@ -28,5 +28,6 @@ engines whose mean iteration is at most T, and no more: queues and bursts are in
 simulation, token by token, upward from the program (`size`); the plan says both.
 
 To read on, in the order of a solve: `fits` (which files ask), `question`, `wish` (reading the files), `form` (the
-program), `judge` (what a simulation shows), `size` (the search), `why` (there is no fleet), `draft` (the plan).
+program), `judge` (what a simulation shows), `size` (the search), `alike` (the search for large fleets), `why` (there is
+no fleet), `draft` (the plan).
 """

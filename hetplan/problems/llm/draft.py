@@ -174,6 +174,8 @@ def _note(tried: Tried | None) -> str:
     if tried is None:
         return "bound of rows (1) to (4) and (6): every schedule with these laws keeps them"
     rest = "" if tried.complete else "; not every fleet below it was looked at"
+    if tried.parts > 1:
+        rest = f", for one of {tried.parts} parts alike{rest}"
     return (
         f"bound of rows (1) to (4) and (6), which every schedule keeps; of {tried.listed} fleets between it and this "
         f"price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
@@ -195,7 +197,7 @@ def _explained(wish: Wish, found: Sized, bounds: Mapping[str, Bound], tried: Tri
     if tried is not None:
         said["search"] = {
             "fleets": tried.listed, "excluded": tried.excluded, "simulated": tried.simulated,
-            "not_confirmed": tried.unconfirmed, "complete": tried.complete,
+            "not_confirmed": tried.unconfirmed, "complete": tried.complete, "parts": tried.parts,
         }  # fmt: skip
     return said
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.wish import PLENTY, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import TokenLaw, Work
 
@@ -122,7 +122,7 @@ class Program:
         buy = [(k, *s) for k, kind in enumerate(kinds) for s in supplies if s[0] == kind.hardware]
         cost = [wish.supply[hardware].nanos[place] / NANO for _, hardware, place in buy]
         labels = [f"{kinds[k].name} from {wish.supply[h].offers[p] or h}" for k, h, p in buy]
-        n = m.columns("n", labels, upper=wish.options.largest, cost=cost, whole=True, unit="machines")
+        n = m.columns("n", labels, upper=wish.largest, cost=cost, whole=True, unit="machines")
         each = [kind.name for kind in kinds]
         rounds = m.columns("m", each, unit="iterations per second")
         of_kind, of_class = self.pairs
@@ -199,12 +199,12 @@ class Program:
             m.add(m.rows("budget", ["all"], upper=wish.budget_nanos / NANO, elastic=give), n, cost)
         for hardware, supply in wish.supply.items():
             for place, (offer, stock) in enumerate(zip(supply.offers, supply.stock, strict=True)):
-                if stock < 10**9:
+                if stock < PLENTY:
                     give = Elastic(1.0, field=f"profile.offers.{offer}.stock", verb="raise", whole=True)
                     mine = [c for c, (_, h, p) in enumerate(buy) if (h, p) == (hardware, place)]
                     m.add(m.rows("stock", [offer], upper=stock, elastic=give), n[mine], 1.0)
             mine = [c for c, (_, h, _) in enumerate(buy) if h == hardware]
-            if supply.most < 10**9:
+            if supply.most < PLENTY:
                 give = Elastic(1.0, field=f"slo.limits.instances.{hardware}[1]", verb="raise", whole=True)
                 m.add(m.rows("at most", [hardware], upper=supply.most, elastic=give), n[mine], 1.0)
             if supply.least > 0:

@@ -57,6 +57,10 @@ class Judge:
     """By the demand's identity, which is its own as long as it is kept here."""
     _shortened: dict[int, tuple[TokenDemand, TokenDemand]] = field(default_factory=dict)
 
+    def of(self, wish: Wish) -> Judge:
+        """A judge of another wish, with the same simulator and seed."""
+        return Judge(wish, self.play, self.draw, self.seed)
+
     def played_demand(self, demand: TokenDemand) -> TokenDemand:
         """The demand with bursts and days that a play sees whole.
 

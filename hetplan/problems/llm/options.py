@@ -30,4 +30,6 @@ class LlmOptions(Options):
     seeds: int = Field(default=12, ge=2, le=200, description="fresh simulations that confirm the fleet")
     requests: int = Field(default=4000, ge=200, le=1_000_000, description="requests of each simulation")
     simulations: int = Field(default=4000, ge=1, description="the most simulations of the search")
-    largest: int = Field(default=1000, ge=1, description="the most machines of one type")
+    largest: int | None = Field(
+        default=None, ge=1, description="the most machines of one type; left out: as many as the rate may take"
+    )

@@ -56,6 +56,7 @@ class LlmQuestion:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
         from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
+        from hetplan.problems.llm.alike import MOST_SEARCHED_WHOLE, parts_of, sized_in_parts
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
         from hetplan.problems.llm.size import Tried, judge_of, sized
@@ -79,9 +80,16 @@ class LlmQuestion:
                 return said if judge is None else short_of(wish, judge, ask, said)
         if judge is None:
             return self._planned(ask, bounds)
-        least = max(float(bounds[ANY].bound or 0.0), 1e-9)
-        if (late := hopeless(wish, judge, least)) is not None:
+        least, parts = max(float(bounds[ANY].bound or 0.0), 1e-9), parts_of(wish)
+        one = judge.of(wish.part(parts)) if parts > 1 else judge
+        if (late := hopeless(one.wish, one, least / parts)) is not None:
             return too_dear(wish, judge, ask, least, Tried(), late=late)
+        if parts > 1:
+            found, tried, shares = sized_in_parts(judge, ask, least, parts)
+            if found is not None:
+                return drafted(wish, found, bounds, tried=tried, shares=shares)
+            if parts > MOST_SEARCHED_WHOLE:
+                return too_dear(wish, judge, ask, least, tried)
         found, tried = sized(wish, judge, ask, least)
         if found is None:
             return too_dear(wish, judge, ask, least, tried)

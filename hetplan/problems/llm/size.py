@@ -33,10 +33,12 @@ __all__ = [
     "Cuts",
     "Sized",
     "Tried",
+    "can_be_had",
     "dearest",
     "fleet_of",
     "judge_of",
     "planned",
+    "price_of",
     "sized",
     "tried_fleet",
     "tuned",
@@ -85,6 +87,8 @@ class Tried:
     simulated: int = 0
     unconfirmed: int = 0
     complete: bool = True
+    parts: int = 1
+    """So many fleets side by side were sized as one of them."""
     nearest: tuple[float, Sized] | None = None
     """The fleet that came nearest to the limits, and by how much it misses them."""
 
@@ -303,7 +307,7 @@ def _scaled(
     ask.note(Event("simulate", "mixes of types, scaled up"))
     best_laws = [mine[0] for mine in best]
     units = np.eye(len(wish.kinds), dtype=np.int64)
-    each = np.array([max(_price(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
+    each = np.array([max(price_of(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
     alone = [k for k, kind in enumerate(wish.kinds) if wish.supply[kind.hardware].available]
     mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
     if tried.nearest is not None:
@@ -312,10 +316,10 @@ def _scaled(
     for mix in mixes:
         ladder = _ladder(wish, mix / float(mix @ each), *between)
         if (first := _first_kept(wish, judge, ladder, best_laws)) is not None:
-            hoped.append((_price(wish, ladder[first]), ladder[first], ladder[first : first + MOST_LARGER]))
+            hoped.append((price_of(wish, ladder[first]), ladder[first], ladder[first : first + MOST_LARGER]))
     for _, _, larger in sorted(hoped)[:MOST_CONFIRMED]:
         for counts in larger:
-            if ask.remaining > 0 and (made := tried_fleet(wish, judge, counts, _price(wish, counts), best, tried)):
+            if ask.remaining > 0 and (made := tried_fleet(wish, judge, counts, price_of(wish, counts), best, tried)):
                 return _smaller(wish, judge, ask, made, best, tried) if cheapest else made
     return None
 
@@ -326,7 +330,7 @@ def _ladder(wish: Wish, mix: NDArray[np.float64], low: float, high: float) -> li
     while low <= high:
         counts = tuple(int(n) for n in np.ceil(mix * low - 1e-6))
         spent = _spent(wish, counts)
-        if any(count > min(one.available, wish.options.largest) for one, count in spent):
+        if any(count > min(one.available, wish.largest) for one, count in spent):
             break
         if all(count >= one.least for one, count in spent):
             found[counts] = None
@@ -360,9 +364,8 @@ def _smaller(
         for out in (kind for kind in kinds if made.counts[kind]):
             for new in (None, *(kind for kind in kinds if kind != out)):
                 counts = tuple(n - (k == out) + (k == new) for k, n in enumerate(made.counts))
-                spent, price = _spent(wish, counts), _price(wish, counts)
-                possible = all(one.least <= n <= min(one.available, wish.options.largest) for one, n in spent)
-                if any(counts) and possible and price < made.cost_nanos:
+                price = price_of(wish, counts)
+                if any(counts) and can_be_had(wish, counts) and price < made.cost_nanos:
                     steps.append((price, counts))
         for price, counts in sorted(steps):
             if ask.remaining <= 0 or judge.played > wish.options.simulations:
@@ -383,7 +386,12 @@ def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[Any, int]]:
     ]
 
 
-def _price(wish: Wish, counts: Sequence[int]) -> int:
+def can_be_had(wish: Wish, counts: Sequence[int]) -> bool:
+    """Whether there are so many machines of each hardware, and as many as there have to be."""
+    return all(one.least <= n <= min(one.available, wish.largest) for one, n in _spent(wish, counts))
+
+
+def price_of(wish: Wish, counts: Sequence[int]) -> int:
     """What a fleet costs."""
     return sum(one.cost(count) for one, count in _spent(wish, counts))
 
@@ -445,11 +453,10 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
 def _most_of(wish: Wish, kind: Kind, top: int) -> int:
     """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
     supply = wish.supply[kind.hardware]
-    most = min(supply.available, wish.options.largest, _most_for(supply, top))
+    most = min(supply.available, wish.largest, _most_for(supply, top))
     if supply.cost(1) or not most:
         return most
-    busy_ms = np.average(kind.law.busy_ms(kind.law.work(wish.demand.requests)), weights=wish.demand.weight)
-    return min(most, math.ceil(GIVE_UP * wish.rate_qps * float(busy_ms) / 1000.0) + 1)
+    return min(most, math.ceil(GIVE_UP * wish.busy(kind)) + 1)
 
 
 def _most_for(supply: Any, top: int) -> int:

@@ -10,10 +10,11 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.problems.llm.alike import parts_of, sized_in_parts
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.size import GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
-from hetplan.problems.llm.wish import Supply, Wish
+from hetplan.problems.llm.wish import PLENTY, Supply, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import TokenFleet
 
@@ -109,6 +110,8 @@ def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
             f"{begun}: of the largest fleets of each type, {GIVE_UP:g} times as dear as any fleet has to be, the best "
             f"has {late:.3g} times as many late requests as may be"
         )
+    if tried.parts > 1:
+        begun += f", for one of {tried.parts} parts of the requests and of what there is"
     if tried.nearest is not None:
         counts = ", ".join(f"{n} {kind.name}" for n, kind in zip(tried.nearest[1].counts, wish.kinds, strict=True) if n)
         near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as may be"
@@ -125,7 +128,9 @@ def _found(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Sized | None:
     """The cheapest fleet for another wish."""
     if ask.remaining <= 0 or impossible(wish) is not None:
         return None
-    return sized(wish, replace(judge, wish=wish, played=0), ask, bound)[0]
+    if (parts := parts_of(wish)) > 1:
+        return sized_in_parts(judge.of(wish), ask, bound, parts)[0]
+    return sized(wish, judge.of(wish), ask, bound)[0]
 
 
 def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized] = ()) -> bool:
@@ -136,7 +141,9 @@ def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized
     """
     if ask.remaining <= 0 or impossible(wish) is not None:
         return False
-    other = replace(judge, wish=wish, played=0)
+    if (parts := parts_of(wish)) > 1:
+        return _does(wish.part(parts), judge, ask, bound / parts)
+    other = judge.of(wish)
     rich = [(_late(other, one), one) for one in (*near, *dearest(wish, bound))]
     hoped = sorted((one for one in rich if one[0] <= LIKELY), key=lambda one: one[0])
     for _, one in hoped[:MOST_CONFIRMED]:
@@ -162,7 +169,7 @@ def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
 
 def _as_many_as_wanted(wish: Wish) -> bool:
     """Whether neither budget nor stock keeps fleets small, and each type could serve alone."""
-    plenty = all(supply.available >= 10**9 for supply in wish.supply.values())
+    plenty = all(supply.available >= PLENTY for supply in wish.supply.values())
     return plenty and wish.budget_nanos is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
 
 
@@ -202,19 +209,16 @@ def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:
     """The wish without its budget, or with as many machines of each offer as are wanted."""
     supply = dict(wish.supply)
     if stock:
-        plenty = {name: replace(one, stock=(10**9,) * len(one.stock), most=10**9) for name, one in supply.items()}
+        plenty = {name: replace(one, stock=(PLENTY,) * len(one.stock), most=PLENTY) for name, one in supply.items()}
         supply = {name: Supply(one.offers, one.nanos, one.stock, one.least, one.most) for name, one in plenty.items()}
-    inputs = wish.inputs
-    if budget:
-        limits = inputs.slo.limits.model_copy(update={"cost_per_hour": None})
-        inputs = replace(inputs, slo=inputs.slo.model_copy(update={"limits": limits}))
-    return replace(wish, supply=supply, inputs=inputs)
+    other = replace(wish, supply=supply)
+    return other.with_budget(None) if budget else other
 
 
 def _stock(wish: Wish, made: Sized) -> Iterator[Repair]:
     for hardware, supply in wish.supply.items():
         count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == hardware)
-        if count > supply.most < 10**9:
+        if count > supply.most < PLENTY:
             yield _raise(f"slo.limits.instances.{hardware}[1]", supply.most, count, "machines")
         elif count > supply.available and supply.offers:
             more = count - supply.available

@@ -34,7 +34,7 @@ from hetplan.serving.tokens import (
     link_between,
 )
 
-__all__ = ["REFUSED", "Kind", "Supply", "Wish", "read_wish"]
+__all__ = ["PLENTY", "REFUSED", "Kind", "Supply", "Wish", "read_wish"]
 
 REFUSED = {
     **ONE_STEP,
@@ -51,6 +51,11 @@ REFUSED = {
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
 
 Floats = NDArray[np.float64]
+
+
+PLENTY = 10**9
+"""So many machines are as many as are wanted."""
+_SEVERAL, _USUAL_LARGEST, _MOST_LARGEST = 4.0, 1000, 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +140,19 @@ class Wish:
         """The most that the fleet may cost per hour."""
         return self.inputs.slo.limits.cost_per_hour
 
+    def busy(self, kind: Kind) -> float:
+        """How many machines of a type all requests keep busy, in batches as large as can be."""
+        ms = np.average(kind.law.busy_ms(kind.law.work(self.demand.requests)), weights=self.demand.weight)
+        return self.rate_qps * float(ms) / 1000.0 / kind.instances
+
+    @cached_property
+    def largest(self) -> int:
+        """The most machines of one type: as the options say, or several times what one type alone is busy with."""
+        if self.options.largest is not None:
+            return self.options.largest
+        busy = [one for one in map(self.busy, self.kinds) if np.isfinite(one)]
+        return int(np.clip(np.ceil(_SEVERAL * max(busy, default=0.0)), _USUAL_LARGEST, _MOST_LARGEST))
+
     def limit_ms(self, of: str) -> float:
         """The least limit of a kind; infinite where none is stated."""
         return min((limit.max_ms for limit in self.limits if limit.of == of), default=np.inf)
@@ -159,11 +177,36 @@ class Wish:
         """The same for another rate."""
         return replace(self, rate_qps=rate_qps, demand=replace(self.demand, rate_qps=rate_qps))
 
+    def part(self, parts: int) -> Wish:
+        """What one of so many fleets side by side has to do: its part of the rate, of the machines and of the money."""
+        supply = {
+            name: replace(
+                one,
+                stock=tuple(_part(n, parts) for n in one.stock),
+                least=-(-one.least // parts),
+                most=_part(one.most, parts),
+            )
+            for name, one in self.supply.items()
+        }
+        one = replace(self.with_rate(self.rate_qps / parts), supply=supply)
+        return one if self.budget_nanos is None else one.with_budget(self.budget_nanos // parts)
+
+    def with_budget(self, nanos: int | None) -> Wish:
+        """The same with another budget per hour, or with none."""
+        limits = self.inputs.slo.limits.model_copy(update={"cost_per_hour": nanos})
+        inputs = replace(self.inputs, slo=self.inputs.slo.model_copy(update={"limits": limits}))
+        return replace(self, inputs=inputs)
+
     def with_limits(self, stated: Mapping[int, float]) -> Wish:
         """The same where the limits at these places of the file are stated as so many ms."""
         more = {place: to - self.wanted.latency[place].max_ms for place, to in stated.items()}
         limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
+
+
+def _part(count: int, parts: int) -> int:
+    """A part of so many machines, in whole ones."""
+    return count if count >= PLENTY else count // parts
 
 
 def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
@@ -269,8 +312,8 @@ def _supply(inputs: Inputs, kinds: Sequence[Kind], faults: Faults) -> dict[str, 
                 continue
             sold = [(NANO, "", None)]
         nanos, offers, stock = zip(*sold, strict=True)
-        plenty = tuple(10**9 if one is None else int(one) for one in stock)
-        found[hardware] = Supply(offers, nanos, plenty, least, 10**9 if most is None else most)
+        plenty = tuple(PLENTY if one is None else int(one) for one in stock)
+        found[hardware] = Supply(offers, nanos, plenty, least, PLENTY if most is None else most)
     if not found:
         listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
         faults.in_profile("$.offers", f"no offer sells {listed}", "Add an offer with its price.")

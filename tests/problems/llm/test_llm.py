@@ -12,6 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
+from hetplan.problems.llm import alike
 from hetplan.problems.llm import size as search
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.judge import Judge
@@ -132,6 +133,38 @@ def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.M
     profile["offers"]["big-od"]["stock"], profile["offers"]["small-od"]["stock"] = 0, 30
     scarce = solved(profile, slo)
     assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why
+
+
+def test_a_large_fleet_is_sized_as_several_alike_and_kept_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found for a third of the requests and played together costs as much as what is found for all of them."""
+    profile, slo = texts.profile(), texts.slo(60.0)
+    whole = cost_of(solved(profile, slo))
+    monkeypatch.setattr(alike, "MOST_BUSY", parts_of_busy(profile, slo) / 3.0)
+    outcome = solved(profile, slo)
+    assert outcome.plan.extensions["llm"]["search"]["parts"] == 3
+    assert whole <= cost_of(outcome) <= 1.2 * whole
+    seen = hp.simulate(outcome.plan, profile, slo, seed=77)
+    assert {line.verdict for line in seen.lines} == {"kept", "reported"}, seen.lines
+    slo["limits"] = {"cost_per_hour": 0.8 * whole}
+    poor = solved(profile, slo)
+    (money,) = (one for one in poor.repairs if one.field == "slo.limits.cost_per_hour")
+    slo["limits"]["cost_per_hour"] = money.to
+    assert cost_of(solved(profile, slo)) <= money.to
+
+
+def parts_of_busy(profile: dict[str, Any], slo: dict[str, Any]) -> float:
+    """How many machines of the best type are busy all the time."""
+    wish = wish_of(profile, slo)
+    return min(wish.busy(kind) for kind in wish.kinds)
+
+
+def test_a_rate_for_thousands_of_machines_has_a_plan() -> None:
+    """The program ended at 1000 machines of a type, and called the rate impossible."""
+    profile, slo = texts.profile(), texts.slo(20_000.0)
+    outcome = solved(profile, slo, size="planned")
+    assert sum(worker.count for worker in outcome.plan.workers) > 1000
+    few = solved(profile, slo, size="planned", largest=100)
+    assert few.plan is None
 
 
 @pytest.mark.parametrize(
