@@ -36,7 +36,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetplan.comparing_fleets import FleetPlayed
-from hetplan.comparing_text import TEXT_WAYS, TextBench
+from hetplan.comparing_text import TEXT_WAYS, Bench, TextBench, Together, planned_steps, text_apps, without
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -106,7 +106,12 @@ class Compared:
     @property
     def length_s(self) -> float:
         """How long is played."""
-        return self.period_s * max(map(len, self.series.values()))
+        return self.period_s * self.steps
+
+    @property
+    def steps(self) -> int:
+        """How many periods are played."""
+        return max(map(len, self.series.values()))
 
 
 @dataclass(frozen=True)
@@ -238,11 +243,11 @@ def _refuse(plan: Plan, what: Compared) -> None:
     """Plans of which no way is played, and ways that a plan does not have, by name."""
     fleet = plan.parts is not None
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
-    if not questions <= (set(PLAYED) if fleet else {*PLAYED, "llm"}):
+    if not questions <= {*PLAYED, "llm"}:
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of all but llm; `hetplan simulate` plays "
-            "this one, `hetplan explain` says what other fleets cost.",
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of these; `hetplan simulate` plays this "
+            "one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
     if tuple(what.ways) == WAYS:
         return  # those that a plan does not have are left out
@@ -250,7 +255,7 @@ def _refuse(plan: Plan, what: Compared) -> None:
         why = ""
         if fleet and way.startswith("replanning"):
             why = "a fleet is not planned again every few seconds"
-        elif plan.question == "llm" and way not in TEXT_WAYS:
+        elif "llm" in questions and way not in TEXT_WAYS:
             why = "machines that make text do not come and go while they are played"
         if why:
             raise InputError.one(
@@ -283,18 +288,41 @@ def _read_way(found: Mapping[str, Any]) -> Tuned | None:
     return Tuned(found["way"], best, tried, found["note"], None if found["fresh"] is None else read(found["fresh"]))
 
 
-def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> _Bench | TextBench:
-    if plan.question != "llm":
+def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Bench:
+    if plan.question == "llm":
+        app = next(iter(inputs.slo.apps))
+        return TextBench(plan, inputs, _course_of_text(app, inputs, what, cancel), what.series[app], SHARES)
+    texts = text_apps(plan)
+    if not texts:
         return _Bench(plan, inputs, what, cancel)
-    app, wanted = next(iter(inputs.slo.apps.items()))
+    begins_s, benches = [what.begin_s + number * what.period_s for number in range(what.steps)], list[Bench]()
+    for app in texts:
+        course = _course_of_text(app, inputs, what, cancel)
+        alone, files = without(plan, inputs, [name for name in inputs.slo.apps if name != app])
+        fleet, planned = FleetPlayed(alone, files), planned_steps(plan, inputs, app, begins_s)
+        benches.append(
+            TextBench(
+                alone, fleet.on_demand, course, what.series[app], SHARES, fleet.by_the_hour, fleet.cheapest, planned
+            )
+        )
+    others = without(plan, inputs, texts)
+    if others[1].slo.apps:
+        kept = {app: rates for app, rates in what.series.items() if app not in texts}
+        return Together([_Bench(*others, replace(what, series=kept), cancel), *benches])
+    raise InputError.one(
+        file="plan", path="$.parts", value="llm", why="all parts are text, and no bill is played of these alone",
+        remedy="Compare the plan of one period: hetplan solve with one rate.",
+    )  # fmt: skip
+
+
+def _course_of_text(app: str, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Course:
     if app not in what.series:
         _no_rates(app)
-    asked = what.attain if what.attain is not None else promised_of_text(wanted)
+    asked = what.attain if what.attain is not None else promised_of_text(inputs.slo.apps[app])
     seeds = tuple(range(what.seed, what.seed + what.seeds + what.fresh))
-    course = Course(
+    return Course(
         (), what.length_s, {app: asked}, seeds[: what.seeds], what.noise, cancel=cancel, fresh=seeds[what.seeds :]
     )
-    return TextBench(plan, inputs, course, what.series[app], SHARES)
 
 
 def _no_rates(app: str) -> NoReturn:

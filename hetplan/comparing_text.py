@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from typing import Protocol
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.replanned import Recipes
 from hetplan.serving.loads import worker_price
 from hetplan.serving.price import machine_price
@@ -27,7 +29,7 @@ from hetplan.simulator.token_report import REQUESTS
 from hetplan.simulator.tokens import draw, play
 from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
-__all__ = ["TEXT_WAYS", "TextBench"]
+__all__ = ["TEXT_WAYS", "Bench", "TextBench", "Together", "planned_steps", "text_apps", "without"]
 
 TEXT_WAYS = ("plan", "static, one type", "static, best mix", "perfect foresight")
 """The ways that are played of text."""
@@ -61,6 +63,11 @@ class TextBench:
     course: Course
     rates: Sequence[float]
     factors: Sequence[float]
+    hourly: Inputs | None = None
+    """What perfect foresight rents from, where that is more than static fleets do; `lowest`: what nothing is below."""
+    lowest: Inputs | None = None
+    planned: Sequence[_Step] = ()
+    """What the plan has in each step, where that is not the same all the time; its bill is counted elsewhere."""
     _shares: dict[object, float] = field(default_factory=dict)
     _steps: dict[object, _Step] = field(default_factory=dict)
 
@@ -82,18 +89,21 @@ class TextBench:
         if way not in TEXT_WAYS:
             return None
         if way == "plan":
-            step = self._step(self.plan)
-            return self._tuned(way, [_Fleets("as it is", 1.0, (step,) * len(self.rates))])
+            steps = self.planned or (self._step(self.plan),) * len(self.rates)
+            return self._tuned(way, [_Fleets("as it is", 1.0, steps)])
         if way == "static, one type":
             types = [self._through(way, self._recipes(one), steady=True) for one in self._types()]
             return min(types, key=lambda one: one.best.cost_per_hour if one.best is not None else math.inf)
-        return self._through(way, self.mix, steady=way == "static, best mix")
+        if way == "static, best mix" or self.hourly is None:
+            return self._through(way, self.mix, steady=way == "static, best mix")
+        return self._through(way, self._recipes(self.hourly), steady=False)
 
     def least(self) -> float | None:
         """The bound per hour, as a mean over time, of the share that may not be late."""
         share, total = min(self.course.attain.values(), default=1.0), 0.0
+        recipes = self.mix if self.lowest is None else self._recipes(self.lowest)
         for rate in self.rates:
-            bound = self.mix.least_cost({self.app: max(share * rate, 1e-3)})
+            bound = recipes.least_cost({self.app: max(share * rate, 1e-3)})
             if bound is None:
                 return None
             total += bound
@@ -129,7 +139,7 @@ class TextBench:
     def _tuned(self, way: str, settings: Sequence[_Fleets]) -> Tuned:
         found = cheapest_of(way, [partial(self._played, one) for one in settings], self.course)
         shown, demand = found.shown, demand_of(self.inputs.slo.apps[self.app], 1.0)
-        if shown is None or not shown.timely:
+        if shown is None or not shown.timely or not shown.cost_per_hour:
             return found
         price = shown.per_million(self.course.length_s / 3600.0 * max(1, len(shown.costs))) / demand.output_tokens
         return replace(found, note=f"{price:.4g} per million tokens in time")
@@ -137,11 +147,12 @@ class TextBench:
     def _step(self, plan: Plan) -> _Step:
         key = plan.digest or id(plan)
         if key not in self._steps:
-            machines = Counter[str]()
-            for worker in plan.workers:
+            machines, single = Counter[str](), of_period(plan, plan.periods[0])
+            for worker in single.workers:
                 machines[worker.offer or worker.hardware] += worker.count
-            cost = sum((worker_price(self.inputs, worker) or 0) * worker.count for worker in plan.workers) / NANO
-            self._steps[key] = _Step(fleet_of_plan(plan, self.inputs, self.app), machines, cost)
+            files = self.hourly or self.inputs
+            cost = sum((worker_price(files, worker) or 0) * worker.count for worker in single.workers) / NANO
+            self._steps[key] = _Step(fleet_of_plan(single, files, self.app), machines, cost)
         return self._steps[key]
 
     def _played(self, setting: _Fleets, course: Course) -> Played:
@@ -165,7 +176,7 @@ class TextBench:
 
     def _starting(self, steps: Sequence[_Step]) -> float:
         """What machines cost while they start, in all."""
-        profile, total = self.inputs.profile, 0.0
+        profile, total = (self.hourly or self.inputs).profile, 0.0
         for before, after in pairwise(steps):
             for name, count in after.machines.items():
                 offer = profile.offers.get(name)
@@ -189,3 +200,104 @@ class TextBench:
             coming = draw(demand, seed=seed_of(seed, 0), count=count, settles_s=settles_s)
             self._shares[key] = play(step.fleet, coming, seed=seed_of(seed, 0)).goodput(limits)
         return self._shares.get(key, 1.0)
+
+
+# Text beside other applications, in a plan with periods
+
+
+class Bench(Protocol):
+    """What tunes ways."""
+
+    @property
+    def course(self) -> Course:
+        """The demand, and what is asked of it."""
+        ...
+
+    def row(self, way: str) -> Tuned | None:
+        """A way, tuned; None where there is no such way."""
+        ...
+
+    def least(self) -> float | None:
+        """What no way can be below, per hour."""
+        ...
+
+
+@dataclass
+class Together:
+    """Several benches under one demand: each way is tuned in each of them by itself, and its money is added."""
+
+    benches: Sequence[Bench]
+
+    @property
+    def course(self) -> Course:
+        """The course of the first, with what is asked in all."""
+        attain = {app: share for bench in self.benches for app, share in bench.course.attain.items()}
+        return replace(self.benches[0].course, attain=attain)
+
+    def row(self, way: str) -> Tuned | None:
+        """A way, tuned in each; None where one has no such way."""
+        rows = [bench.row(way) for bench in self.benches if way in TEXT_WAYS]
+        found = [row for row in rows if row is not None]
+        shown = [one for row in found if (one := row.nearest) is not None]
+        if not rows or len(found) < len(rows):
+            return None
+        if len(shown) < len(rows):
+            return Tuned(way, None, (), next(row.note for row in found if row.nearest is None))
+        whole = _added(shown)
+        fresh = [row.fresh for row in found if row.fresh is not None]
+        best = whole if all(row.best is not None for row in found) else None
+        apps = [", ".join(bench.course.attain) for bench in self.benches]
+        notes = "; ".join(f"{app}: {row.note}" for app, row in zip(apps, found, strict=True) if row.note)
+        return Tuned(way, best, (whole,), notes, _added(fresh) if len(fresh) == len(found) else None)
+
+    def least(self) -> float | None:
+        """The sum of what no way can be below."""
+        found = [bench.least() for bench in self.benches]
+        known = [one for one in found if one is not None]
+        return sum(known) if len(known) == len(found) else None
+
+
+def _added(played: Sequence[Played]) -> Played:
+    """Several plays of one demand, of different applications."""
+    return Played(
+        setting="; ".join(one.setting for one in played),
+        value=played[0].value,
+        cost_per_hour=sum(one.cost_per_hour for one in played),
+        in_time={app: share for one in played for app, share in one.in_time.items()},
+        worst={app: share for one in played for app, share in one.worst.items()},
+        queries=sum(one.queries for one in played),
+        timely=sum(one.timely for one in played),
+        costs=tuple(map(sum, zip(*(one.costs for one in played), strict=True))),
+        stretches={app: shares for one in played for app, shares in one.stretches.items()},
+    )
+
+
+def text_apps(plan: Plan) -> list[str]:
+    """The applications whose parts make text."""
+    parts = [part for part in (plan.parts or {}).values() if part.question == "llm"]
+    return list(dict.fromkeys(app for part in parts for app in part.rate_qps))
+
+
+def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inputs]:
+    """A plan with periods and its files without these applications; its bill stays whole."""
+    parts = {name: part for name, part in (plan.parts or {}).items() if not set(part.rate_qps) & set(apps)}
+    periods = tuple(
+        one.model_copy(update={"parts": tuple(name for name in one.parts or () if name in parts)})
+        for one in plan.periods
+    )
+    kept = {name: app for name, app in inputs.slo.apps.items() if name not in apps}
+    slo = inputs.slo.model_copy(update={"apps": kept})
+    return plan.model_copy(update={"parts": parts, "periods": periods}), replace(inputs, slo=slo)
+
+
+def planned_steps(plan: Plan, inputs: Inputs, app: str, begins_s: Sequence[float]) -> list[_Step]:
+    """What a plan with periods has for an application at these moments of its day; its bill has the money."""
+    found, known = list[_Step](), dict[str, _Step]()
+    for at_s in begins_s:
+        names = period_at(plan, at_s).parts or ()
+        name = next(name for name in names if app in (plan.parts or {})[name].rate_qps)
+        if name not in known:
+            files = inputs_of_part(inputs, (plan.parts or {})[name].rate_qps)
+            known[name] = _Step(fleet_of_plan(of_part(plan, name), files, app), {}, 0.0)
+        found.append(known[name])
+    return found

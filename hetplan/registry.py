@@ -149,6 +149,7 @@ IMPORTERS = {
     "aibrix": "hetplan.profiles.imports.melange:convert",
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
     "skypilot": "hetplan.profiles.imports.skypilot:convert",
+    "prices": "hetplan.profiles.imports.skypilot:convert",
     "vllm": "hetplan.profiles.imports.vllm:convert",
     "vllm-law": "hetplan.profiles.imports.serving_laws:vllm",
     "guidellm": "hetplan.profiles.imports.serving_laws:guidellm",

@@ -230,6 +230,38 @@ def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatc
         compare_ways(plan, inputs, replace(what, noise="p95"))
 
 
+@pytest.mark.slow
+def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    example = POOL.parent / "fleet"
+    slo = json.loads((example / "slo.json").read_text())
+    del slo["apps"]["photos"]
+    slo["horizon"] |= {"periods": 2, "period_s": 120, "repeats": 21600}
+    for name, rates in (("ranking", (20.0, 60.0)), ("assistant", (5.0, 12.0))):
+        slo["apps"][name]["demand"]["series"] = list(rates)
+    files = (str(example / "profile.json"), slo)
+    plan = hp.solve(*files, question="fleet", options={"levers": False, "gap": 0.05}).require()
+    inputs = load_inputs(*files)
+    monkeypatch.setattr(comparing, "SHARES", (1.2,))
+    series = {"ranking": (20.0, 60.0), "assistant": (5.0, 12.0)}
+    what = Compared(series, 120.0, attain=0.8, ways=("plan", "static, best mix"))
+    found = compare_ways(plan, inputs, what)
+    assert found.attain == {"ranking": 0.8, "assistant": 0.8}
+    ours, static = (row.best for row in found.rows)
+    assert ours is not None
+    assert plan.bill is not None
+    assert ours.cost_per_hour == pytest.approx(plan.bill.cost_per_hour)
+    assert ours.in_time.keys() == {"ranking", "assistant"}
+    assert static is not None
+    assert found.least is not None
+    assert found.least < ours.cost_per_hour < static.cost_per_hour
+    alone = compare_ways(plan, inputs, replace(what, series={**series, "assistant": (5.0, 90.0)}, ways=("plan",)))
+    assert alone.rows[0].best is None, "text of 90 a second is late, whatever the rankings are"
+    with pytest.raises(InputError, match="do not come and go"):
+        compare_ways(plan, inputs, replace(what, ways=("HPA",)))
+
+
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:
     with pytest.raises(InputError, match="no such way"):
         compare_ways(*case, Compared({"ranking": (1.0,)}, 60.0, ways=("hope",)))

@@ -36,6 +36,9 @@ def explain(
     jobs: Jobs = 1,
     on: On = None,
     journal: JournalFile = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Of a fleet too: the prices and times at which others come in.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say why a plan has these machines, what would bring in others, what binds and what it costs.
@@ -60,7 +63,7 @@ def explain(
 
             def work(cancel: threading.Event) -> Explanation:
                 spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel)
-                return explain_for(given, inputs, spread=spread)
+                return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
             found = interruptible(work, say=out.note)
         _show(out, found)
@@ -139,6 +142,8 @@ def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
         yield f"with one of it {_worse(found, one.worse_by)} {found.about}"
     elif one.why:
         yield "with one of it there is no plan"
+    if not one.looked_for:
+        return
     if one.enters_at_price is not None and one.price:
         yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
     else:

@@ -55,7 +55,7 @@ def _kinds() -> list[str]:
 
 
 def import_file(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="What the file is: melange, ...", autocompletion=_kinds)],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What the file is: a kind below.", autocompletion=_kinds)],
     file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="The file to convert.")],
     folder: Annotated[
         Path,
@@ -68,6 +68,22 @@ def import_file(
     """Convert another tool's file.
 
     Writes profile.json where the file says what was measured, and slo.json where it says what is wanted.
+
+    \b
+    Kinds of files:
+      melange, aibrix  rates of GPUs by lengths of text, and a workload
+      perf-analyzer    CSV of Triton's perf_analyzer
+      prices, skypilot
+                       a SkyPilot catalogue (vms.csv); --set region=, only=
+      vllm             results of vLLM's serving benchmark: rates in time
+      vllm-law, guidellm, inference-perf
+                       reports of serving benchmarks: the law of an engine
+      aiconfigurator   models and GPUs for an installed aiconfigurator
+      datasheet        models and GPUs by their data sheets
+      sageserve        CSV of SageServe's measurements
+      trace            requests or rates over time: Azure, Mooncake, BurstGPT,
+                       Prometheus, CSV; --set period_s=, column=, app=
+      token-trace      lengths of recorded requests, as classes of text
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically

@@ -8,6 +8,7 @@ step follows which. Steps, qualities and targets come from the serving floor, as
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
-from hetplan.serving.operators import Operator, is_operator, operators_of
+from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
@@ -68,7 +69,7 @@ class Background:
 
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
-        if self._makes_text(plan, load, hardware):
+        if self._makes_text(plan, load, hardware) or self.is_api(hardware):
             return None
         if self.inputs is not None and is_operator(plan, load.app):
             led = {app for app, routes in plan.routing.items() if any(load.id in route.to for route in routes)}
@@ -134,12 +135,31 @@ class Background:
 
     def gpus(self, hardware: str, stated: int | None) -> int | None:
         """How many GPUs a machine of this hardware has: what hosts.toml states, else the profile; None: nobody says."""
+        if self.is_api(hardware):
+            return 0
         known = self.profile.hardware.get(hardware) if self.profile is not None else None
         if stated is not None or known is None:
             return stated
         if "gpu" in known.provides:
             return max(round(known.provides["gpu"]), 0)
         return 0 if known.kind == "cpu" else None
+
+    def is_api(self, name: str) -> bool:
+        """Whether this is no hardware but an API."""
+        return self.profile is not None and name in self.profile.apis
+
+    def call(self, app: str, node: str, knobs: Mapping[str, Any], api: str) -> dict[str, Any] | None:
+        """How an operator calls this API: what the profile says of calls that fail, and of limits; None if it is none.
+
+        `gap_s` is how long the next call waits after this one, so that neither calls nor tokens come too fast.
+        """
+        pipeline = pipeline_of(self.profile, self._wanted(app))
+        call = calls_made(pipeline, knobs).get(node) if pipeline is not None else None
+        if self.profile is None or call is None or call.api != api:
+            return None
+        known, tokens = self.profile.apis[api], call.tokens.in_ + call.tokens.out
+        gaps = (1.0 / (known.calls_per_s or math.inf), tokens / (known.tokens_per_s or math.inf))
+        return {"api": api, "retries": known.retries, "retry_ms": known.retry_ms, "gap_s": max(gaps)}
 
     def gpu_mem_gib(self, load: Load, hardware: str) -> float | None:
         """What one instance of a load needs of a GPU's memory, by its run; None where nobody measured it."""

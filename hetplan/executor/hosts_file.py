@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -20,6 +21,7 @@ from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, P
 from hetplan.profiles.validate import validate
 
 __all__ = [
+    "ApiModel",
     "CommandModel",
     "HostsFile",
     "HttpModel",
@@ -245,7 +247,38 @@ class OpenaiModel(_Match):
         return self
 
 
-ModelRule = Annotated[SleepModel | OnnxModel | CommandModel | HttpModel | OpenaiModel, Field(discriminator="kind")]
+class ApiModel(_Match):
+    """An API of somebody else's, called for every query; how often it is called again is in the profile (`apis`).
+
+    The key is read where the calls are made, and sent as `header`: "Bearer KEY" as authorization, else the key alone.
+    """
+
+    kind: Literal["api"]
+    url: str = Field(pattern=r"^https?://[^/?#@]+(/[^?#]*)?$", description="where each call is posted to")
+    protocol: Literal["plain", "openai"] = "plain"
+    model: str | None = Field(default=None, description='what the API calls its model; "{knobs.model}" is filled')
+    key_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
+    key_env: str | None = Field(default=None, description="the variable of the environment that holds the key")
+    header: str = Field(default="authorization", pattern="^[A-Za-z0-9-]+$")
+    at_once: PositiveCount = Field(default=64, description="so many calls of an operator are under way at most")
+    timeout_s: Positive = Field(default=60.0, description="a call without an answer by then has failed")
+
+    @model_validator(mode="after")
+    def _safe(self) -> ApiModel:
+        if self.key_file is not None and self.key_env is not None:
+            raise wrong("the key is in a file or in the environment", "Name one of them.", at=("key_env",))
+        has_key, host = self.key_file is not None or self.key_env is not None, urlsplit(self.url).hostname or ""
+        if has_key and self.url.startswith("http:") and host not in ("127.0.0.1", "::1", "localhost"):
+            raise wrong("the key would leave this machine for all to read", "Write https://.", at=("url",))
+        if (self.protocol == "openai") != (self.model is not None):
+            raise wrong("a model is named by calls of OpenAI's protocol, and by no others",
+                        'Write model beside protocol = "openai".', at=("model",))  # fmt: skip
+        return self
+
+
+ModelRule = Annotated[
+    SleepModel | OnnxModel | CommandModel | HttpModel | OpenaiModel | ApiModel, Field(discriminator="kind")
+]
 
 _OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import (
+    ApiModel,
     CommandModel,
     HostsFile,
     HttpModel,
@@ -49,6 +51,8 @@ def served_by(
                 made = _sleep(rule, load, hardware, law, table, at)
             elif isinstance(rule, OnnxModel):
                 made = _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
+            elif isinstance(rule, ApiModel):
+                made = _api(rule, hosts, {**names, "knobs": load.knobs}, at)
             elif isinstance(rule, HttpModel):
                 made = _http(rule, {**names, "knobs": load.knobs}, at)
             else:
@@ -57,7 +61,8 @@ def served_by(
     wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
-        remedy=f'Add [[models]] with kind = "sleep", "onnx", "http", "openai" or "command" that fits {wanted}.',
+        remedy='Add [[models]] with kind = "sleep", "onnx", "http", "openai", "api" or "command" '
+        f"that fits {wanted}.",
     )  # fmt: skip
 
 
@@ -151,6 +156,17 @@ def _http(rule: HttpModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
         "protocol": rule.protocol,
         "route": filled(rule.route or route, names, at=f"{at}.route"), "ready": rule.ready or ready,
         "model": names["variant"], "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
+    }  # fmt: skip
+
+
+def _api(rule: ApiModel, hosts: HostsFile, names: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """How an API is called; the key itself is in no file of ours."""
+    url = urlsplit(rule.url)
+    return {
+        "kind": "api", "url": f"{url.scheme}://{url.netloc}", "route": url.path or "/", "protocol": rule.protocol,
+        "model": filled(rule.model, names, at=f"{at}.model") if rule.model is not None else None,
+        "key_file": str(hosts.path(rule.key_file)) if rule.key_file is not None else None, "key_env": rule.key_env,
+        "header": rule.header, "at_once": rule.at_once, "timeout_s": rule.timeout_s,
     }  # fmt: skip
 
 

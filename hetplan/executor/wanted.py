@@ -16,6 +16,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.background import Background
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.model_rules import served_by
+from hetplan.executor.secrets import GUARDED
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable
@@ -51,10 +52,11 @@ def wanted(
 
         plan = of_period(plan, chosen).model_copy(update={"digest": plan.digest})
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)
+    callers = _callers(plan, known, workers, chosen)
+    workers = (*workers, *callers)
     placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
     _check_counts(workers, hosts)
-    _check_names(plan, workers)
-    _check_calls(plan, workers)
+    _check_names(plan.model_copy(update={"workers": (*plan.workers, *callers)}), workers)
     units: dict[str, Unit] = {}
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
@@ -105,17 +107,49 @@ def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
             )  # fmt: skip
 
 
-def _check_calls(plan: Plan, workers: Sequence[Worker]) -> None:
-    """Steps that are placed and are on no worker are calls of an API, which no router makes."""
+def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: str) -> tuple[Worker, ...]:
+    """A worker for each API that is called: steps that are placed, and are on no worker, are calls.
+
+    All calls of an API are made by one process, as its limits hold for all of them together.
+    """
+    called: dict[str, list[Load]] = {}
+    apis = known.profile.apis.keys() if known.profile is not None else frozenset()
     for app, rule in plan.dispatch.items():
         held = {load.node for worker in workers for load in worker.loads if load.app == app}
         held |= {route.node for route in plan.routing.get(app, ())}
-        for node in sorted(getattr(rule, "placement", {}).keys() - held if held else ()):
+        placed: Mapping[str, str] = getattr(rule, "placement", {})
+        for node in sorted(placed.keys() - held if held or apis & set(placed.values()) else ()):
+            api, knobs = placed[node], getattr(rule, "knobs", {})
+            if known.call(app, node, knobs, api) is None:
+                raise InputError.one(
+                    file="plan", path=f"$.dispatch.{app}.placement.{node}", value=api,
+                    why="no worker has this step, and no profile says that it is a call of this API",
+                    remedy="Name in hosts.toml the profile and the SLO that the plan was made from (profiles, slo).",
+                )  # fmt: skip
+            called.setdefault(api, []).append(Load(id=f"{api}.{app}.{node}"[:63], app=app, node=node, knobs=knobs))
+    return tuple(
+        Worker(id=f"calls.{api}"[:63], period=period, hardware=api, queue="per-load", loads=tuple(loads))
+        for api, loads in called.items()
+    )
+
+
+def _called(known: Background, hosts: HostsFile, worker: Worker, load: Load) -> dict[str, Any]:
+    """How often and how fast the API of a load is called; InputError where the load calls none, or its host cannot."""
+    call = known.call(load.app or "", load.node or "", load.knobs, worker.hardware)
+    if call is None:
+        raise InputError.one(
+            file="hosts.toml", path="$.models", value=load.id, why="the plan has this load on a machine, not at an API",
+            remedy='Name the API in the rule of kind "api", as in hardware = "acme".',
+        )  # fmt: skip
+    for name, host in hosts.hosts.items():
+        kind = hosts.targets[host.target].kind
+        if worker.hardware in host.hardware and kind not in GUARDED:
             raise InputError.one(
-                file="plan", path=f"$.dispatch.{app}.placement.{node}", value=getattr(rule, "placement", {})[node],
-                why="a call of an API is planned, verified and simulated, and the router makes none",
-                remedy="Measure and plan a process of your own that calls it as an operator on a machine.",
+                file="hosts.toml", path=f"$.hosts.{name}.hardware", value=worker.hardware,
+                why=f"a target of kind {kind} makes no calls, as the key is not there",
+                remedy="Have a host of a local or ssh target make them.",
             )  # fmt: skip
+    return call
 
 
 def _check_names(plan: Plan, workers: Sequence[Worker]) -> None:
@@ -208,6 +242,8 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
         model = served_by(hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine)
+        if model["kind"] == "api":
+            model = {**model, **_called(known, hosts, worker, load)}
         if engine is not None and engine.role == "prefill":
             model = {**model, "link_ms_per_token": known.link_ms_per_token(plan, load.app)}
     except InputError as error:
@@ -215,7 +251,8 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
     share = load.share
     return LoadSpec(
         id=load.id, app=load.app, node=load.node, variant=load.variant, at=load.at, artifact=load.artifact,
-        knobs=dict(load.knobs), instances=load.instances, concurrency=load.serve.concurrency,
+        knobs=dict(load.knobs), instances=load.instances,
+        concurrency=model.get("at_once", load.serve.concurrency),
         max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms, share_gpu=share.gpu if share else None,
         share_cpu_cores=share.cpu_cores if share else None,
         gpu_mem_gib=memory, enforce=share.enforce if share else "none",

@@ -15,6 +15,7 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.file_format import VERSIONS
+from hetplan.profiles.read_text import read_text
 
 __all__ = [
     "Answers",
@@ -110,10 +111,7 @@ def read_timings(text: str, model: str) -> list[Timing]:
 
 def read_latencies(path: Path, model: str | None = None) -> tuple[list[Timing], dict[str, float], dict[str, Machine]]:
     """A CSV of latencies: its timings, the models' qualities, the machines' prices; every wrong cell at once."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.one(file=str(path), why=f"it cannot be read: {error}", remedy="Give a CSV file.") from None
+    text = read_text(path)
     sample = text.splitlines()[0] if text.strip() else ""
     rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=sample.count)))
     header = [_column(name) for name in rows[0]] if rows else []

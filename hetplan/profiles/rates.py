@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hetplan.errors import InputError
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["RatesOverTime", "read_rates"]
 
@@ -49,11 +50,7 @@ def read_rates(path: Path) -> RatesOverTime:
         at = f"line {line}" if line is not None else ""
         return InputError.one(file=str(path), path=at, value=value, why=why, remedy=_REMEDY)
 
-    try:
-        rows = list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise InputError.one(file=str(path), why=f"it cannot be read: {why}", remedy="Name a CSV file.") from None
+    rows = list(csv.DictReader(io.StringIO(read_text(path))))
     if len(rows) < 2 or not {"start_s", "rate_qps"} <= set(rows[0]):
         raise fault("rates over time have the columns start_s and rate_qps, and two lines or more")
     starts, rates = list[float](), list[float]()

@@ -7,6 +7,9 @@
   would have to be, found by halving.
 - **What binds?** Each limit with one more: a unit of money, a machine of stock, a millisecond, a query per second.
 
+The halvings are most of the work: of a fleet, each of whose solves takes seconds, they are done where `thorough` asks
+for them.
+
 All of it is asked of the program, whose bounds are certified; simulation would be asked hundreds of times. Where the
 program alone takes another fleet than the plan has, a note says so.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from hetplan.front_door import Source
@@ -67,6 +71,8 @@ class Absent:
     enters_at_price: float | None
     price: float | None
     enters_at_times: float | None
+    looked_for: bool = True
+    """Whether these places were looked for."""
     taken_by_program: bool = False
     """The program alone takes it; the plan was sized by simulation, and does not."""
     why: str = ""
@@ -116,8 +122,12 @@ def explain(
     state: Source | State | None = None,
     measured: Source | None = None,
     spread: Spread | None = None,
+    thorough: bool | None = None,
 ) -> Explanation:
     """Why this plan: around it, with one thing changed at a time.
+
+    `thorough`: whether the prices and times at which other machines come in are looked for; of fleets they are not,
+    unless this says so.
 
     >>> import hetplan as hp
     >>> files = "examples/pool/llm-profile.json", "examples/pool/llm-slo.json"
@@ -126,10 +136,12 @@ def explain(
     [('l4-ondemand', 0.1), ('a100-ondemand', 6.9)]
     """
     inputs = load_inputs(profile, slo, state=state, measured=measured)
-    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread)
+    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread, thorough=thorough)
 
 
-def explain_for(plan: Plan, inputs: Inputs, *, spread: Spread | None = None) -> Explanation:
+def explain_for(
+    plan: Plan, inputs: Inputs, *, spread: Spread | None = None, thorough: bool | None = None
+) -> Explanation:
     """`explain` for what is read already."""
     options = dict(plan.method.options)
     asked = Asked.of(
@@ -139,7 +151,7 @@ def explain_for(plan: Plan, inputs: Inputs, *, spread: Spread | None = None) -> 
     spread = spread or Spread()
     spread.of = spread.of or study_digest(asked, ["explain", plan.digest or ""])
     with spread:
-        return _Around(plan, asked, spread).said()
+        return _Around(plan, asked, spread, plan.question != "fleet" if thorough is None else thorough).said()
 
 
 @dataclass
@@ -149,6 +161,7 @@ class _Around:
     plan: Plan
     asked: Asked
     spread: Spread
+    thorough: bool
     counts: dict[str, int] = field(init=False)
     program: Found = field(init=False)
     base: Found = field(init=False)
@@ -160,6 +173,9 @@ class _Around:
         for worker in self.plan.workers:
             if worker.offer is not None:
                 self.counts[worker.offer] = self.counts.get(worker.offer, 0) + worker.count
+        if self.plan.parts is not None:
+            sold = self.asked.files.inputs.profile.offers
+            self.counts = {name: count for name, count in fleet_of(self.plan).items() if name in sold}
 
     def said(self) -> Explanation:
         (self.program,) = self._tried([{}])
@@ -169,9 +185,12 @@ class _Around:
             (self.base,) = self._tried([self.how])
         fewer = [offer for offer in self.counts if self._counted(offer)]
         absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
-        others = self._tried(
-            [{**self.how, "edits": [["profile", ["offers", one, "stock"], self.counts[one] - 1]]} for one in fewer]
-        )
+        forced, limits = self._forced(absent), list(self._limits())
+        # All at once, so that what is said of the time that is left is true.
+        edits = [["profile", ["offers", one, "stock"], self.counts[one] - 1] for one in fewer]
+        edits += [*forced.values(), *(edit for *_, edit in limits)]
+        answers = iter(self._tried([{**self.how, "edits": [edit]} for edit in edits]))
+        others, with_one = list(islice(answers, len(fewer))), dict(zip(forced, answers, strict=False))
         inputs, plan = self.asked.files.inputs, self.plan
         cost = bill(plan, inputs)
         return Explanation(
@@ -184,8 +203,8 @@ class _Around:
             cost_per_million_queries=per_million(plan, cost, inputs),
             cost_per_million_tokens=per_million(plan, cost, inputs, "output tokens"),
             others=tuple(sorted((self._other(*one) for one in zip(fewer, others, strict=True)), key=_by_what_it_costs)),
-            absent=tuple(self._absent(absent)),
-            bounds=tuple(self._bounds()),
+            absent=tuple(self._absent(absent, with_one)),
+            bounds=tuple(self._bound(*one) for one in zip(limits, answers, strict=True)),
             notes=tuple(self._notes()),
         )
 
@@ -207,24 +226,28 @@ class _Around:
         why = "" if found["ok"] else found["why"]
         return Other(offer, found["fleet"], found.get("value"), self._worse(found), found.get("cost_per_hour"), why)
 
-    def _absent(self, offers: Sequence[str]) -> Iterator[Absent]:
-        profile = self.asked.files.inputs.profile
-        forced: list[str] = []
+    def _forced(self, offers: Sequence[str]) -> dict[str, list[Any]]:
+        """Of each offer that is the only one of its hardware: the change by which one of it has to be taken."""
+        profile, limits = self.asked.files.inputs.profile, self.asked.files.inputs.slo.limits
+        found: dict[str, list[Any]] = {}
         for offer in offers:
             kind = profile.offers[offer].hardware
-            alone = sum(one.hardware == kind for one in profile.offers.values()) == 1
-            if alone and not self.asked.files.inputs.slo.limits.instances.get(kind):
-                forced.append(offer)
-        least = [["slo", ["limits", "instances", profile.offers[one].hardware], [1, None]] for one in forced]
-        tasks = [{**self.how, "edits": [edit]} for edit in least]
-        # Where the question takes no least number, one of it is not tried.
-        with_one = {one: at for one, at in zip(forced, self._tried(tasks), strict=True) if at["status"] != "refused"}
+            if sum(one.hardware == kind for one in profile.offers.values()) == 1 and not limits.instances.get(kind):
+                found[offer] = ["slo", ["limits", "instances", kind], [1, None]]
+        return found
+
+    def _absent(self, offers: Sequence[str], with_one: Found) -> Iterator[Absent]:
+        profile = self.asked.files.inputs.profile
         out = [offer for offer in offers if not _takes(self.program, offer)]
-        prices = self._halved(out, "price", CHEAPEST)
-        times = self._halved(out, "latency", FASTEST)
+        prices = self._halved(out, "price", CHEAPEST) if self.thorough else {}
+        times = self._halved(out, "latency", FASTEST) if self.thorough else {}
         for offer in offers:
             price = profile.offers[offer].price_per_hour / NANO
             found = with_one.get(offer)
+            if found is not None and found["status"] == "refused":
+                found = None  # the question takes no least number
+            if not self.thorough and found is None and offer in out:
+                continue  # nothing was tried
             part = prices.get(offer)
             yield Absent(
                 offer,
@@ -232,6 +255,7 @@ class _Around:
                 None if part is None else round(part * price, 9),
                 price,
                 times.get(offer),
+                self.thorough,
                 offer not in out,
                 "" if found is None or found["ok"] else found["why"],
             )
@@ -264,13 +288,11 @@ class _Around:
             return {"edits": [["profile", ["offers", offer, "price_per_hour"], price]]}
         return {"factors": [[f"latency:{sold.hardware}", part]]}
 
-    def _bounds(self) -> Iterator[Bound]:
-        asked = list(self._limits())
-        answers = self._tried([{**self.how, "edits": [edit]} for *_, edit in asked])
-        for (name, now, step, unit, _), found in zip(asked, answers, strict=True):
-            worse = self._worse(found)
-            brings = None if worse is None else 0.0 - worse
-            yield Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
+    def _bound(self, limit: tuple[str, float, float, str, list[Any]], found: Found) -> Bound:
+        name, now, step, unit, _ = limit
+        worse = self._worse(found)
+        brings = None if worse is None else 0.0 - worse
+        return Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
 
     def _limits(self) -> Iterator[tuple[str, float, float, str, list[Any]]]:
         """Every limit of the files that is a number: its name, what it is, the step, the unit, the edit."""
@@ -310,9 +332,12 @@ class _Around:
             else:
                 value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
                 yield f"without simulation {other} would do ({value}); plans are compared as simulation sizes them"
-                yield "prices and times at which others come in are those of the program without simulation"
+                if self.thorough:
+                    yield "prices and times at which others come in are those of the program without simulation"
         if self.how and self.base["fleet"] != fleet_of(self.plan):
             yield f"planned anew it is {fleet_text(self.base['fleet'])}"
+        if not self.thorough:
+            yield "the prices and times at which other machines come in were not looked for: --thorough does, for long"
         if any(not self._counted(offer) for offer in self.counts):
             yield "hosts that the profile lists are there already: fewer of them were not tried"
 

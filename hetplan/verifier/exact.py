@@ -116,6 +116,7 @@ def _gone(facts: Facts) -> Iterator[Violation]:
     """What goes off a machine is unloaded: before the machine stops, and after it went aside for others."""
     running = facts.inputs.state.workers if facts.inputs.state is not None else ()
     on = {worker.id: {load.id: load.instances for load in worker.loads} for worker in running}
+    total = {load.id: worker.count * load.instances for worker in running for load in worker.loads}
     aside: dict[str, Action] = {}
     for action in facts.plan.actions:
         here = on.get(action.worker or "", {})
@@ -125,6 +126,9 @@ def _gone(facts: Facts) -> Iterator[Violation]:
                 loads.pop(action.load or "", None)
         elif action.do == "move":
             aside[action.load or ""] = action
+        elif action.do == "keep" and action.count is not None and action.load in aside:
+            if action.count + (aside[action.load].count or 0) == total.get(action.load, 0):
+                del aside[action.load]
         elif action.do == "stop" and action.count is None and here:
             text = f"stops {action.worker} while {', '.join(sorted(here))} is on it"
             yield Violation("action-exact", f"actions.{action.id}", text)

@@ -204,7 +204,7 @@ class _Counts:
             if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
                 raise NoProof(f"{name} is asked for {share} of its saturation")
             if share < self._share(held, app, full, batch) * (1.0 - _HAIR):
-                raise NotRebuilt(f"{name} is asked for less than its queue allows, as simulation showed")
+                raise NoProof(f"{name} is asked for less than its queue allows")
             yield app, full * share
 
     def _share(self, held: Held, app: str, qps: float, batch: int) -> float:
@@ -363,15 +363,20 @@ class _Counts:
             prices = {x: self._paid(kind) for x, kind in uses}
             program.row("cost_per_hour[total]", {**prices, **machines}, high=limits.cost_per_hour / NANO)
         for resource in sorted({name for kind in self.kinds for name in kind.needs} | limits.resources.keys()):
-            takes = {x: kind.needs.get(resource, 0.0) for x, kind in uses}
-            if resource in limits.resources:
-                program.row(f"{resource}[total]", takes, high=limits.resources[resource])
+            takes, total = {x: kind.needs.get(resource, 0.0) for x, kind in uses}, 0.0
             for one in self.types:
                 provides = self.profile.hardware[one.hardware].provides
                 room = 1.0 if resource == _WHOLE else provides.get(resource, 0.0) if provides else math.inf
                 mine = {x: takes[x] for x, kind in uses if kind.type == one}
+                if any(mine.values()):
+                    total += math.inf if one.count is None else room * one.count
+                elif math.isfinite(room):
+                    total += room * (one.count or 0)
                 if one.count is not None and room < math.inf and (typed or resource == _WHOLE):
                     program.row(f"{resource}[{one.name}]", mine, high=room * one.count)
+            total = total if not typed and resource != _WHOLE else math.inf
+            if (total := min(total, limits.resources.get(resource, math.inf))) < math.inf:
+                program.row(f"{resource}[total]", takes, high=total)
 
 
 def _fillings(parts: Floats, most: Sequence[int]) -> list[tuple[int, ...]] | None:

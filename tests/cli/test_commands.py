@@ -23,6 +23,7 @@ from hetplan.cli.page import Page, printable
 from hetplan.cli.plans import differences
 from hetplan.compiled import cache_folder, cache_size
 from hetplan.planner.contract import Event
+from hetplan.registry import IMPORTERS
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 ALONE = {"desk", "doctor", "init", "questions", "serve", "solvers"}
@@ -314,3 +315,8 @@ def test_a_muted_page_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 def test_control_characters_never_reach_a_terminal() -> None:
     assert printable("ok\n\tok") == "ok\n\tok"
     assert printable("\x07\x9b\u202e") == "???"
+
+
+def test_help_names_every_kind(run: Callable[..., Any]) -> None:
+    said = run("import", "--help").out.replace(",", " ").split()
+    assert set(IMPORTERS) <= set(said)

@@ -87,7 +87,7 @@ FORGED: dict[str, tuple[Callable[[Document], object], bool]] = {
     ),
     "a leaf less": (lambda p: tree(p).update(leaves=tree(p)["leaves"][:-1]), True),
     "rows that nobody has": (lambda p: tree(p).update(rows=[f"{row}x" for row in tree(p)["rows"]]), True),
-    "instances asked for less": (asked_for_less, False),
+    "instances asked for less": (asked_for_less, True),
     "all that instances serve": (lambda p: p.update(extensions={}), True),
     "another quantity": (lambda p: p["claims"][0].update(about="net_cost_per_hour"), True),
     "a higher bound, and the proof of another solve": (

@@ -6,7 +6,10 @@ take 4 of the 6 units of a machine, `tiny` one core.
 
 import pytest
 from cases.documents import Json, documents, latency, load, promise, read, spoil, worker
+from cases.random_variants import random_snapshot
 
+import hetplan as hp
+from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.variants import check
 
 
@@ -230,3 +233,18 @@ def test_what_is_wrong_is_said_in_plain_words() -> None:
     ]
     case = spoil(moving(), way(START, DOWN, UP, STOP, FEWER))
     assert [one.text for one in check(*read(case))] == ["x is left with 0 queries/s, before and after it has 10"]
+
+
+@pytest.mark.parametrize(("seed", "level"), [(67, "a group that shrinks"), (310, "some of a load that stay")])
+def test_what_ends_with_its_machines_or_stays_in_part_is_no_forgery(seed: int, level: str) -> None:
+    profile, slo, state = random_snapshot(seed)
+    outcome = hp.solve(profile, slo, state=state, options={"size": "planned", "level": "machine"})
+    plan = outcome.require()
+    assert any(action.do == "move" for action in plan.actions), level
+    assert hp.verify(plan, profile, slo, state=state).ok
+    document = plan_dict(plan)
+    last = max(
+        n for n, action in enumerate(document["actions"]) if action["do"] in ("keep", "stop") and "count" in action
+    )
+    document["actions"][last]["count"] += 1
+    assert not hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, state=state).ok

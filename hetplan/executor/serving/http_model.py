@@ -100,6 +100,7 @@ class HttpModel:
     def __init__(self, made: Mapping[str, Any], *, loop: asyncio.AbstractEventLoop) -> None:
         self._made, self._loop = made, loop
         self._server = OtherServer(made)
+        self._limit_s: float | None = made["timeout_s"]
         self._under_way: set[asyncio.Task[None]] = set()
         self.open = 0
 
@@ -140,7 +141,7 @@ class HttpModel:
         try:
             if self._server.ended:
                 await asyncio.wait_for(self.prepare(), self._made["timeout_s"])
-            results = await asyncio.wait_for(self._asked(queries), self._made["timeout_s"])
+            results = await asyncio.wait_for(self._asked(queries), self._limit_s)
         except (OSError, ValueError, TimeoutError, EOFError) as error:
             why = str(error) or f"no answer within {self._made['timeout_s']:g} s"
             results = [Result(FAILED, b"", why[:500].encode())] * len(queries)

@@ -371,6 +371,10 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
         from hetplan.executor.serving.openai_model import OpenaiModel
 
         return OpenaiModel(made, load["instances"], loop=loop)
+    if made["kind"] == "api":
+        from hetplan.executor.serving.api_model import ApiModel
+
+        return ApiModel(made, loop=loop)
     if made["kind"] == "http":
         from hetplan.executor.serving.http_model import HttpModel
 

@@ -423,9 +423,9 @@ def rooms_of(
         size, bounded = 0.0, True
         for t, type_ in enumerate(types):
             mine, room = np.where(here == t, use, 0.0), type_.room(resource)
-            if room is None or not mine.any():
+            if not mine.any():
                 size += (room or 0.0) * (type_.count or 0)
-            elif type_.count is None:
+            elif room is None or type_.count is None:
                 bounded = False
             else:
                 size += room * type_.count

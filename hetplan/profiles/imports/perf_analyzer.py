@@ -24,6 +24,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import shortened_text
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert", "convert_text"]
 
@@ -47,14 +48,8 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     """The profile of one CSV file; it holds no wish, so there is no SLO."""
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.one(
-            file=str(path), why=f"it cannot be read: {error}", remedy="Give perf_analyzer's CSV file."
-        ) from None
-    variant, _, hardware = file.stem.partition("@")
+    text = read_text(path, wanted="perf_analyzer's CSV file")
+    variant, _, hardware = Path(path).stem.partition("@")
     return convert_text(text, file=str(path), variant=variant, hardware=hardware), None
 
 

@@ -18,13 +18,13 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert", "fitted"]
 
@@ -52,17 +52,16 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     """The profile of a file of measurements; it holds no wish, so there is no SLO."""
     file = os.fspath(path)
     read: list[tuple[tuple[str, str, int], tuple[float, ...]]] = []
-    with Path(path).open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
-        missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise InputError.one(
-                file=file, path="line 1", value=", ".join(reader.fieldnames or ()),
-                why=f"there is no column {missing[0]}", remedy="Give a CSV file of SageServe.",
-            )  # fmt: skip
-        for number, row in enumerate(reader, start=2):
-            gpus = int(float(row.get("tensor_parallel") or 1))
-            read.append(((row["model"], row["hardware"], gpus), _read(row, number, file)))
+    reader = csv.DictReader(read_text(path, wanted="a CSV file of SageServe").splitlines(), restval="")
+    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError.one(
+            file=file, path="line 1", value=", ".join(reader.fieldnames or ()),
+            why=f"there is no column {missing[0]}", remedy="Give a CSV file of SageServe.",
+        )  # fmt: skip
+    for number, row in enumerate(reader, start=2):
+        gpus, *values = _read(row, number, file)
+        read.append(((row["model"], row["hardware"], int(gpus)), tuple(values)))
     if not read:
         raise InputError.one(
             file=file, value="no rows", why="at least one measurement", remedy="Give a file with rows."
@@ -70,24 +69,25 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     # Of single rows either reading may fit by chance, of a file one does.
     whole = sum(abs(end - fill - token) < abs(end - fill - size * token) for _, (_, _, size, fill, token, end) in read)
     groups: dict[tuple[str, str, int], list[_Row]] = {}
-    for key, values in read:
-        groups.setdefault(key, []).append(_row(values, seconds=2 * whole > len(read)))
+    for key, measured in read:
+        groups.setdefault(key, []).append(_row(measured, seconds=2 * whole > len(read)))
     return _profile(groups), None
 
 
 def _read(row: dict[str, str], number: int, file: str) -> tuple[float, ...]:
-    """Prompt, batch, tokens; the times of prefill and tokens, and from end to end, as they are written."""
+    """GPUs, prompt, batch, tokens; the times of prefill and tokens, and from end to end, as they are written."""
     try:
         prompt, batch, tokens = (int(float(row[name])) for name in ("prompt_size", "batch_size", "token_size"))
+        gpus = int(float(row.get("tensor_parallel") or 1))
         prefill, token, whole = (float(row[name]) for name in ("prompt_time", "token_time", "e2e_time"))
-        if not (min(prompt, batch, tokens) >= 1 and min(prefill, token) > 0 and math.isfinite(prefill + token)):
+        if not (min(gpus, prompt, batch, tokens) >= 1 and min(prefill, token) > 0 and math.isfinite(prefill + token)):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError.one(
             file=file, path=f"line {number}", value=str(list(row.values())[:10]),
             why="sizes of at least 1 and times above 0", remedy="Mend or remove the line.",
         ) from None  # fmt: skip
-    return prompt, batch, tokens, prefill, token, whole
+    return gpus, prompt, batch, tokens, prefill, token, whole
 
 
 def _row(values: tuple[float, ...], *, seconds: bool) -> _Row:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert"]
 
@@ -62,12 +63,7 @@ def convert(
 
 
 def _rows(path: Path, file: str) -> list[tuple[int, Row]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.one(
-            file=file, why=f"it cannot be read: {error}", remedy="Give a catalogue's vms.csv."
-        ) from None
+    text = read_text(path, wanted="a catalogue's vms.csv")
     reader = csv.DictReader(text.splitlines(), restkey="", restval="")
     missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
     if missing:

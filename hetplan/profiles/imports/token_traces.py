@@ -17,12 +17,12 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["MOST_LENGTHS", "Request", "convert", "read_requests", "wish_of"]
 
@@ -40,7 +40,7 @@ Request = tuple[float, int, int, int]
 def convert(path: str | os.PathLike[str]) -> tuple[None, dict[str, Any]]:
     """The SLO of a trace; it holds no measurement, so there is no profile."""
     file = os.fspath(path)
-    lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    lines = read_text(path, wanted="a trace").splitlines()
     return None, wish_of(list(read_requests(lines, file)), file=file)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.executor.wanted import _check_calls
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.profiles.load import load_inputs
@@ -202,10 +201,3 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
     better = hp.solve(document, slo(quality={"min": 0.9}), tools=hp.Tools(evaluate=measuring(Evaluator())), options=how)
     assert better.plan is not None
     assert better.plan.dispatch["ask"].placement["write"] == "acme"  # type: ignore[union-attr]
-
-
-def test_a_router_makes_no_calls_and_says_so() -> None:
-    plan = hp.solve(profile(), slo(quality={"min": 0.9}), measured=measured()).plan
-    assert plan is not None
-    with pytest.raises(InputError, match="the router makes none"):
-        _check_calls(plan, plan.workers)

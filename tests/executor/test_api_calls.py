@@ -1,0 +1,168 @@
+"""Operators that are calls of an API, on real hosts: a key, calls that fail and are made again, limits."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases.deployments import Client
+
+import hetplan as hp
+from hetplan.errors import InputError
+from hetplan.executor.deployment import Deployment
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.serving.api_model import key_of
+from hetplan.executor.wanted import wanted
+
+KEY = "sk-only-for-tests"
+PROFILE: dict[str, Any] = {
+    "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host"],
+    "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
+    "hardware": {"box": {"kind": "cpu", "tier": "host", "relative_time": 1}},
+    "offers": {"box-own": {"hardware": "box", "price_per_hour": "0"}},
+    "apis": {"acme": {"tier": "host", "price_per_call": "0.0001", "failures": 0.05, "retries": 2, "retry_ms": 250,
+                      "calls_per_s": 20}},
+    "pipelines": {"rag": {
+        "nodes": {"find": {"device": "cpu"}, "write": {"device": "cpu", "reads": ["model"], "calls": [
+            {"api": "acme", "where": {"model": ["large"]}, "tokens": {"in": 900, "out": 150}}]}},
+        "edges": [{"from": "find", "to": "write"}], "knobs": {"model": ["large"]}, "metric": "right", "strata": 1,
+    }},
+}  # fmt: skip
+SLO: dict[str, Any] = {
+    "format": "hetplan/slo/1.2", "objective": [{"min": "cost"}],
+    "apps": {"ask": {"runs": {"pipeline": "rag"}, "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 4},
+                     "latency": [{"percentile": 50, "max_ms": 900}]}},
+}  # fmt: skip
+MEASURED = {"apps": {"ask": [{
+    "knobs": {"model": "large"}, "mean": 0.9, "se": 0.01, "samples": 500, "verdict": "pass", "passes": True,
+    "seconds": {"find": 0.001, "write": 0.02}, "bytes": {"find": 10.0, "write": 10.0}, "input_bytes": 10.0,
+}]}}  # fmt: skip
+
+
+class Api(ThreadingHTTPServer):
+    """A fake API; `fails` are the answers of the next calls, `seen` when each came and what it said."""
+
+    def __init__(self) -> None:
+        self.fails: list[int] = []
+        self.seen: list[tuple[float, str, dict[str, Any]]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        api = self.server
+        assert isinstance(api, Api)
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        api.seen.append((time.monotonic(), self.path, asked))
+        known = self.headers["authorization"] == f"Bearer {KEY}"
+        status = 401 if not known else api.fails.pop(0) if api.fails else 200
+        body = json.dumps({"said": asked["messages"], "by": asked["model"]}).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not to the terminal."""
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with Api() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def files(folder: Path) -> dict[str, Any]:
+    for name, said in (("profile", PROFILE), ("slo", SLO), ("measured", MEASURED)):
+        (folder / f"{name}.json").write_text(json.dumps(said))
+    (folder / "acme.key").write_text(KEY + "\n")
+    here = {name: str(folder / f"{name}.json") for name in ("slo", "measured")}
+    return {**here, "profiles": [str(folder / "profile.json")]}
+
+
+def rules(url: str, **more: Any) -> list[dict[str, Any]]:
+    called = {"kind": "api", "hardware": "acme", "url": url, "protocol": "openai", "model": "big-{knobs.model}", **more}
+    return [called, {"kind": "sleep"}]
+
+
+BOX = {"box": {"target": "here", "hardware": ["box", "acme"], "machines": {"box": 4, "acme": 1}}}
+
+
+def plan() -> hp.Plan:
+    return hp.solve(PROFILE, SLO, measured=MEASURED).require()
+
+
+def test_a_call_has_the_key_is_made_again_and_keeps_the_limit(
+    api: Api, deploy: Callable[..., Deployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_KEY", KEY)
+    url = f"http://127.0.0.1:{api.server_port}/v1/chat"
+    deployment = deploy(**files(tmp_path), hosts=BOX, models=rules(url, key_env="ACME_KEY"))
+    endpoint = deployment.apply(plan()).endpoint
+    client = Client(endpoint)
+    assert KEY not in "".join(p.read_text(errors="replace") for p in tmp_path.glob("state/**/*") if p.is_file())
+    assert api.seen == [], "calls are paid for: none is made to see whether it answers"
+    asked = {"inputs": {"messages": ["why?"]}}
+    api.fails = [503, 429]
+    status, said = client.post("ask", asked)
+    assert (status, said["outputs"][-1]["outputs"]) == (200, {"said": ["why?"], "by": "big-large"})
+    assert [path for _, path, _ in api.seen] == ["/v1/chat"] * 3
+    assert [hop["node"] for hop in said["path"]] == ["find", "write"]
+    came = [at for at, _, _ in api.seen]
+    assert came[1] - came[0] > 0.1
+    assert came[2] - came[1] > 0.1
+    api.fails = [503] * 3
+    assert client.post("ask", asked)[0] == 500
+    api.fails = [404]
+    status, said = client.post("ask", asked)
+    assert (status, len(api.seen)) == (500, 7), "what the API refuses is not asked again"
+    assert "404" in said["why"]
+    others = [threading.Thread(target=Client(endpoint).post, args=("ask", asked)) for _ in range(12)]
+    for one in others:
+        one.start()
+    for one in others:
+        one.join()
+    came = [at for at, _, _ in api.seen[7:]]
+    assert len(came) == 12
+    assert max(came) - min(came) > 0.3, "20 calls a second at most"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"profiles": []}, "no profile says that it is a call"),
+        ({"hosts": {"box": {**BOX["box"], "hardware": ["box"], "machines": 4}}}, 'Add "acme" to the hardware'),
+        ({"models": rules("http://api.example/v1", key_env="K")}, "for all to read"),
+        ({"models": rules("https://api.example", key_env="K", key_file="k")}, "in a file or in the environment"),
+        ({"models": rules("https://api.example", hardware=[], model="m")}, "on a machine, not at an API"),
+        ({"models": rules("https://api.example", model=None)}, "a model is named"),
+        ({"models": [{"kind": "sleep"}]}, "how long this load takes"),
+        ({"targets": {"here": {"kind": "kubernetes"}}}, "the key is not there"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_with_a_remedy(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+    said = {"targets": {"here": {"kind": "local"}}, "hosts": BOX, "models": rules("https://api.example"),
+            **files(tmp_path), **change}  # fmt: skip
+    with pytest.raises(InputError, match=why):
+        wanted(plan(), read_hosts(said))
+
+
+def test_a_key_that_is_not_there_is_named_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "bad.key").write_text("two\nlines")
+    for place in ("none.key", "bad.key"):
+        with pytest.raises(ValueError, match=f"key_file .*{place}") as error:
+            key_of({"key_file": str(tmp_path / place), "key_env": None})
+        assert "lines" not in str(error.value).replace("letters", "")
+    assert key_of({"key_file": None, "key_env": None}) is None
+    files(tmp_path)
+    assert key_of({"key_file": str(tmp_path / "acme.key"), "key_env": None}) == KEY
