@@ -76,6 +76,8 @@ class Absent:
     taken_by_program: bool = False
     """The program alone takes it; the plan was sized by simulation, and does not."""
     why: str = ""
+    not_asked: tuple[str, ...] = ()
+    """Of `one`, `price` and `times`, those for which the time was over."""
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,11 @@ class _Around:
     base: Found = field(init=False)
     """What the plan is compared with: the program's answer, or the plan in full where its fleet is another one."""
     how: Task = field(init=False)
+    late: set[str] = field(init=False)
+    """What was not asked, because the time was over."""
 
     def __post_init__(self) -> None:
-        self.counts = {}
+        self.counts, self.late = {}, set()
         for worker in self.plan.workers:
             if worker.offer is not None:
                 self.counts[worker.offer] = self.counts.get(worker.offer, 0) + worker.count
@@ -178,11 +182,11 @@ class _Around:
             self.counts = {name: count for name, count in fleet_of(self.plan).items() if name in sold}
 
     def said(self) -> Explanation:
-        (self.program,) = self._tried([{}])
+        (self.program,) = self._all([{}])
         self.base, self.how = self.program, {}
         if self.asked.sizes and self.program["fleet"] != fleet_of(self.plan):
             self.how = {"sized": True}
-            (self.base,) = self._tried([self.how])
+            (self.base,) = self._all([self.how])
         fewer = [offer for offer in self.counts if self._counted(offer)]
         absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
         forced, limits = self._forced(absent), list(self._limits())
@@ -202,14 +206,18 @@ class _Around:
             cost_per_month=None if cost is None else cost * HOURS_A_MONTH,
             cost_per_million_queries=per_million(plan, cost, inputs),
             cost_per_million_tokens=per_million(plan, cost, inputs, "output tokens"),
-            others=tuple(sorted((self._other(*one) for one in zip(fewer, others, strict=True)), key=_by_what_it_costs)),
+            others=tuple(sorted(self._others(fewer, others), key=_by_what_it_costs)),
             absent=tuple(self._absent(absent, with_one)),
-            bounds=tuple(self._bound(*one) for one in zip(limits, answers, strict=True)),
+            bounds=tuple(self._bounds(limits, list(answers))),
             notes=tuple(self._notes()),
         )
 
-    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    def _all(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         return self.spread.all(tried, self.asked, tasks, about="questions")
+
+    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any] | None]:
+        """None for what the time does not allow."""
+        return self.spread.some(tried, self.asked, tasks, about="questions")
 
     def _counted(self, offer: str) -> bool:
         """Whether machines are rented by the offer's stock: hosts that are listed are there already."""
@@ -222,9 +230,14 @@ class _Around:
             return None
         return float(value - base if self.base.get("sense") == "min" else base - value)
 
-    def _other(self, offer: str, found: Found) -> Other:
-        why = "" if found["ok"] else found["why"]
-        return Other(offer, found["fleet"], found.get("value"), self._worse(found), found.get("cost_per_hour"), why)
+    def _others(self, fewer: Sequence[str], answers: Sequence[Found | None]) -> Iterator[Other]:
+        for offer, found in zip(fewer, answers, strict=True):
+            if found is None:
+                self.late.add(f"one fewer of {offer}")
+                continue
+            why = "" if found["ok"] else found["why"]
+            bill = found.get("cost_per_hour")
+            yield Other(offer, found["fleet"], found.get("value"), self._worse(found), bill, why)
 
     def _forced(self, offers: Sequence[str]) -> dict[str, list[Any]]:
         """Of each offer that is the only one of its hardware: the change by which one of it has to be taken."""
@@ -236,16 +249,21 @@ class _Around:
                 found[offer] = ["slo", ["limits", "instances", kind], [1, None]]
         return found
 
-    def _absent(self, offers: Sequence[str], with_one: Found) -> Iterator[Absent]:
+    def _absent(self, offers: Sequence[str], with_one: Mapping[str, Found | None]) -> Iterator[Absent]:
         profile = self.asked.files.inputs.profile
         out = [offer for offer in offers if not _takes(self.program, offer)]
-        prices = self._halved(out, "price", CHEAPEST) if self.thorough else {}
-        times = self._halved(out, "latency", FASTEST) if self.thorough else {}
+        searched = out if self.thorough else []
+        prices, unpriced = self._halved(searched, "price", CHEAPEST)
+        times, untimed = self._halved(searched, "latency", FASTEST)
+        late = (("one", {one for one, at in with_one.items() if at is None}), ("price", unpriced), ("times", untimed))
         for offer in offers:
             price = profile.offers[offer].price_per_hour / NANO
             found = with_one.get(offer)
             if found is not None and found["status"] == "refused":
                 found = None  # the question takes no least number
+            not_asked = tuple(name for name, of in late if offer in of)
+            if not_asked:
+                self.late.add(f"what would bring in {offer}")
             if not self.thorough and found is None and offer in out:
                 continue  # nothing was tried
             part = prices.get(offer)
@@ -258,28 +276,33 @@ class _Around:
                 self.thorough,
                 offer not in out,
                 "" if found is None or found["ok"] else found["why"],
+                not_asked,
             )
 
-    def _halved(self, offers: Sequence[str], what: str, least: float) -> dict[str, float]:
+    def _halved(self, offers: Sequence[str], what: str, least: float) -> tuple[dict[str, float], set[str]]:
         """For each offer the greatest part of its price, or of its times, with which it is in the best plan.
 
-        All offers are halved side by side. Those that are not taken even with the least part are left out.
+        All offers are halved side by side. Those that are not taken even with the least part are left out,
+        and so are those whose place the time did not allow to find: these are the second part.
         """
         low = dict.fromkeys(offers, least)
         high = dict.fromkeys(offers, 1.0)
         found = dict(zip(offers, self._tried([self._with(one, what, least) for one in offers]), strict=True))
-        open_ = [one for one in offers if _takes(found[one], one)]
+        late = {one for one, at in found.items() if at is None}
+        open_ = [one for one, at in found.items() if at is not None and _takes(at, one)]
         taken = dict.fromkeys(open_, least)
         while open_:
             middle = {one: (low[one] + high[one]) / 2 for one in open_}
             answers = self._tried([self._with(one, what, middle[one]) for one in open_])
             for one, answer in zip(open_, answers, strict=True):
-                if _takes(answer, one):
+                if answer is None:
+                    late.add(one)
+                elif _takes(answer, one):
                     low[one] = taken[one] = middle[one]
                 else:
                     high[one] = middle[one]
-            open_ = [one for one in open_ if high[one] - low[one] > NEAR]
-        return taken
+            open_ = [one for one in open_ if one not in late and high[one] - low[one] > NEAR]
+        return {one: part for one, part in taken.items() if one not in late}, late
 
     def _with(self, offer: str, what: str, part: float) -> Task:
         sold = self.asked.files.inputs.profile.offers[offer]
@@ -288,11 +311,16 @@ class _Around:
             return {"edits": [["profile", ["offers", offer, "price_per_hour"], price]]}
         return {"factors": [[f"latency:{sold.hardware}", part]]}
 
-    def _bound(self, limit: tuple[str, float, float, str, list[Any]], found: Found) -> Bound:
-        name, now, step, unit, _ = limit
-        worse = self._worse(found)
-        brings = None if worse is None else 0.0 - worse
-        return Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
+    def _bounds(
+        self, limits: Sequence[tuple[str, float, float, str, list[Any]]], answers: Sequence[Found | None]
+    ) -> Iterator[Bound]:
+        for (name, now, step, unit, _), found in zip(limits, answers, strict=True):
+            if found is None:
+                self.late.add(f"what {name} brings")
+                continue
+            worse = self._worse(found)
+            brings = None if worse is None else 0.0 - worse
+            yield Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
 
     def _limits(self) -> Iterator[tuple[str, float, float, str, list[Any]]]:
         """Every limit of the files that is a number: its name, what it is, the step, the unit, the edit."""
@@ -325,6 +353,8 @@ class _Around:
                 yield f"{name}: quality", floor, -0.01, "", ["slo", steps, floor - 0.01]
 
     def _notes(self) -> Iterator[str]:
+        if self.late:
+            yield f"not asked within {self.spread.seconds:g} s (--time-limit): {'; '.join(sorted(self.late))}"
         if self.program["fleet"] != fleet_of(self.plan):
             other = fleet_text(self.program["fleet"])
             if not self.how:

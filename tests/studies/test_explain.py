@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,20 @@ def test_an_explanation_costs_queries_and_months(small: Files) -> None:
     assert found.cost_per_million_queries == pytest.approx(found.cost_per_hour / (300 * 3600) * 1e6)
     assert found.cost_per_million_tokens is None
     assert json.loads(json.dumps(found.as_dict()))["fleet"] == found.fleet
+
+
+def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: Files, tmp_path: Path) -> None:
+    small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
+    plan, journal = made(*small), tmp_path / "explain.jsonl"
+    none = hp.explain(plan, *small, spread=Spread(seconds=0, journal=journal))
+    assert none.value == pytest.approx(bill_of(plan))
+    assert (none.others, none.bounds) == ((), ())
+    assert {one.enters_at_price for one in none.absent} == {None}
+    assert all(set(one.not_asked) == {"one", "price", "times"} for one in none.absent)
+    (note,) = [note for note in none.notes if "--time-limit" in note]
+    assert "one fewer of" in note
+    assert "what would bring in slow-od" in note
+    assert hp.explain(plan, *small, spread=Spread(seconds=600, journal=journal)) == hp.explain(plan, *small)
 
 
 def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None:
