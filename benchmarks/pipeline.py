@@ -82,6 +82,18 @@ def large(quick: bool) -> list[Json]:
     return found
 
 
+def few_servers(quick: bool) -> list[Json]:
+    """Bushy or several pipelines on few servers within a limit in seconds."""
+    cases = [
+        ("T7, 20 servers", 5.0, loki_generator.inputs(loki_generator.T7, servers=20, utilisation=1.5)),
+        ("2 x T5, 20 servers", 5.0, loki_generator.shared_cluster((1, 2), servers=20, each=10)),
+    ]
+    if not quick:
+        cases.append(("8 x T5, 200 servers", 30.0, loki_generator.shared_cluster(range(1, 9), servers=200, each=25)))
+    return [{"what": name, "limit_s": most} | claim(files, limits=hp.Limits(seconds=most))
+            for name, most, files in cases]  # fmt: skip
+
+
 def claim(files: tuple[Json, Json], **how: Any) -> Json:
     """Seconds, accuracy, bound, gap and whose word the bound is."""
     took, outcome = timed(files, **how)
@@ -171,6 +183,7 @@ def main(argv: list[str]) -> int:
         tables["beside the paper's program, to gap 0"] = beside_the_paper()
         tables["writing the program of the traffic chain"] = building()
     tables["large clusters"] = large(given.quick)
+    tables["few servers"] = few_servers(given.quick)
     if not given.quick:
         tables["growth"] = growth()
     tables["routing"] = filling()

@@ -7,7 +7,7 @@ Per task K variants of growing accuracy and time, per variant and child a factor
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.datasets.loki import POWERS, app, cluster, wish
@@ -132,7 +132,7 @@ def inputs(
 
 
 def shared_cluster(
-    seeds: tuple[int, ...] = (1, 2, 3, 4), *, servers: int = 2000, each: int = 500, slo_ms: float = 300.0
+    seeds: Iterable[int] = (1, 2, 3, 4), *, servers: int = 2000, each: int = 500, slo_ms: float = 300.0
 ) -> tuple[Json, Json]:
     """Trees of five tasks on one cluster, each with the demand that `each` servers alone would have at 1.5."""
     parts = {f"p{seed}": (make(T5, seed), _part(make(T5, seed), f"p{seed}")) for seed in seeds}

@@ -27,6 +27,11 @@ Files = Annotated[
     typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="The plan's own files, to try others with."),
 ]
 
+Seconds = Annotated[
+    float | None,
+    typer.Option("--time-limit", min=0.0, help="Seconds after which it asks no more, and names what is missing."),
+]
+
 
 def explain(
     plan: PlanFile,
@@ -36,6 +41,10 @@ def explain(
     jobs: Jobs = 1,
     on: On = None,
     journal: JournalFile = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Of a fleet too: the prices and times at which others come in.")
+    ] = False,
+    time_limit: Seconds = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why a plan has these machines, what would bring in others, what binds and what it costs.
@@ -59,8 +68,8 @@ def explain(
         with quiet_engines(out), progress(out) as show:
 
             def work(cancel: threading.Event) -> Explanation:
-                spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel)
-                return explain_for(given, inputs, spread=spread)
+                spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel, seconds=time_limit)
+                return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
             found = interruptible(work, say=out.note)
         _show(out, found)
@@ -135,15 +144,20 @@ def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     if one.taken_by_program:
         yield "the program alone takes it: the fleet with it does not keep its promise in simulation"
         return
+    if one.worse_by is None and not one.why and one.not_asked:
+        yield "not asked in the time"
+        return
     if one.worse_by is not None:
         yield f"with one of it {_worse(found, one.worse_by)} {found.about}"
     elif one.why:
         yield "with one of it there is no plan"
+    if not one.looked_for:
+        return
     if one.enters_at_price is not None and one.price:
         yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
-    else:
+    elif "price" not in one.not_asked:
         yield "not even for next to nothing"
     if one.enters_at_times is not None:
         yield f"comes in where it takes {one.enters_at_times:.0%} of the measured times"
-    else:
+    elif "times" not in one.not_asked:
         yield "not even 20 times as fast"

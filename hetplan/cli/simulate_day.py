@@ -90,7 +90,7 @@ def show_day(report: DayReport, page: Page) -> None:
     """Hours, failures, and how much of it was played."""
     page.line(
         f"{len(report.hours)} periods, {number(report.stands_for)} queries; {number(report.played)} were played, in "
-        f"{report.windows} windows that stand for {report.segments} stretches"
+        f"{report.windows} windows, for {report.segments} stretches of time"
     )
     page.heading("In time, hour by hour")
     page.table(

@@ -10,8 +10,9 @@ still to come are together a supermartingale that begins at 1, and the chance th
 (Ville). This needs no variance and no law of the scores. f decides only how soon a fall is noticed. The best bet on a
 fall of d is f = d / v where the scores are right or wrong with variance v, and about d / (v + d^2) for other scores.
 
-Stakes are w_n ~ 1 / (n + 1000) over `HORIZON` samples: a fall late in a long service is found nearly as soon as an
-early one. After so many samples the test begins anew, with another chance a of a false alarm.
+A quarter is staked evenly over `HORIZON` samples, the rest as 1 / (n + 1000): a fall early in a service is found
+soonest, and one at its end not much later. After so many samples the test begins anew, with another chance a of a
+false alarm.
 
 >>> test = DriftTest(0.8)
 >>> test.add([1.0, 1.0, 1.0, 1.0, 0.0] * 200), test.alarm
@@ -27,14 +28,21 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["HORIZON", "DriftTest"]
+__all__ = ["HORIZON", "DriftTest", "staked"]
 
 HORIZON = 1_000_000
 AROUND = 1000
 STAKES = math.log((HORIZON + AROUND) / AROUND) + 1.0 / AROUND
 """At least the sum of 1 / (n + AROUND) over the horizon."""
+EVENLY = 0.25
+"""The part that is staked evenly."""
 LEAST_VARIANCE = 1e-3
 EDGE = 1e-6
+
+
+def staked(place: int) -> float:
+    """What is staked at a sample of the horizon."""
+    return EVENLY / HORIZON + (1.0 - EVENLY) / ((place + AROUND) * STAKES)
 
 
 @dataclass
@@ -90,7 +98,7 @@ class DriftTest:
         if place == 0:
             self._stake = 0.0
         gain = 1.0 + self._bet * (self._mean - share)
-        self._stake = (self._stake + 1.0 / ((place + AROUND) * STAKES)) * gain
+        self._stake = (self._stake + staked(place)) * gain
         self._climb += math.log(gain)
         if self._climb <= 0.0:
             self._climb, self.since = 0.0, self.n + 1

@@ -51,6 +51,8 @@ class Spread:
     """The digest of what is studied: a journal of something else is refused."""
     on_event: OnEvent | None = None
     cancel: threading.Event | None = None
+    seconds: float | None = None
+    """After this long `some` begins nothing more; None: no limit."""
     _kept: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _journal: LineJournal | None = field(default=None, init=False)
     _crew: Any = field(default=None, init=False)
@@ -85,23 +87,43 @@ class Spread:
 
     def all(self, work: Work, shared: Any, tasks: Sequence[Task], *, about: str = "points") -> list[dict[str, Any]]:
         """The result of every task, in their order; what the journal has is not done again."""
+        keys = self._do(work, shared, tasks, about, None)
+        return [self._kept[key] for key in keys]
+
+    def some(
+        self, work: Work, shared: Any, tasks: Sequence[Task], *, about: str = "points"
+    ) -> list[dict[str, Any] | None]:
+        """`all` for as long as `seconds` allows; None for a task that was not done by then.
+
+        >>> with Spread(seconds=0) as spread:
+        ...     spread.some(doubled, 2, [{"of": 1}])
+        [None]
+        """
+        until = None if self.seconds is None else self._began + self.seconds
+        return [self._kept.get(key) for key in self._do(work, shared, tasks, about, until)]
+
+    def _do(self, work: Work, shared: Any, tasks: Sequence[Task], about: str, until: float | None) -> list[str]:
         keys = [digest({"work": work.__name__, "task": task}) for task in tasks]
         missing = {key: task for key, task in zip(keys, tasks, strict=True) if key not in self._kept}
         began = time.monotonic()
-        for number, (key, found) in enumerate(self._each(work, shared, missing), start=1):
+        for number, (key, found) in enumerate(self._each(work, shared, missing, until), start=1):
             self._kept[key] = found
             if self._journal is not None:
                 self._journal.append({"task": key, "found": found})
             self._done += 1
-            self._say(number, len(missing), time.monotonic() - began, about)
-        return [self._kept[key] for key in keys]
+            self._say(number, len(missing), time.monotonic() - began, about, until)
+        return keys
 
-    def _each(self, work: Work, shared: Any, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
-        if not tasks:
+    def _each(
+        self, work: Work, shared: Any, tasks: dict[str, Task], until: float | None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        if not tasks or _late(until):
             return
         if self.on is None and self.jobs == 1:
             for key, task in tasks.items():
                 self._check()
+                if _late(until):
+                    return
                 yield key, work(shared, task, self.cancel)
             return
         if self._crew is None:
@@ -109,17 +131,25 @@ class Spread:
         for key, found in self._crew.each(work, tasks):
             yield key, found
             self._check()
+            if _late(until):
+                return
 
     def _check(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
             kept = " What was found is in the journal; the same command goes on." if self.journal is not None else ""
             raise Cancelled(f"stopped.{kept}")
 
-    def _say(self, done: int, of: int, seconds: float, about: str) -> None:
+    def _say(self, done: int, of: int, seconds: float, about: str, until: float | None) -> None:
         if self.on_event is not None:
-            left = left_in_words((of - done) * seconds / done)
-            detail = f"{done} of {of} {about}" + (f", about {left} left" if done < of else "")
+            left = (of - done) * seconds / done
+            if until is not None:
+                left = min(left, max(0.0, until - time.monotonic()))
+            detail = f"{done} of {of} {about}" + (f", about {left_in_words(left)} left" if done < of else "")
             self.on_event(Event("study", detail, done=done / of, seconds=time.monotonic() - self._began))
+
+
+def _late(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
 
 
 def left_in_words(seconds: float) -> str:
@@ -148,8 +178,12 @@ class _Processes:
         waiting: dict[Future[dict[str, Any]], str] = {
             self._pool.submit(_one, work, task): key for key, task in tasks.items()
         }
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -193,10 +227,14 @@ class _Ray:
 
     def each(self, work: Work, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
         waiting = {self._run.remote(work, self._shared, task): key for key, task in tasks.items()}
-        while waiting:
-            done, _ = self._ray.wait(list(waiting), num_returns=1)
-            for one in done:
-                yield waiting.pop(one), self._ray.get(one)
+        try:
+            while waiting:
+                done, _ = self._ray.wait(list(waiting), num_returns=1)
+                for one in done:
+                    yield waiting.pop(one), self._ray.get(one)
+        finally:
+            for one in waiting:
+                self._ray.cancel(one)
 
     def close(self) -> None:
         if self._begun:

@@ -261,7 +261,8 @@ class _Day:
                 kept = min(has[self.texts[name], offer], count)
                 has[self.texts[name], offer] -= kept
                 if kept < count:
-                    ready_s = self.inputs.profile.hardware[self.inputs.profile.offers[offer].hardware].startup_s
+                    known = self.inputs.profile.offers.get(offer)
+                    ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
                     found[f"{name}/{worker_id}"] = (ready_s, count - kept)
         return found
 

@@ -7,6 +7,9 @@
   would have to be, found by halving.
 - **What binds?** Each limit with one more: a unit of money, a machine of stock, a millisecond, a query per second.
 
+The halvings are most of the work: of a fleet, each of whose solves takes seconds, they are done where `thorough` asks
+for them.
+
 All of it is asked of the program, whose bounds are certified; simulation would be asked hundreds of times. Where the
 program alone takes another fleet than the plan has, a note says so.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from hetplan.front_door import Source
@@ -67,9 +71,13 @@ class Absent:
     enters_at_price: float | None
     price: float | None
     enters_at_times: float | None
+    looked_for: bool = True
+    """Whether these places were looked for."""
     taken_by_program: bool = False
     """The program alone takes it; the plan was sized by simulation, and does not."""
     why: str = ""
+    not_asked: tuple[str, ...] = ()
+    """Of `one`, `price` and `times`, those for which the time was over."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +124,12 @@ def explain(
     state: Source | State | None = None,
     measured: Source | None = None,
     spread: Spread | None = None,
+    thorough: bool | None = None,
 ) -> Explanation:
     """Why this plan: around it, with one thing changed at a time.
+
+    `thorough`: whether the prices and times at which other machines come in are looked for; of fleets they are not,
+    unless this says so.
 
     >>> import hetplan as hp
     >>> files = "examples/pool/llm-profile.json", "examples/pool/llm-slo.json"
@@ -126,10 +138,12 @@ def explain(
     [('l4-ondemand', 0.1), ('a100-ondemand', 6.9)]
     """
     inputs = load_inputs(profile, slo, state=state, measured=measured)
-    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread)
+    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread, thorough=thorough)
 
 
-def explain_for(plan: Plan, inputs: Inputs, *, spread: Spread | None = None) -> Explanation:
+def explain_for(
+    plan: Plan, inputs: Inputs, *, spread: Spread | None = None, thorough: bool | None = None
+) -> Explanation:
     """`explain` for what is read already."""
     options = dict(plan.method.options)
     asked = Asked.of(
@@ -139,7 +153,7 @@ def explain_for(plan: Plan, inputs: Inputs, *, spread: Spread | None = None) -> 
     spread = spread or Spread()
     spread.of = spread.of or study_digest(asked, ["explain", plan.digest or ""])
     with spread:
-        return _Around(plan, asked, spread).said()
+        return _Around(plan, asked, spread, plan.question != "fleet" if thorough is None else thorough).said()
 
 
 @dataclass
@@ -149,29 +163,38 @@ class _Around:
     plan: Plan
     asked: Asked
     spread: Spread
+    thorough: bool
     counts: dict[str, int] = field(init=False)
     program: Found = field(init=False)
     base: Found = field(init=False)
     """What the plan is compared with: the program's answer, or the plan in full where its fleet is another one."""
     how: Task = field(init=False)
+    late: set[str] = field(init=False)
+    """What was not asked, because the time was over."""
 
     def __post_init__(self) -> None:
-        self.counts = {}
+        self.counts, self.late = {}, set()
         for worker in self.plan.workers:
             if worker.offer is not None:
                 self.counts[worker.offer] = self.counts.get(worker.offer, 0) + worker.count
+        if self.plan.parts is not None:
+            sold = self.asked.files.inputs.profile.offers
+            self.counts = {name: count for name, count in fleet_of(self.plan).items() if name in sold}
 
     def said(self) -> Explanation:
-        (self.program,) = self._tried([{}])
+        (self.program,) = self._all([{}])
         self.base, self.how = self.program, {}
         if self.asked.sizes and self.program["fleet"] != fleet_of(self.plan):
             self.how = {"sized": True}
-            (self.base,) = self._tried([self.how])
+            (self.base,) = self._all([self.how])
         fewer = [offer for offer in self.counts if self._counted(offer)]
         absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
-        others = self._tried(
-            [{**self.how, "edits": [["profile", ["offers", one, "stock"], self.counts[one] - 1]]} for one in fewer]
-        )
+        forced, limits = self._forced(absent), list(self._limits())
+        # All at once, so that what is said of the time that is left is true.
+        edits = [["profile", ["offers", one, "stock"], self.counts[one] - 1] for one in fewer]
+        edits += [*forced.values(), *(edit for *_, edit in limits)]
+        answers = iter(self._tried([{**self.how, "edits": [edit]} for edit in edits]))
+        others, with_one = list(islice(answers, len(fewer))), dict(zip(forced, answers, strict=False))
         inputs, plan = self.asked.files.inputs, self.plan
         cost = bill(plan, inputs)
         return Explanation(
@@ -183,14 +206,18 @@ class _Around:
             cost_per_month=None if cost is None else cost * HOURS_A_MONTH,
             cost_per_million_queries=per_million(plan, cost, inputs),
             cost_per_million_tokens=per_million(plan, cost, inputs, "output tokens"),
-            others=tuple(sorted((self._other(*one) for one in zip(fewer, others, strict=True)), key=_by_what_it_costs)),
-            absent=tuple(self._absent(absent)),
-            bounds=tuple(self._bounds()),
+            others=tuple(sorted(self._others(fewer, others), key=_by_what_it_costs)),
+            absent=tuple(self._absent(absent, with_one)),
+            bounds=tuple(self._bounds(limits, list(answers))),
             notes=tuple(self._notes()),
         )
 
-    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    def _all(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         return self.spread.all(tried, self.asked, tasks, about="questions")
+
+    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any] | None]:
+        """None for what the time does not allow."""
+        return self.spread.some(tried, self.asked, tasks, about="questions")
 
     def _counted(self, offer: str) -> bool:
         """Whether machines are rented by the offer's stock: hosts that are listed are there already."""
@@ -203,28 +230,42 @@ class _Around:
             return None
         return float(value - base if self.base.get("sense") == "min" else base - value)
 
-    def _other(self, offer: str, found: Found) -> Other:
-        why = "" if found["ok"] else found["why"]
-        return Other(offer, found["fleet"], found.get("value"), self._worse(found), found.get("cost_per_hour"), why)
+    def _others(self, fewer: Sequence[str], answers: Sequence[Found | None]) -> Iterator[Other]:
+        for offer, found in zip(fewer, answers, strict=True):
+            if found is None:
+                self.late.add(f"one fewer of {offer}")
+                continue
+            why = "" if found["ok"] else found["why"]
+            bill = found.get("cost_per_hour")
+            yield Other(offer, found["fleet"], found.get("value"), self._worse(found), bill, why)
 
-    def _absent(self, offers: Sequence[str]) -> Iterator[Absent]:
-        profile = self.asked.files.inputs.profile
-        forced: list[str] = []
+    def _forced(self, offers: Sequence[str]) -> dict[str, list[Any]]:
+        """Of each offer that is the only one of its hardware: the change by which one of it has to be taken."""
+        profile, limits = self.asked.files.inputs.profile, self.asked.files.inputs.slo.limits
+        found: dict[str, list[Any]] = {}
         for offer in offers:
             kind = profile.offers[offer].hardware
-            alone = sum(one.hardware == kind for one in profile.offers.values()) == 1
-            if alone and not self.asked.files.inputs.slo.limits.instances.get(kind):
-                forced.append(offer)
-        least = [["slo", ["limits", "instances", profile.offers[one].hardware], [1, None]] for one in forced]
-        tasks = [{**self.how, "edits": [edit]} for edit in least]
-        # Where the question takes no least number, one of it is not tried.
-        with_one = {one: at for one, at in zip(forced, self._tried(tasks), strict=True) if at["status"] != "refused"}
+            if sum(one.hardware == kind for one in profile.offers.values()) == 1 and not limits.instances.get(kind):
+                found[offer] = ["slo", ["limits", "instances", kind], [1, None]]
+        return found
+
+    def _absent(self, offers: Sequence[str], with_one: Mapping[str, Found | None]) -> Iterator[Absent]:
+        profile = self.asked.files.inputs.profile
         out = [offer for offer in offers if not _takes(self.program, offer)]
-        prices = self._halved(out, "price", CHEAPEST)
-        times = self._halved(out, "latency", FASTEST)
+        searched = out if self.thorough else []
+        prices, unpriced = self._halved(searched, "price", CHEAPEST)
+        times, untimed = self._halved(searched, "latency", FASTEST)
+        late = (("one", {one for one, at in with_one.items() if at is None}), ("price", unpriced), ("times", untimed))
         for offer in offers:
             price = profile.offers[offer].price_per_hour / NANO
             found = with_one.get(offer)
+            if found is not None and found["status"] == "refused":
+                found = None  # the question takes no least number
+            not_asked = tuple(name for name, of in late if offer in of)
+            if not_asked:
+                self.late.add(f"what would bring in {offer}")
+            if not self.thorough and found is None and offer in out:
+                continue  # nothing was tried
             part = prices.get(offer)
             yield Absent(
                 offer,
@@ -232,30 +273,36 @@ class _Around:
                 None if part is None else round(part * price, 9),
                 price,
                 times.get(offer),
+                self.thorough,
                 offer not in out,
                 "" if found is None or found["ok"] else found["why"],
+                not_asked,
             )
 
-    def _halved(self, offers: Sequence[str], what: str, least: float) -> dict[str, float]:
+    def _halved(self, offers: Sequence[str], what: str, least: float) -> tuple[dict[str, float], set[str]]:
         """For each offer the greatest part of its price, or of its times, with which it is in the best plan.
 
-        All offers are halved side by side. Those that are not taken even with the least part are left out.
+        All offers are halved side by side. Those that are not taken even with the least part are left out,
+        and so are those whose place the time did not allow to find: these are the second part.
         """
         low = dict.fromkeys(offers, least)
         high = dict.fromkeys(offers, 1.0)
         found = dict(zip(offers, self._tried([self._with(one, what, least) for one in offers]), strict=True))
-        open_ = [one for one in offers if _takes(found[one], one)]
+        late = {one for one, at in found.items() if at is None}
+        open_ = [one for one, at in found.items() if at is not None and _takes(at, one)]
         taken = dict.fromkeys(open_, least)
         while open_:
             middle = {one: (low[one] + high[one]) / 2 for one in open_}
             answers = self._tried([self._with(one, what, middle[one]) for one in open_])
             for one, answer in zip(open_, answers, strict=True):
-                if _takes(answer, one):
+                if answer is None:
+                    late.add(one)
+                elif _takes(answer, one):
                     low[one] = taken[one] = middle[one]
                 else:
                     high[one] = middle[one]
-            open_ = [one for one in open_ if high[one] - low[one] > NEAR]
-        return taken
+            open_ = [one for one in open_ if one not in late and high[one] - low[one] > NEAR]
+        return {one: part for one, part in taken.items() if one not in late}, late
 
     def _with(self, offer: str, what: str, part: float) -> Task:
         sold = self.asked.files.inputs.profile.offers[offer]
@@ -264,10 +311,13 @@ class _Around:
             return {"edits": [["profile", ["offers", offer, "price_per_hour"], price]]}
         return {"factors": [[f"latency:{sold.hardware}", part]]}
 
-    def _bounds(self) -> Iterator[Bound]:
-        asked = list(self._limits())
-        answers = self._tried([{**self.how, "edits": [edit]} for *_, edit in asked])
-        for (name, now, step, unit, _), found in zip(asked, answers, strict=True):
+    def _bounds(
+        self, limits: Sequence[tuple[str, float, float, str, list[Any]]], answers: Sequence[Found | None]
+    ) -> Iterator[Bound]:
+        for (name, now, step, unit, _), found in zip(limits, answers, strict=True):
+            if found is None:
+                self.late.add(f"what {name} brings")
+                continue
             worse = self._worse(found)
             brings = None if worse is None else 0.0 - worse
             yield Bound(name, now, step, unit, brings, found["fleet"], "" if found["ok"] else found["why"])
@@ -303,6 +353,8 @@ class _Around:
                 yield f"{name}: quality", floor, -0.01, "", ["slo", steps, floor - 0.01]
 
     def _notes(self) -> Iterator[str]:
+        if self.late:
+            yield f"not asked within {self.spread.seconds:g} s (--time-limit): {'; '.join(sorted(self.late))}"
         if self.program["fleet"] != fleet_of(self.plan):
             other = fleet_text(self.program["fleet"])
             if not self.how:
@@ -310,9 +362,12 @@ class _Around:
             else:
                 value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
                 yield f"without simulation {other} would do ({value}); plans are compared as simulation sizes them"
-                yield "prices and times at which others come in are those of the program without simulation"
+                if self.thorough:
+                    yield "prices and times at which others come in are those of the program without simulation"
         if self.how and self.base["fleet"] != fleet_of(self.plan):
             yield f"planned anew it is {fleet_text(self.base['fleet'])}"
+        if not self.thorough:
+            yield "the prices and times at which other machines come in were not looked for: --thorough does, for long"
         if any(not self._counted(offer) for offer in self.counts):
             yield "hosts that the profile lists are there already: fewer of them were not tried"
 

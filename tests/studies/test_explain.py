@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
+from hetplan.planner.spread import Spread
 
 Files = tuple[dict[str, Any], dict[str, Any]]
 PLANNED = {"size": "planned"}
@@ -85,6 +87,20 @@ def test_an_explanation_costs_queries_and_months(small: Files) -> None:
     assert json.loads(json.dumps(found.as_dict()))["fleet"] == found.fleet
 
 
+def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: Files, tmp_path: Path) -> None:
+    small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
+    plan, journal = made(*small), tmp_path / "explain.jsonl"
+    none = hp.explain(plan, *small, spread=Spread(seconds=0, journal=journal))
+    assert none.value == pytest.approx(bill_of(plan))
+    assert (none.others, none.bounds) == ((), ())
+    assert {one.enters_at_price for one in none.absent} == {None}
+    assert all(set(one.not_asked) == {"one", "price", "times"} for one in none.absent)
+    (note,) = [note for note in none.notes if "--time-limit" in note]
+    assert "one fewer of" in note
+    assert "what would bring in slow-od" in note
+    assert hp.explain(plan, *small, spread=Spread(seconds=600, journal=journal)) == hp.explain(plan, *small)
+
+
 def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None:
     profile, slo = small
     today = made(profile, slo)
@@ -145,3 +161,36 @@ def test_a_fleet_that_only_simulation_asks_for_is_compared_with_sized_fleets(sma
 
 def bill_of(plan: hp.Plan) -> float:
     return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
+
+
+def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files) -> None:
+    """Every fleet is one fewer of something: those are tried, in one go, so that what is left is known."""
+    profile, slo = small
+    web = {**slo["apps"]["web"], "question": "pool"}
+    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
+    profile["offers"]["slow-od"]["price_per_hour"] = "3"
+    plan = hp.solve(profile, slo, question="fleet").require()
+    seen: list[str] = []
+    found = hp.explain(plan, profile, slo, spread=Spread(on_event=lambda event: seen.append(event.detail)))
+    assert {one.without_one_of for one in found.others} == set(found.fleet)
+    assert {one.limit for one in found.bounds} >= {"web: rate"}
+    assert [(one.offer, one.looked_for) for one in found.absent] == [("slow-od", False)]
+    assert found.absent[0].worse_by is not None
+    assert any("--thorough" in note for note in found.notes)
+    whole = [one for one in seen if not one.startswith("1 of 1 ")]
+    assert len({one.split(" of ")[1].split()[0] for one in whole}) == 1, "one count of what there is to do"
+
+
+def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -> None:
+    """They were a fault of the engine: one machine of an offer is wanted that may not be rented at all."""
+    profile, slo = small
+    web = {**slo["apps"]["web"], "question": "pool"}
+    limits: dict[str, Any] = {"instances": {"big": [3, None]}, "offers": {"spot": {"most": 1}}}
+    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
+    outcome = hp.solve(profile, {**slo, "limits": limits}, question="fleet")
+    assert outcome.why[0] == "the limits on machines contradict one another"
+    (repair,) = outcome.repairs
+    assert repair.text == "lower slo.limits.instances.big[0] from 3 to 1 machines"
+    limits["instances"]["big"] = [1, None]
+    # Without spot machines (a lever of its bill) there is no such fleet: no lever, and no fault.
+    assert hp.solve(profile, {**slo, "limits": limits}, question="fleet").plan is not None

@@ -6,7 +6,7 @@ their mathematics again.
 ==============  ==============================  =======================================================================
 letter          in the code                     meaning
 ==============  ==============================  =======================================================================
-a               `Wish.apps`                     application, by its question
+a               `Wish.apps`                     application, with its question
 o               `Wish.offers`                   offer: a hardware in a zone, on demand or spot
 p, l            period, `Wish.hours`            period, and its length in hours; L = all of them
 f, d_f          `Wish.situations`, `keep`       situation (nothing failed; zones, machines or spot gone), share kept
@@ -22,6 +22,10 @@ x_aop           `Choice.machines`               whole machines that a uses in p
     (2)  what is left in f of x_a.p carries d_f lam_ap          every application, period and situation, by a's question
     (3)  stock, quotas of zones, budget, resources, instances, limits per offer, of R_o + N_op
     (4)  sum (x_aop - x_ao,p-1)+ <= limits.moves                every period; the first follows the last
+
+With a state that has s_o machines, r_ao of them of a, the first period follows the last all times but one: of the
+`repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
+most `limits.moves`.
 
 A machine serves one application, and keeps it when others fail.
 

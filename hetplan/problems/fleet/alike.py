@@ -84,6 +84,6 @@ def groups_of(wish: Wish, most: int) -> list[list[int]]:
 
 
 def grouped(wish: Wish, groups: Sequence[Sequence[int]]) -> Wish:
-    """A wish whose periods are these groups, each at the highest rates of its own, for as long as all of them."""
+    """A wish whose periods are these groups, each at the highest rates in it, for as long as all of them."""
     apps = tuple(replace(app, rates=tuple(max(app.rates[p] for p in group) for group in groups)) for app in wish.apps)
     return replace(wish, apps=apps, spans=tuple(sum(wish.length(p) for p in group) for group in groups))

@@ -75,7 +75,8 @@ def limits_of(wish: Wish) -> Iterator[Limit]:
             yield Limit("most", hardware, mine, none, upper=float(most),
                         elastic=Elastic(1.0, f"{field}[1]", whole=True, unit="machines"))  # fmt: skip
         if least:
-            yield Limit("least", hardware, mine, none, lower=float(least))
+            yield Limit("least", hardware, mine, none, lower=float(least),
+                        elastic=Elastic(1.0, f"{field}[0]", verb="lower", whole=True, unit="machines"))  # fmt: skip
     if slo.cost_per_hour is not None:
         saved = np.where(np.isfinite(wish.committed), wish.committed - wish.prices, 0.0)
         yield Limit("budget", "hour", wish.prices, saved, upper=slo.cost_per_hour / NANO,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import SolverFailed
+from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
@@ -155,6 +156,13 @@ class Search:
             if self.impossible:
                 return False
         return True
+
+    def contradictions(self) -> Milp | None:
+        """The limits of a period, where no machines at all keep them; None where some do."""
+        m = Builder("min", name="fleet, limits")
+        add_machines(m, self.wish, self.limits, [0], whole=False)
+        form = m.build()
+        return form if self.ask(form, gap=0.0, about="limits on machines").status is Status.INFEASIBLE else None
 
     def barred(self, prices: Floats) -> Floats:
         """Prices under which nobody takes what may not be rented."""

@@ -107,9 +107,11 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
 
 def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True) -> Found | Infeasible:
     """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is."""
-    from hetplan.problems.fleet.why import explained
+    from hetplan.problems.fleet.why import contradicted, explained
 
     search = Search.of(wish, parts, ask)
+    if (limits := search.contradictions()) is not None:
+        return contradicted(limits, ask)
     each = search.over(search.same)
     if reckoned:
         passes = PASSES if len(each.groups) < each.wish.periods else 0

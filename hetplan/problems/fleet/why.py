@@ -8,16 +8,24 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish
 
-__all__ = ["explained"]
+__all__ = ["contradicted", "explained"]
 
 Floats = NDArray[np.float64]
+
+
+def contradicted(limits: Milp, ask: Ask) -> Infeasible:
+    """Limits on machines that no machines keep, whatever they serve."""
+    found = explain(limits, ask)
+    return replace(found, why=("the limits on machines contradict one another", *found.why))
 
 
 def explained(search: Search) -> Infeasible:

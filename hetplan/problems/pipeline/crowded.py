@@ -6,21 +6,25 @@ better plans there (engine `exchange`); what they miss of the best is said by th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hetplan.errors import NoSolver, SolverFailed
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Reported
+from hetplan.planner.draft import Infeasible, Reported
+from hetplan.problems.pipeline.apart import whole_servers
 from hetplan.problems.pipeline.climb import KEPT, SLIPS, Solved, best_quality, polished
 from hetplan.problems.pipeline.exact import tidied
 from hetplan.problems.pipeline.form import variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, Vector, all_levels, at_levels, merged, prefixes
 
-__all__ = ["exchanged", "first_plan", "is_crowded"]
+__all__ = ["at_least", "by_tables", "exchanged", "first_plan", "is_crowded"]
+
+PER_STEP = 3
+"""Up to so many servers per step tables are made."""
 
 ANY = 0.5
 """The gap at which a first plan will do."""
@@ -37,6 +41,46 @@ def first_plan(problem: Pipelines, ask: Ask) -> Solved | None:
     if not is_crowded(problem, trees) or not all(task.size for tree in trees for task in tree.tasks):
         return None
     return exchanged(problem, ask, trees, gap=ANY)
+
+
+def by_tables(problem: Pipelines, ask: Ask) -> Solved | None:
+    """Whole servers by tables of qualities (`apart`), their shares solved again; None where tables do not fit.
+
+    Nor where the best accuracy is kept: the fewest servers are then another search. Nor for one chain, or with more
+    servers per step: programs found better plans there.
+    """
+    trees = problem.served
+    bushy = len(trees) > 1 or any(len(below) > 1 for tree in trees for below in tree.children)
+    steps = sum(len(tree.tasks) for tree in trees)
+    if problem.fair or not bushy or problem.wish.fleet.most.sum() > PER_STEP * steps or not is_crowded(problem, trees):
+        return None
+    chosen = whole_servers(problem)
+    shares = polished(ask, *chosen, problem.wish.fleet) if chosen is not None else None
+    if shares is None:
+        return None
+    found = Solved(*shares, mode="accuracy", reported=())
+    best = sum(tree.weight * best_quality(one, prefixes(one))[0] for tree, one in
+               ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
+    if found.quality >= best - KEPT:
+        return None
+    found = tidied(problem, ask, found, problem.levels[1:])
+    return replace(
+        found, reported=(found.valued(Reported("quality", "max", "restriction", value=0.0)), *found.reported)
+    )
+
+
+def at_least(problem: Pipelines, ask: Ask, way: Callable[[Pipelines, Ask], Solved | Infeasible]) -> Solved | Infeasible:
+    """What a program finds within its seconds; where that is nothing, or worse, the plan that was found before it."""
+    soon = by_tables(problem, ask) or first_plan(problem, ask)
+    found = way(problem, ask)
+    if soon is None or (isinstance(found, Infeasible) and found.proved):
+        return found
+    if isinstance(found, Infeasible):
+        return soon
+    if problem.levels[0] != "quality" or soon.quality <= found.quality + KEPT:
+        return found
+    bounds = [replace(one, value=soon.quality) for one in found.reported if one.about == "quality"]
+    return replace(soon, reported=(*bounds, *(one for one in soon.reported if one.about != "quality")))
 
 
 def _in_proportion(tree: Tree) -> list[float]:

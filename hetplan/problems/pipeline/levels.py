@@ -22,7 +22,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
-from hetplan.problems.pipeline.crowded import exchanged, first_plan, is_crowded
+from hetplan.problems.pipeline.crowded import by_tables, exchanged, first_plan, is_crowded
 from hetplan.problems.pipeline.exact import by_config, by_programs
 from hetplan.problems.pipeline.few import best_of_all
 from hetplan.problems.pipeline.form import levels_form, variant_form
@@ -87,7 +87,11 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     wanted = ask.limits.gap
     if wanted is not None and wanted < GAP and (closed := _closed(problem, ask, wanted)) is not None:
         return closed
-    soon = first_plan(problem, ask) if ask.limits.seconds is not None else None
+    soon = by_tables(problem, ask)
+    if soon is not None and (wanted is None or ask.limits.seconds is not None):
+        return _bounded(problem, ask, soon)
+    if soon is None and ask.limits.seconds is not None:
+        soon = first_plan(problem, ask)
     made = [_by_so_many(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
             for count in _counts(problem)]  # fmt: skip
     found = [one for one in [*made, soon] if isinstance(one, Solved)]
@@ -96,6 +100,17 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         assert best is not None
         best = one if _is_better(problem, one, best) else best
     return made[0] if best is None else best
+
+
+def _bounded(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
+    """A plan with the bound of the latency levels, where there is time left for it."""
+    chosen = _choose(problem, ask, None) if ask.remaining > 0 else None
+    answer = chosen.answer if isinstance(chosen, Chosen) else None
+    if answer is not None and answer.bound is not None and answer.bound < found.quality:
+        answer = None  # its levels are thinned, and others are better
+    note = "bound of the model with one latency level per step, of the levels tried" if answer is not None else None
+    claim = found.valued(Reported("quality", "max", "restriction", answer, value=found.quality, note=note))
+    return replace(found, reported=(claim, *(one for one in found.reported if one.about != "quality")))
 
 
 def _counts(problem: Pipelines) -> list[int]:

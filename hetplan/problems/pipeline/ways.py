@@ -46,7 +46,12 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
     few = too_few(problem, ask) if problem.formulation not in ("proteus", "reroute") else None
     if few is not None:
         return few
-    found = way(problem, ask)
+    if way in (by_config, by_paper) and ask.limits.seconds is not None and not problem.fair:
+        from hetplan.problems.pipeline.crowded import at_least
+
+        found = at_least(problem, ask, way)
+    else:
+        found = way(problem, ask)
     if isinstance(found, Infeasible):
         return found if found.why or not explained else explain(problem, ask, proved=found.proved)
     return draft(problem, found)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cases.pipelines import fluid
 
 import hetplan as hp
 from benchmarks.datasets import loki_generator
 from hetplan.front_door import choose, pose
-from hetplan.problems.pipeline import levels
+from hetplan.problems.pipeline import apart, levels, ways
 from hetplan.problems.pipeline.few import choices
 from hetplan.problems.pipeline.tree import all_levels
 from hetplan.profiles.load import load_inputs
@@ -66,3 +67,38 @@ def test_a_limit_in_seconds_never_leaves_nothing(monkeypatch):
     ended = fluid(*files, formulation="budget", limits=hp.Limits(seconds=600.0))
     assert ended.reason == "verified", (ended.reason, ended.why)
     assert ended.plan.claims[0].value > 0.5
+
+
+FORK = ((1, 2), (), ())
+
+
+@pytest.mark.parametrize("formulation", ["config", "budget"])
+def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formulation):
+    """With no time for programs the plan is that of the tables: here the best there is (0.98161, by the exact one)."""
+    files = loki_generator.inputs(FORK, servers=8, utilisation=1.3, seed=2, variants=4)
+    none = levels.Infeasible(why=("no plan was found: time",), proved=False)
+    monkeypatch.setattr(ways, "by_config", lambda *_: none)
+    ended = fluid(*files, formulation=formulation, limits=hp.Limits(seconds=600.0))
+    assert ended.reason == "verified", (ended.reason, ended.why)
+    claim = ended.plan.claims[0]
+    assert claim.value == pytest.approx(0.9816139586, abs=1e-7)
+    if formulation == "budget":
+        assert claim.vouched == "certified"
+        assert claim.gap <= 0.006
+
+
+def test_several_pipelines_divide_the_servers_as_well_as_every_division():
+    chance = np.random.default_rng(1)
+    size = (3, 2, 2)
+    tables = [np.maximum.accumulate(chance.uniform(-0.3, 1, (4, 3, 3)), axis=0) for _ in range(3)]
+    tables = [np.where(one < 0, apart.NONE, one) for one in tables]
+    parts = apart._divided(tables, size)
+    every = list(np.ndindex(4, 3, 3))
+    best = max(
+        sum(one[by] for one, by in zip(tables, (a, b, left), strict=True))
+        for a in every
+        for b in every
+        if min(left := tuple(np.subtract(size, np.add(a, b)))) >= 0
+    )
+    assert sum(one[by] for one, by in zip(tables, parts, strict=True)) == pytest.approx(best)
+    assert tuple(np.sum(parts, axis=0)) == size
