@@ -107,7 +107,7 @@ def _decoded(data: bytes, file: str) -> str:
         raise InputError.one(
             file=file,
             why="a JSON object; the file is empty",
-            remedy='Start with {"format": "hetplan/profile/1.0"}; `hetplan schema` says what may be there.',
+            remedy="`hetplan init` writes a first profile and SLO; `hetplan schema` says what may be there.",
         )
     return text
 

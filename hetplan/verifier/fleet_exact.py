@@ -48,6 +48,8 @@ def _bill(fleet: Fleet) -> Iterator[Violation]:
         mine = [line for line in bill.lines if line.period == period.id]
         idle += sum(line.cost_per_hour for line in mine if line.app is None)
         starts += sum(line.starts_per_hour for line in mine)
+        if number == 0 and fleet.inputs.state is not None and len(fleet.plan.periods) > 1:
+            continue  # The first time it follows what runs: `fleet` checks what that costs in all.
         for offer in dict.fromkeys(line.offer for line in mine):
             starting = _starting(fleet, number, offer)
             lines = {line.app: line for line in mine if line.offer == offer}
@@ -123,6 +125,8 @@ def _actions(fleet: Fleet) -> Iterator[Violation]:
     """Numbered from 1; what starts does so as long ahead as its hardware takes, and what stops waits for all of it."""
     profile = fleet.inputs.profile
     for period in fleet.plan.periods:
+        if period is fleet.plan.periods[0] and fleet.inputs.state is not None:
+            continue  # They lead from what runs: `fleet` follows them.
         actions = period.actions or ()
         starts = tuple(one.id for one in actions if one.do == "start")
         hardware = {

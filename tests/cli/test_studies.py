@@ -95,3 +95,11 @@ def test_what_a_killed_command_found_is_not_asked_again(files: Any) -> None:
     alone = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert again.stdout.splitlines()[-1] == alone.stdout.splitlines()[-1]
     assert len(set(journal.read_bytes().splitlines())) == journal.read_bytes().count(b"\n") > done
+
+
+def test_an_empty_file_of_any_kind_is_answered_by_what_writes_one(run: Callable[..., Any], tmp_path: Any) -> None:
+    empty = tmp_path / "slo.json"
+    empty.write_text(" \n")
+    ran = run("solve", empty, empty)
+    assert ran.code == 2
+    assert "hetplan init" in ran.err
