@@ -99,7 +99,7 @@ def _bill(out: Output, hour: float | None, month: float | None, queries: float |
 
 
 def _show(out: Output, found: Explanation) -> None:
-    from hetplan.studies.points import fleet_text
+    from hetplan.studies.points import fleet_change, fleet_text
 
     page = out.people
     goal = f"{found.sense} {found.about}: {number(found.value)}"
@@ -107,7 +107,7 @@ def _show(out: Output, found: Explanation) -> None:
     _bill(out, found.cost_per_hour, found.cost_per_month, found.cost_per_million_queries, found.cost_per_million_tokens)
     others = [
         (one.without_one_of, "cannot be done without" if one.worse_by is None else _worse(found, one.worse_by),
-         fleet_text(one.fleet) if one.fleet is not None else one.why)
+         fleet_change(one.fleet, found.fleet) if one.fleet is not None else one.why)
         for one in found.others
     ]  # fmt: skip
     if others:
@@ -123,7 +123,7 @@ def _show(out: Output, found: Explanation) -> None:
         rows = [
             (one.limit, number(one.now), f"{one.step:+g} {one.unit}".strip(),
              one.why if one.brings is None else f"{one.brings:+.6g}" if one.brings else "nothing",
-             fleet_text(one.fleet))
+             fleet_change(one.fleet, found.fleet))
             for one in found.bounds
         ]  # fmt: skip
         saves = "saves" if found.sense == "min" else "brings"

@@ -26,6 +26,7 @@ __all__ = [
     "Asked",
     "Task",
     "bill",
+    "fleet_change",
     "fleet_of",
     "fleet_text",
     "found_of",
@@ -36,6 +37,8 @@ __all__ = [
 
 HOURS_A_MONTH = 730.0
 PLENTY = "1000000"
+MANY_KINDS = 6
+"""A fleet of more kinds of machines than this is no line that anybody reads."""
 
 Task = dict[str, Any]
 """`values` per axis, and whether the plan is `sized` as `hetplan solve` would, or by its program alone."""
@@ -212,6 +215,19 @@ def fleet_text(fleet: Mapping[str, int] | None) -> str:
     if fleet is None:
         return "no plan"
     return ", ".join(f"{count} {name}" for name, count in fleet.items()) or "no machines"
+
+
+def fleet_change(fleet: Mapping[str, int] | None, base: Mapping[str, int]) -> str:
+    """A fleet in a line: where another one has many kinds of machines, by what it has more and fewer of.
+
+    >>> base = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7}
+    >>> fleet_change({**base, "a": 3, "g": 6, "h": 1}, base), fleet_change(base, base), fleet_change({"b": 2}, {"a": 1})
+    ('+2 a, -1 g, +1 h', 'the same', '2 b')
+    """
+    if fleet is None or len(base) <= MANY_KINDS:
+        return fleet_text(fleet)
+    more = {name: fleet.get(name, 0) - base.get(name, 0) for name in sorted({*fleet, *base})}
+    return ", ".join(f"{count:+d} {name}" for name, count in more.items() if count) or "the same"
 
 
 def bill(plan: Plan, inputs: Inputs) -> float | None:

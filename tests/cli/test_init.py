@@ -36,6 +36,13 @@ def test_what_it_writes_is_solved_with_the_batches_that_were_measured(run: Calla
     assert plan.workers[0].loads[0].serve.max_batch == 16
 
 
+def test_a_limit_in_seconds_is_noticed(run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("init", *SAID[:-1], "0.1", "-o", str(tmp_path / "mine"))
+    assert ran.code == 0
+    assert "the fastest batch takes 4 ms, and 0.1 ms are wanted" in ran.err
+    assert "warning" not in run("init", *SAID, "-o", str(tmp_path / "other")).err
+
+
 def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_path: Path) -> None:
     table = tmp_path / "measured.csv"
     table.write_text(TABLE.replace("p99 (ms)", "p99_ms"))
