@@ -28,10 +28,22 @@ from hetplan import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LONG_PAGES = {"cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "profiling", "variants"}
+LONG_PAGES = {
+    "README",
+    "cli",
+    "compound",
+    "design",
+    "executor",
+    "llm",
+    "pipeline",
+    "policy",
+    "pool",
+    "profiling",
+    "variants",
+}
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
 
-The commands of the others run in the process of the tests; the README's are started too, with the slow tests.
+The commands of the others run in the process of the tests.
 """
 FENCE = re.compile(
     r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
@@ -112,7 +124,6 @@ def shown() -> list[Any]:
     return [
         *(pytest.param(page, False, id=page.name) for page in marked if page.stem not in LONG_PAGES),
         *(pytest.param(page, True, id=page.name, marks=slow) for page in marked if page.stem in LONG_PAGES),
-        pytest.param(ROOT / "README.md", True, id="README.md, started", marks=slow),
     ]
 
 

@@ -47,6 +47,7 @@ def test_the_same_seed_gives_the_same_report(plan: str) -> None:
     assert other["apps"] != reports[0]["apps"]
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_report(plan: str) -> None:
     lines = [run("simulate", plan, PROFILE, SLO, *SHORT, *jobs, "--json").stdout for jobs in ((), ("--jobs", "2"))]
     assert last(lines[1])["report"] == last(lines[0])["report"]

@@ -58,6 +58,7 @@ def test_what_is_not_played_together_is_refused(files: tuple[str, str], more: tu
     assert more[0] in result.output
 
 
+@pytest.mark.slow
 def test_baselines_are_played_beside_it(files: tuple[str, str]) -> None:
     result = run("simulate", files[0], PROFILE, files[1], "--seeds", "1", "--noise", "mean", "--replan", "5",
                  "--baselines")  # fmt: skip

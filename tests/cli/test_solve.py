@@ -236,6 +236,7 @@ def test_a_time_limit_keeps_the_best_plan_so_far(files: Any, run: Callable[..., 
 
 
 @pytest.mark.usefixtures("odd_engines")
+@pytest.mark.slow
 def test_a_gap_that_a_limit_kept_from_being_reached(files: Any, run: Callable[..., Any]) -> None:
     arguments = ("--solver", "late", "--time-limit", "0.2", "--gap", "0.01", "-o", files.plan)
     assert run("solve", files.profile, files.slo, *arguments).code == 4

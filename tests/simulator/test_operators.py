@@ -26,6 +26,7 @@ def with_lifetimes(seconds: float, streams: int = 1) -> dict[str, Any]:
     return slo
 
 
+@pytest.mark.slow
 def test_operators_and_links_add_up_to_the_promise() -> None:
     query, journal = draw("DVC", 0), Journal()
     hp.solve(

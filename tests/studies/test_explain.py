@@ -163,6 +163,7 @@ def bill_of(plan: hp.Plan) -> float:
     return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
 
 
+@pytest.mark.slow
 def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files) -> None:
     """Every fleet is one fewer of something: those are tried, in one go, so that what is left is known."""
     profile, slo = small

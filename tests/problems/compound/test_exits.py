@@ -106,6 +106,7 @@ def by_hand(entry: dict[str, Any], limit_ms: float) -> float:
 PLACES = ("small", "large")
 
 
+@pytest.mark.slow
 def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[str, Any]) -> None:
     wish = slo(quality=0.8)
     outcome = hp.solve(PROFILE, wish, measured=measured)

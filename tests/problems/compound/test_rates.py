@@ -148,6 +148,7 @@ def test_what_cannot_be_in_time_is_said():
     assert solve(limited, options=FORMULA).exit_code == 3
 
 
+@pytest.mark.slow
 def test_what_fewer_machines_of_a_tier_serve_more_of_them_serve_for_less():
     def limited(most: int) -> hp.Outcome:
         return solve({**rated(20), "limits": {"instances": {"a100": [0, most]}}}, options=FORMULA)

@@ -67,6 +67,7 @@ def several() -> tuple[Files, hp.Plan]:
     return of, solve(of)
 
 
+@pytest.mark.slow
 def test_sharing_costs_less_and_all_are_in_time(several: tuple[Files, hp.Plan]) -> None:
     of, plan = several
     assert cost(plan) < 0.8 * cost(solve(files({"gate": 4, "dock": 5, "yard": 3}, shared=False)))

@@ -55,7 +55,7 @@ def test_the_fluid_bound_is_that_of_the_published_pools(
         assert best == pytest.approx(bound, rel=1e-6)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["rm2", "mtwnd", "wnd"])
 @pytest.mark.parametrize("name", ["1,0,13,0", "2,0,9,0", "4,0,0,0"])
 def test_with_noise_rates_are_near_another_simulator(published: Callable[..., Any], model: str, name: str) -> None:

@@ -208,6 +208,7 @@ def plans(seeds, ease):
     return found
 
 
+@pytest.mark.slow
 def test_random_trees_pass():
     assert plans(range(33), 0.3) >= 25
 
