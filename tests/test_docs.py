@@ -29,18 +29,8 @@ from hetplan import registry
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONG_PAGES = {
-    "README",
-    "cli",
-    "compound",
-    "design",
-    "executor",
-    "llm",
-    "pipeline",
-    "policy",
-    "pool",
-    "profiling",
-    "variants",
-}
+    "README", "cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "profiling", "variants",
+}  # fmt: skip
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
 
 The commands of the others run in the process of the tests.
