@@ -75,7 +75,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     found += check_claims(facts, whole.values)
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
-    checked: list[str] = CHECKS.split()
+    checked = list[str](CHECKS.split())
     claims: list[ClaimAgain] = []
     if proofs:
         # A solve proves its bounds itself, and nobody has edited its plan: it starts without these.

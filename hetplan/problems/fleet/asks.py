@@ -13,7 +13,7 @@ from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.slo import Runs
 from hetplan.serving.runs import variants_of
 
-__all__ = ["PARTS", "between", "of_one_variant", "question_of"]
+__all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
@@ -39,19 +39,35 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
 
 def question_of(inputs: Inputs, name: str, rate: float) -> str | Obstacle:
     """The most specific question that the application's own files ask; one variant may be chosen for a pool."""
-    own = inputs_of_part(inputs, {name: rate})
-    own = replace(own, slo=own.slo.model_copy(update={"objective": ()}))
+    own = _own(inputs, name, rate)
     found = {question: LADDER[question](own) for question in PARTS if question != "policy"}
     for question, why in found.items():
         if not why:
             return question
-    app = own.slo.apps[name]
-    names = variants_of(own.profile, app.runs) if app.runs is not None and app.runs.pipeline is None else []
-    if len(names) > 1 and not any(LADDER["pool"](of_one_variant(own, name, one)) for one in names):
+    if _is_pool_of_one(own, name):
         return "pool"
     nearest = min(found, key=lambda one: (sum(o.essential for o in found[one]), len(found[one])))
     first = found[nearest][0]
     return replace(first, why=f"{name} fits no question. The nearest is {nearest}, but {first.why}")
+
+
+def hindrance(inputs: Inputs, name: str, question: str, rate: float) -> Obstacle | None:
+    """What keeps an application's own files from asking the question that is stated; a policy's are made for it."""
+    own = _own(inputs, name, rate)
+    why = LADDER[question](own) if question != "policy" else ()
+    return why[0] if why and not (question == "pool" and _is_pool_of_one(own, name)) else None
+
+
+def _own(inputs: Inputs, name: str, rate: float) -> Inputs:
+    own = inputs_of_part(inputs, {name: rate})
+    return replace(own, slo=own.slo.model_copy(update={"objective": ()}))
+
+
+def _is_pool_of_one(own: Inputs, name: str) -> bool:
+    """Whether it is a pool of whichever of its variants is chosen."""
+    app = own.slo.apps[name]
+    names = variants_of(own.profile, app.runs) if app.runs is not None and app.runs.pipeline is None else []
+    return len(names) > 1 and not any(LADDER["pool"](of_one_variant(own, name, one)) for one in names)
 
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:

@@ -15,7 +15,7 @@ from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults
 from hetplan.problems.fields import refuse_only
-from hetplan.problems.fleet.asks import PARTS, question_of
+from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
 from hetplan.profiles.fields import NANO
@@ -290,6 +290,8 @@ def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Applica
     if question not in PARTS:
         why = f"one of {', '.join(PARTS)}"
         faults.in_slo(f"{at}.question", why, "Name one of these, or leave it out.", value=question)
+    elif app.question is not None and (why_not := hindrance(inputs, name, question, max(max(rates), 1e-9))):
+        (faults.in_profile if why_not.file == "profile" else faults.in_slo)(why_not.path, why_not.why, why_not.remedy)
     return Application(name, question, tuple(float(rate) for rate in rates))
 
 

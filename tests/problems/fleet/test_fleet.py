@@ -397,3 +397,17 @@ def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_fail
     assert play_day(plan, inputs, how).ok
     fluid = hp.solve(*files, options={"levers": False, "size": "planned"}).require()
     assert not play_day(fluid, inputs, how).ok, "the case shows nothing where fluid sizes will do"
+
+
+@pytest.mark.parametrize(
+    ("question", "path"), [("pool", "$.apps.app0.demand.mix"), ("pipeline", "$.apps.app0"), ("llm", "$.apps.app0")]
+)
+def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once(question: str, path: str) -> None:
+    """It was called infeasible, after the search, where a part did not settle."""
+    slo = wish(app(220.0), periods=2)
+    slo["apps"]["app0"]["question"] = question
+    if question == "pool":
+        del slo["apps"]["app0"]["demand"]["mix"]
+    with pytest.raises(hp.InputError) as caught:
+        solved(slo)
+    assert caught.value.faults[0].path.startswith(path), caught.value.faults
